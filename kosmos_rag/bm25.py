@@ -1,0 +1,39 @@
+"""The formula of BM25, in one place: the write side saturates with it, the read side scores with it.
+
+score(q, c) = Σ_t idf(t) · tf(t, c) · (k1 + 1) / (tf(t, c) + k1 · (1 - b + b · |c| / average))
+
+Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3; with the inverse
+document frequency ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, as Lucene has it.
+"""
+
+from collections.abc import Mapping
+
+K1 = 1.2
+"""How fast a repeated term stops counting."""
+B = 0.75
+"""How much of a chunk's length is held against it."""
+DIMENSIONS = 1_000_000_000
+"""Dimensions of a `sparsevec`, the most that pgvector allows: ids of lexemes stay below."""
+
+_PRIOR_LENGTH = 60
+_PRIOR_CHUNKS = 50
+
+
+def pivot(length: int, chunks: int) -> float:
+    """Return the average length to saturate new chunks with, from the corpus as it will be with them.
+
+    The true average of a few chunks says little about that of many, and a chunk saturated far from today's average
+    widens the search of every query (storage/sql/retrieval.sql): so some chunks of usual length are counted in.
+    """
+    return (length + _PRIOR_LENGTH * _PRIOR_CHUNKS) / (chunks + _PRIOR_CHUNKS)
+
+
+def saturated(frequency: int, length: int, average: float) -> float:
+    """Return the saturated frequency of one term in a chunk of `length` terms."""
+    return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * length / average))
+
+
+def sparse_vector(frequencies: Mapping[int, int], length: int, average: float) -> str:
+    """Render saturated frequencies by lexeme id as the text of a `sparsevec`; indices ascend from 1."""
+    entries = (f"{index}:{saturated(tf, length, average):.9g}" for index, tf in sorted(frequencies.items()))
+    return f"{{{','.join(entries)}}}/{DIMENSIONS}"

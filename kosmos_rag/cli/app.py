@@ -1,0 +1,44 @@
+"""The commands put together. Each module imports what it needs inside its function: --help must be instant."""
+
+import typer
+
+from kosmos_rag.cli import ask, config, delete, doctor, documents, ingest, migrate, search
+from kosmos_rag.version import __version__
+
+app = typer.Typer(
+    name="kosmos-rag",
+    help="Multi-tenant retrieval on PostgreSQL and pgvector: files in, cited context out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kosmos-rag {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    pass
+
+
+app.command("ingest")(ingest.ingest)
+app.command("search")(search.search)
+app.command("ask")(ask.ask)
+app.command("documents")(documents.documents)
+app.command("delete")(delete.delete)
+app.command("migrate")(migrate.migrate)
+app.command("doctor")(doctor.doctor)
+app.add_typer(config.app, name="config")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,130 @@
+"""What the commands share: their options, how settings are loaded, how results and errors are printed."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from kosmos_rag.errors import IngestionError, KosmosError, RequestError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kosmos_rag.config import ObservabilitySettings, Settings
+    from kosmos_rag.engine import Engine
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Settings file; else KOSMOS_CONFIG, else ./rag-config.yaml."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated."),
+]
+TenantOption = Annotated[str, typer.Option("--tenant", "-t", help="Whose documents.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def overrides(pairs: list[str] | None) -> dict[str, Any]:
+    """Turn `key=value` pairs into overrides; a value is read as YAML. Raises RequestError on another form."""
+    import yaml
+
+    result: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise RequestError(f"--set {pair!r} is not KEY=VALUE; write --set rag.retrieval.top_k=5")
+        try:
+            result[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise RequestError(f"--set {key}: the value {value!r} is not YAML; quote it") from error
+    return result
+
+
+def load_settings(config: Path | None, pairs: list[str] | None) -> "Settings":
+    """Load the settings of a command, and log as they say."""
+    from kosmos_rag.config import Settings
+
+    settings = Settings.load(config, overrides=overrides(pairs))
+    set_up_logging(settings.observability)
+    return settings
+
+
+def set_up_logging(settings: "ObservabilitySettings") -> None:
+    """Send logs to standard error, as text or as one JSON object a line."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_format == "json":
+        handler.setFormatter(_JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+@contextmanager
+def opened(config: Path | None, pairs: list[str] | None) -> "Iterator[Engine]":
+    """Open the engine that the settings describe, and close it afterwards."""
+    settings = load_settings(config, pairs)
+    from kosmos_rag.engine import Engine
+
+    with Engine.open(settings) as engine:
+        yield engine
+
+
+@contextmanager
+def reported(*, as_json: bool) -> Iterator[None]:
+    """Print an error of ours as one line and exit with 1."""
+    try:
+        yield
+    except KosmosError as error:
+        fail(error, as_json=as_json)
+
+
+def fail(error: KosmosError, *, as_json: bool) -> NoReturn:
+    """Print one line on standard error (and an object on standard output, where JSON was asked for), then exit."""
+    if as_json:
+        body = {"type": type(error).__name__, "message": str(error)}
+        if isinstance(error, IngestionError):
+            body["code"] = error.code
+        print_json({"error": body})
+    message = " ".join(str(error).split())
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(1)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one object. Text that the terminal cannot show is escaped, not refused."""
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    typer.echo(json.dumps(value, ensure_ascii=ascii_only, default=str))
+
+
+def console() -> "Console":
+    """Return a console for people: colours only where it is a terminal, no markup read into document text."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, soft_wrap=True)
+
+
+def shown(source: str) -> str:
+    """Return a source as a reader at this place would write it: relative where it lies below the current folder."""
+    try:
+        return str(Path(source).relative_to(Path.cwd()))
+    except ValueError:
+        return source

@@ -1,0 +1,48 @@
+"""kosmos-rag delete: documents out of a tenant, with every row of theirs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kosmos_rag.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    opened,
+    print_json,
+    reported,
+)
+from kosmos_rag.errors import RequestError
+
+
+def delete(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Paths, or names as `documents` shows.")],
+    tenant: TenantOption = "default",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove documents by source. A folder's path removes every document below it."""
+    from kosmos_rag.ingestion.source import name_of
+
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        scope = engine.tenant(tenant)
+        stored = [document.source for document in scope.documents()]
+        chosen: set[str] = set()
+        for source in sources:
+            names = {source, name_of(Path(source))}
+            folders = tuple(name.rstrip("/") + "/" for name in names)
+            matching = {name for name in stored if name in names or name.startswith(folders)}
+            if not matching:
+                raise RequestError(
+                    f"tenant {tenant!r} has no document {source!r}, so nothing was removed; "
+                    "`kosmos-rag documents` lists them"
+                )
+            chosen |= matching
+        count = scope.delete(sorted(chosen))
+    if as_json:
+        print_json({"tenant": tenant, "removed": count, "sources": sorted(chosen)})
+    else:
+        typer.echo(f"{count} documents removed")

@@ -1,0 +1,105 @@
+"""kosmos-rag ingest: files and folders into a tenant."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kosmos_rag.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    console,
+    opened,
+    print_json,
+    reported,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from kosmos_rag.ingestion.pipeline import Progress
+    from kosmos_rag.records import IngestReport
+
+
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
+    tenant: TenantOption = "default",
+    keep_missing: Annotated[
+        bool, typer.Option("--keep-missing", help="Keep documents whose file has gone from a given folder.")
+    ] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ingest files and folders. Unchanged files are passed over; a folder is mirrored.
+
+    Exits with 1 when a document failed; all others are ingested then.
+    """
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        scope = engine.tenant(tenant)
+        if as_json:
+            report = scope.ingest(paths, prune=not keep_missing)
+        else:
+            with _bar() as progress:
+                report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
+    if as_json:
+        print_json(_as_json(report))
+    else:
+        _print(report)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+class _bar:  # noqa: N801 — used as a function
+    """A progress bar on standard error: standard output is for the result."""
+
+    def __enter__(self) -> "Progress":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        task = self._bar.add_task("loading the model", total=None)
+
+        def advance(done: int, total: int, source: str) -> None:
+            self._bar.update(task, completed=done, total=total, description=Path(source).name[:40])
+
+        return advance
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _as_json(report: "IngestReport") -> dict[str, object]:
+    return {
+        "new": report.new,
+        "changed": report.changed,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "failed": [
+            {"source": failure.source, "code": failure.code, "message": failure.message} for failure in report.failed
+        ],
+        "chunks": report.chunks,
+        "fallbacks": dict(report.fallbacks),
+        "seconds": report.seconds,
+    }
+
+
+def _print(report: "IngestReport") -> None:
+    out = console()
+    out.print(
+        f"{report.new} new, {report.changed} changed, {report.unchanged} unchanged, {report.removed} removed, "
+        f"{len(report.failed)} failed; {report.chunks} chunks in {report.seconds:.1f} s"
+    )
+    for reason, count in sorted(report.fallbacks.items()):
+        out.print(f"  {count} chunks by the fallback splitter: {reason}")
+    for failure in report.failed:
+        out.print(f"  failed [{failure.code}] {shown(failure.source)}: {failure.message}")

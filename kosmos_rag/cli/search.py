@@ -1,0 +1,140 @@
+"""kosmos-rag search: ranked passages for a question."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kosmos_rag.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    console,
+    opened,
+    print_json,
+    reported,
+    shown,
+)
+from kosmos_rag.errors import RequestError
+
+if TYPE_CHECKING:
+    from kosmos_rag.records import Filter, Passage, Retrieval
+
+_PREVIEW_CHARS = 240
+
+QuestionArgument = Annotated[str, typer.Argument(help="What to look for, in plain words.")]
+LimitOption = Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")]
+SourceOption = Annotated[list[Path] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")]
+MetadataOption = Annotated[
+    list[str] | None,
+    typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata."),
+]
+
+
+def filter_of(sources: list[Path] | None, metadata: list[str] | None) -> "Filter | None":
+    """Build the filter that the options describe. Raises RequestError on a malformed one."""
+    from kosmos_rag.ingestion.source import name_of
+    from kosmos_rag.records import Filter
+
+    wanted: dict[str, Any] = {}
+    for pair in metadata or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
+        try:
+            wanted[key] = json.loads(value)
+        except ValueError:
+            wanted[key] = value
+    if not sources and not wanted:
+        return None
+    # A source need not be a file: what is not there is taken as the name it was ingested under.
+    names = tuple(name_of(path) if path.exists() else str(path) for path in sources or ())
+    return Filter(sources=names, metadata=wanted)
+
+
+def search(
+    question: QuestionArgument,
+    k: LimitOption = None,
+    source: SourceOption = None,
+    metadata: MetadataOption = None,
+    tenant: TenantOption = "default",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the best passages for a question."""
+    with reported(as_json=as_json):
+        wanted = filter_of(source, metadata)
+        with opened(config, set_) as engine:
+            scope = engine.tenant(tenant)
+            engine.warm_up()
+            found = scope.retrieve(question, k, wanted)
+    if as_json:
+        print_json(as_object(found))
+    else:
+        _print(found)
+
+
+def as_object(found: "Retrieval") -> dict[str, Any]:
+    """Return a retrieval as one JSON object."""
+    return {
+        "question": found.question,
+        "requested": found.requested,
+        "returned": found.returned,
+        "hits": [_hit(hit) for hit in found.hits],
+        "stages": list(found.stages),
+        "timings_ms": dict(found.timings_ms),
+        "legs": {
+            name: {"asked": leg.asked, "returned": leg.returned, "plan": leg.plan, "reason": leg.reason}
+            for name, leg in found.legs.items()
+        },
+        "notes": list(found.notes),
+        "shortfall": found.shortfall,
+    }
+
+
+def _hit(hit: "Passage") -> dict[str, Any]:
+    return {
+        "rank": hit.rank,
+        "score": hit.score,
+        "title": hit.title,
+        "source": hit.source,
+        "section": hit.section[-1] if hit.section else None,
+        "section_path": list(hit.section),
+        "lines": [hit.line_start, hit.line_end],
+        "page": hit.page_start,
+        "text": hit.text,
+        "citation": f"{shown(hit.source)} | {hit.place}",
+        "chunk_id": str(hit.chunk_id),
+        "document_id": str(hit.document_id),
+        "version": hit.version,
+        "span": [hit.start, hit.end],
+        "metadata": dict(hit.metadata),
+        "splitter": hit.splitter,
+        "dense_rank": hit.dense_rank,
+        "dense_score": hit.dense_score,
+        "lexical_rank": hit.lexical_rank,
+        "lexical_score": hit.lexical_score,
+        "fused_score": hit.fused_score,
+        "rerank_score": hit.rerank_score,
+    }
+
+
+def _print(found: "Retrieval") -> None:
+    out = console()
+    for hit in found.hits:
+        out.print(f"{hit.rank:>2}. {shown(hit.source)} | {hit.place}  ({hit.score:.4f})", style="bold")
+        out.print(f"    {preview(hit.text)}")
+    for note in found.notes:
+        out.print(f"note: {note}")
+    if found.shortfall:
+        out.print(f"{found.returned} of {found.requested} asked for: {found.shortfall}")
+    out.print(f"{found.returned} hits in {found.timings_ms['total']:.0f} ms", style="dim")
+
+
+def preview(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _PREVIEW_CHARS else line[: _PREVIEW_CHARS - 1] + "…"

@@ -1,0 +1,38 @@
+"""The configuration: defaults < file < environment < arguments, and where each value came from."""
+
+from kosmos_rag.config.display import mask_password
+from kosmos_rag.config.reference import flatten, reference_table
+from kosmos_rag.config.sections import (
+    EMBEDDED,
+    ChunkingSettings,
+    ContextSettings,
+    DatabaseSettings,
+    EmbeddingSettings,
+    IngestionSettings,
+    ModelsSettings,
+    ObservabilitySettings,
+    RagSettings,
+    RerankingSettings,
+    RetrievalSettings,
+)
+from kosmos_rag.config.settings import Settings
+from kosmos_rag.config.sources import Origin
+
+__all__ = [
+    "EMBEDDED",
+    "ChunkingSettings",
+    "ContextSettings",
+    "DatabaseSettings",
+    "EmbeddingSettings",
+    "IngestionSettings",
+    "ModelsSettings",
+    "ObservabilitySettings",
+    "Origin",
+    "RagSettings",
+    "RerankingSettings",
+    "RetrievalSettings",
+    "Settings",
+    "flatten",
+    "mask_password",
+    "reference_table",
+]

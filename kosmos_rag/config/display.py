@@ -1,0 +1,42 @@
+"""How a value of the configuration is shown: as YAML would have it, on one line, without passwords."""
+
+import json
+import re
+from typing import Any
+
+_USERINFO = re.compile(r"^([a-z0-9+.-]*://)?+([^:@]*):.*@", re.IGNORECASE | re.DOTALL)
+_PASSWORD_PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&#]*)", re.IGNORECASE)
+_LONGEST = 200
+
+
+def mask_password(url: str) -> str:
+    """Replace the password in a database URL, in its parameters or in a `key=value` string by `***`.
+
+    Errs on the side of hiding too much: everything between the user's colon and the last `@` goes.
+    """
+    return _PASSWORD_PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1\2:***@", url))
+
+
+def show(value: Any) -> str:
+    """Render a value as JSON, which is YAML too: passwords masked, cut after 200 characters."""
+    try:
+        shown = json.dumps(_masked(value), ensure_ascii=False, default=str)
+    except ValueError:
+        # Python refuses to write an integer of more than 4300 digits.
+        return "a number of thousands of digits"
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask_password(value)
+    if isinstance(value, list | tuple):
+        return [_masked(item) for item in value]
+    if isinstance(value, dict):
+        return {mask_password(str(key)): _masked(item) for key, item in value.items()}
+    return value
+
+
+def one_line(message: str) -> str:
+    """Escape what would break a line or not print."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)

@@ -1,0 +1,43 @@
+"""The keys of the configuration, read off the models."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a section, or None where the field is a key with a value."""
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every dotted key with its field, in the order of declaration."""
+    for name, field in model.model_fields.items():
+        section = section_of(field)
+        if section is None:
+            yield prefix + name, field
+        else:
+            yield from keys_of(section, f"{prefix}{name}.")
+
+
+def nearest_key(model: type[BaseModel], key: str) -> str | None:
+    """The key, or the section, whose name is most like `key`; None where nothing is."""
+    names = {name: None for name, _ in keys_of(model)}
+    sections = {name.rpartition(".")[0]: None for name in names} | dict.fromkeys(model.model_fields)
+    return next(iter(get_close_matches(key.lower(), [*names, *sections], n=1)), None)
+
+
+def nest(values: dict[str, Any]) -> dict[str, Any]:
+    """Turn dotted keys into nested mappings."""
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, name = key.split(".")
+        group = nested
+        for part in path:
+            group = group.setdefault(part, {})
+        group[name] = value
+    return nested

@@ -1,0 +1,1 @@
+"""Ranked passages in, numbered evidence within a token budget out."""

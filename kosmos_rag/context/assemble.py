@@ -1,0 +1,101 @@
+"""The context: passages chosen, numbered, cited and rendered, as many as the budget holds."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+
+from kosmos_rag.config import ContextSettings
+from kosmos_rag.context.select import Selection, SpanReader, joined, without_duplicates
+from kosmos_rag.errors import RequestError
+from kosmos_rag.ports import Tokenizer
+from kosmos_rag.records import Citation, Context, ContextPassage, Retrieval
+
+
+def assemble(
+    retrieval: Retrieval,
+    *,
+    tokenizer: Tokenizer,
+    settings: ContextSettings,
+    read_spans: SpanReader,
+    max_tokens: int | None = None,
+) -> Context:
+    """Build the context of a retrieval, best passages first.
+
+    Neighbours that do not fit as one text are tried alone, best first; what does not fit is counted in `omitted`.
+    Tokens are counted on the rendered text, headers included. Raises RequestError on a budget below 1.
+    """
+    budget = settings.max_tokens if max_tokens is None else max_tokens
+    if budget < 1:
+        raise RequestError(f"max_tokens is {budget}; give the context a budget of at least 1 token")
+    unique = without_duplicates(retrieval.hits, settings.near_duplicate_threshold)
+    omitted = Counter({"near_duplicate": len(retrieval.hits) - len(unique)})
+    passages: list[ContextPassage] = []
+    blocks: list[str] = []
+    used = 0
+    for selection in joined(unique, read_spans):
+        for attempt in _attempts(selection):
+            citation = _citation(attempt, len(passages) + 1, settings.citation_format)
+            block = _render(citation, attempt.text, include_metadata=settings.include_metadata)
+            tokens = tokenizer.count([block])[0]
+            if used + tokens <= budget:
+                passages.append(_passage(attempt, citation, tokens))
+                blocks.append(block)
+                used += tokens
+                if attempt is selection:
+                    break
+            elif len(attempt.members) == 1:
+                omitted["budget"] += 1
+    return Context(
+        question=retrieval.question,
+        text="\n\n".join(blocks),
+        passages=tuple(passages),
+        tokens=used,
+        max_tokens=budget,
+        omitted={reason: count for reason, count in omitted.items() if count},
+        retrieval=retrieval,
+    )
+
+
+def _attempts(selection: Selection) -> Iterator[Selection]:
+    """Yield the selection, and after it each of its members alone, best first."""
+    yield selection
+    if len(selection.members) > 1:
+        for member in sorted(selection.members, key=lambda passage: passage.rank):
+            yield Selection(members=(member,), text=member.text)
+
+
+def _citation(selection: Selection, index: int, template: str) -> Citation:
+    first, last, best = selection.members[0], selection.members[-1], selection.best
+    return Citation(
+        index=index,
+        marker=template.format(index=index),
+        document_id=best.document_id,
+        version_id=best.version_id,
+        version=best.version,
+        title=best.title,
+        source=best.source,
+        section=best.section,
+        start=first.start,
+        end=first.start + len(selection.text),
+        line_start=first.line_start,
+        line_end=last.line_end,
+        page_start=first.page_start,
+        page_end=last.page_end,
+        quote_sha256=hashlib.sha256(selection.text.encode()).hexdigest(),
+    )
+
+
+def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPassage:
+    return ContextPassage(
+        citation=citation,
+        text=selection.text,
+        score=selection.best.score,
+        tokens=tokens,
+        chunk_ids=tuple(member.chunk_id for member in selection.members),
+    )
+
+
+def _render(citation: Citation, text: str, *, include_metadata: bool) -> str:
+    if not include_metadata:
+        return f"{citation.marker} {text}"
+    return f"{citation.marker} {citation.title} | {citation.place} | {citation.source}\n{text}"

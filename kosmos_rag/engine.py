@@ -1,0 +1,162 @@
+"""The composition root: settings in, a working engine out. The only place that knows which adapter fills which port."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kosmos_rag.config import Settings
+from kosmos_rag.context.assemble import assemble
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.ingestion.pipeline import Ingestor, Progress
+from kosmos_rag.ports import Embedder, Reranker
+from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
+from kosmos_rag.records import (
+    EVERYONE,
+    Context,
+    DocumentInfo,
+    Filter,
+    IngestReport,
+    Retrieval,
+    SourceDocument,
+)
+from kosmos_rag.retrieval.retriever import Retriever
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.reading import list_documents, read_spans
+from kosmos_rag.storage.tenancy import Tenant, tenant
+
+
+class Engine:
+    """A retrieval engine over one database. Thread-safe; close it, or use it as a context manager.
+
+    with Engine.open("rag-config.yaml") as engine:
+        acme = engine.tenant("acme")
+        acme.ingest(["handbook/"])
+        print(acme.context("How many days of leave do I have?").text)
+    """
+
+    def __init__(
+        self, settings: Settings, *, embedder: Embedder | None = None, reranker: Reranker | None = None
+    ) -> None:
+        """Compose an engine. Models and database are opened on first use; the embedded server starts now.
+
+        `embedder` and `reranker` replace what the settings name: any object with the methods of the port.
+        """
+        self.settings = settings
+        self._database = Database(settings.database)
+        self._embedder = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+        self._reranker = reranker
+        if reranker is None and settings.rag.reranking.enabled:
+            self._reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
+        self._ingestor = Ingestor(self._database, self._embedder, settings)
+        self._retriever = Retriever(self._database, self._embedder, self._reranker, settings)
+
+    @classmethod
+    def open(cls, config: Settings | str | Path | None = None) -> Self:
+        """Open an engine from settings, from a file, or from where `Settings.load` looks for one.
+
+        Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
+        """
+        return cls(config if isinstance(config, Settings) else Settings.load(config))
+
+    def tenant(self, name: str, *, principals: Sequence[str] = (EVERYONE,)) -> "TenantScope":
+        """Return the scope of a tenant, for a reader who holds these principals. Raises RequestError on the name."""
+        return TenantScope(self, tenant(name), tuple(principals))
+
+    def warm_up(self) -> None:
+        """Load the models now and not with the first question. Raises ModelUnavailable for the embedding model."""
+        self._retriever.warm_up()
+
+    def close(self) -> None:
+        """Close the connections. The embedded server stops with the last process that uses it."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class TenantScope:
+    """One tenant as one reader sees it: everything that is done with documents goes through here."""
+
+    def __init__(self, engine: Engine, owner: Tenant, principals: tuple[str, ...]) -> None:
+        self._engine = engine
+        self._tenant = owner
+        self._principals = principals
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return self._tenant.name
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The tenant's id, which follows from its name."""
+        return self._tenant.id
+
+    def ingest(
+        self,
+        items: Iterable[SourceDocument | str | Path],
+        *,
+        prune: bool = True,
+        on_progress: Progress | None = None,
+    ) -> IngestReport:
+        """Ingest files, folders and documents; unchanged ones are passed over.
+
+        A folder is mirrored: with `prune`, documents whose file has gone from it are removed, except where the folder
+        could not be read or is empty. A document that fails is in the report and does not stop the others.
+        Raises ConfigError, ModelError, DatabaseError.
+        """
+        return self._engine._ingestor.run(  # noqa: SLF001 — a scope is its engine seen as one tenant
+            self._tenant,
+            [Path(item) if isinstance(item, str) else item for item in items],
+            prune=prune,
+            on_progress=on_progress,
+        )
+
+    def retrieve(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002 — the word that callers expect
+    ) -> Retrieval:
+        """Return the best passages for a question, with the account of how they were found.
+
+        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
+        """
+        return self._engine._retriever.retrieve(  # noqa: SLF001
+            self._tenant, self._principals, question, k=k, filter=filter
+        )
+
+    def context(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+    ) -> Context:
+        """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
+        engine = self._engine
+        return assemble(
+            self.retrieve(question, k, filter),
+            tokenizer=engine._embedder.tokenizer,  # noqa: SLF001
+            settings=engine.settings.rag.context,
+            read_spans=lambda spans: read_spans(engine._database.app, self._tenant.id, self._principals, spans),  # noqa: SLF001
+            max_tokens=max_tokens,
+        )
+
+    def documents(self) -> list[DocumentInfo]:
+        """List the documents that this reader may read, by source. Raises DatabaseError."""
+        return list_documents(self._engine._database.app, self._tenant.id, self._principals)  # noqa: SLF001
+
+    def delete(self, sources: str | Iterable[str]) -> int:
+        """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
+        return self._engine._ingestor.delete(  # noqa: SLF001
+            self._tenant, [sources] if isinstance(sources, str) else list(sources)
+        )

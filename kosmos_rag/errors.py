@@ -1,0 +1,88 @@
+"""Every error that the library raises on purpose, in one tree.
+
+    KosmosError
+    ├── ConfigError               a setting is unknown, malformed or impossible
+    ├── DatabaseError
+    │   ├── DatabaseUnavailable   no connection: server down, wrong password, pool exhausted
+    │   ├── DatabaseNotReady      connected, but the catalogue is not one to serve from
+    │   └── StatementFailed       the server refused a statement
+    ├── IngestionError            one document could not be ingested; `code` is stable
+    │   ├── SourceError           it could not be read
+    │   └── ParseError            it was read, and is not a document we can use
+    ├── ModelError
+    │   ├── ModelUnavailable      the model cannot be loaded here
+    │   └── SpaceMismatch         the tenant's vectors were made by another model
+    └── RequestError              the caller asked for something that cannot be answered
+
+A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
+"""
+
+
+class KosmosError(Exception):
+    """Something that kosmos_rag reports on purpose went wrong."""
+
+
+class ConfigError(KosmosError):
+    """A setting is unknown, malformed or impossible in combination with another."""
+
+
+class DatabaseError(KosmosError):
+    """PostgreSQL could not do what was asked."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """No connection to PostgreSQL could be had."""
+
+
+class DatabaseNotReady(DatabaseError):
+    """The database answers, and its catalogue, extension or role is not one to serve from."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(problems))
+
+
+class StatementFailed(DatabaseError):
+    """PostgreSQL refused a statement; `sqlstate` is its five-character code."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        self.sqlstate = sqlstate
+        super().__init__(message)
+
+
+class IngestionError(KosmosError):
+    """One document could not be ingested. `code` is stable and meant for programs, the message for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class SourceError(IngestionError):
+    """A document could not be read from where it lies.
+
+    Codes: `not_found`, `no_permission`, `too_large`, `not_a_file`, `unreadable`, `empty_folder`.
+    """
+
+
+class ParseError(IngestionError):
+    """The bytes were read, and are not a document that can be used.
+
+    Codes: `empty`, `binary`, `corrupt`, `encrypted`, `no_text`, `unsupported`, `too_large`.
+    """
+
+
+class ModelError(KosmosError):
+    """A model could not do what was asked of it."""
+
+
+class ModelUnavailable(ModelError):
+    """The model cannot be loaded on this machine."""
+
+
+class SpaceMismatch(ModelError):
+    """The vectors of this tenant were made by another model than the one configured."""
+
+
+class RequestError(KosmosError):
+    """The request cannot be answered as it stands: empty question, k of zero, malformed tenant name."""

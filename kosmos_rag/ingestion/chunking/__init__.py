@@ -1,0 +1,56 @@
+"""Four splitters behind the `Chunker` port, and the factory that builds the configured one."""
+
+from kosmos_rag.config import ChunkingSettings
+from kosmos_rag.errors import ConfigError
+from kosmos_rag.ingestion.chunking.budget import TokenBudget
+from kosmos_rag.ingestion.chunking.markdown import MarkdownChunker
+from kosmos_rag.ingestion.chunking.paragraph import ParagraphChunker
+from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
+from kosmos_rag.ingestion.chunking.semantic import SemanticChunker
+from kosmos_rag.ports import Chunker, Embedder
+
+__all__ = ["build_chunker"]
+
+_MIN_BUDGET = 8
+"""One character may be several tokens: with fewer than these a chunk might not hold any."""
+
+
+def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens: int) -> Chunker:
+    """Build the splitter that the settings name.
+
+    No chunk has more than `max_tokens` tokens of the embedder's tokenizer.
+    Raises ConfigError if these are fewer than 8.
+    """
+    if max_tokens < _MIN_BUDGET:
+        raise ConfigError(
+            f"{max_tokens} tokens are left for a chunk and {_MIN_BUDGET} are needed: "
+            "use a model that reads more, or put less before each text"
+        )
+    budget = TokenBudget(embedder.tokenizer, max_tokens)
+    recursive = RecursiveChunker(
+        size=settings.recursive_size, overlap=settings.overlap, separators=settings.separators, budget=budget
+    )
+    match settings.strategy:
+        case "recursive":
+            return recursive
+        case "paragraph":
+            return ParagraphChunker(
+                min_size=settings.min_size, max_size=settings.max_size, budget=budget, recursive=recursive
+            )
+        case "markdown":
+            return MarkdownChunker(
+                min_size=settings.min_size,
+                max_size=settings.max_size,
+                overlap=settings.overlap,
+                budget=budget,
+                recursive=recursive,
+            )
+        case "semantic":
+            return SemanticChunker(
+                min_size=settings.min_size,
+                max_size=settings.max_size,
+                threshold=settings.breakpoint_threshold,
+                embedder=embedder,
+                budget=budget,
+                recursive=recursive,
+            )

@@ -1,0 +1,163 @@
+"""Fills chunks with units that are kept whole: sentences, paragraphs, fenced blocks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from kosmos_rag.ingestion.chunking.budget import TokenBudget
+from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
+from kosmos_rag.ingestion.chunking.span import Piece, cut_to_size, trim, trimmed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """A trimmed stretch of text that is kept whole where the limits allow it."""
+
+    start: int
+    end: int
+    noun: str
+    """What it is, for a reason that people read: `sentence`."""
+    body: int
+    """Where its own text begins, after headings that lead it; `start` where there are none."""
+    begins_topic: bool = False
+    """A chunk that has its minimum ends before it."""
+    begins_paragraph: bool = False
+    """Where a chunk that is full is best divided."""
+    fenced: bool = False
+    """Kept whole up to 1.5 times the size, and even if its headings must then stand apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """Units that may share chunks, in order."""
+
+    units: Sequence[Unit]
+    target: int
+    """Characters that a chunk of several units may have."""
+
+
+_FENCE_ALLOWANCE = 1.5
+"""How many times the size a fenced block may have: half a program is worth little."""
+
+
+class _Counted(NamedTuple):
+    unit: Unit
+    tokens: int
+    tokens_before: int
+    """Tokens of all units before it."""
+    too_long: str | None
+    """Why it cannot be kept whole; None when it can."""
+
+
+class Packer:
+    """Joins units to chunks of `min_size` characters and more, within the limits.
+
+    A unit of more than `max_size` characters, or of more tokens than the budget, is cut recursively.
+    """
+
+    def __init__(
+        self,
+        *,
+        splitter: str,
+        min_size: int,
+        max_size: int,
+        budget: TokenBudget,
+        recursive: RecursiveChunker,
+    ) -> None:
+        self._splitter = splitter
+        self._min_size = min_size
+        self._max_size = max_size
+        self._budget = budget
+        self._recursive = recursive
+
+    def pack(self, text: str, runs: Sequence[Run]) -> list[list[Piece]]:
+        """Give the pieces of each run, in order; all units are counted in one call of the tokenizer."""
+        counted = self._count(text, [unit for run in runs for unit in run.units])
+        return [list(self._pack_run(text, list(islice(counted, len(run.units))), run.target)) for run in runs]
+
+    def _count(self, text: str, units: Sequence[Unit]) -> Iterator[_Counted]:
+        spans = [(unit.start, unit.end) for unit in units if not self._is_oversize(unit)]
+        counts = iter(self._budget.count(text, spans))
+        before = 0
+        for unit in units:
+            tokens = 0 if self._is_oversize(unit) else next(counts)
+            yield _Counted(unit, tokens, before, self._too_long(unit, tokens))
+            before += tokens
+
+    def _is_oversize(self, unit: Unit) -> bool:
+        allowance = _FENCE_ALLOWANCE if unit.fenced else 1
+        return unit.end - unit.start > self._max_size * allowance
+
+    def _too_long(self, unit: Unit, tokens: int) -> str | None:
+        if self._is_oversize(unit):
+            limit = f"{_FENCE_ALLOWANCE} times max_size" if unit.fenced else "max_size"
+            size = unit.end - unit.start
+            return f"{unit.noun} of {size:,} characters is longer than {limit} {self._max_size}"
+        if tokens > self._budget.max_tokens:
+            return f"{unit.noun} of {tokens:,} tokens is over the budget of {self._budget.max_tokens}"
+        return None
+
+    def _pack_run(self, text: str, units: Sequence[_Counted], target: int) -> Iterator[Piece]:
+        for reason, stretch in groupby(units, key=lambda counted: counted.too_long):
+            if reason is None:
+                for group in self._groups(list(stretch), target):
+                    yield self._piece(group[0].unit.start, group[-1].unit.end)
+            else:
+                for counted in stretch:
+                    yield from self._cut(text, counted.unit, reason)
+
+    def _groups(self, units: Sequence[_Counted], target: int) -> list[list[_Counted]]:
+        groups: list[list[_Counted]] = []
+        group: list[_Counted] = []
+        for counted in units:
+            if group and counted.unit.begins_topic and _extent(group) >= self._min_size:
+                groups.append(group)
+                group = []
+            while group and not self._fits(group[0], counted, target):
+                full = self._where_full(group)
+                groups.append(group[:full])
+                group = group[full:]
+            group.append(counted)
+        groups.append(group)
+        return self._join_short_tail(groups, target)
+
+    def _join_short_tail(self, groups: list[list[_Counted]], target: int) -> list[list[_Counted]]:
+        short = len(groups) > 1 and _extent(groups[-1]) < self._min_size
+        if short and self._fits(groups[-2][0], groups[-1][-1], target):
+            return [*groups[:-2], groups[-2] + groups[-1]]
+        return groups
+
+    def _fits(self, first: _Counted, last: _Counted, target: int) -> bool:
+        tokens = last.tokens_before + last.tokens - first.tokens_before
+        return last.unit.end - first.unit.start <= target and tokens <= self._budget.max_tokens
+
+    def _where_full(self, group: Sequence[_Counted]) -> int:
+        for index in range(len(group) - 1, 0, -1):
+            if group[index].unit.begins_paragraph and _extent(group[:index]) >= self._min_size:
+                return index
+        return len(group)
+
+    def _cut(self, text: str, unit: Unit, reason: str) -> Iterator[Piece]:
+        if unit.fenced and unit.start < unit.body and self._keeps_alone(text, unit):
+            yield self._piece(*trim(text, (unit.start, unit.body)))
+            yield self._piece(unit.body, unit.end)
+            return
+        first, *rest = self._recursive.pieces(text, (unit.body, unit.end), fallback_reason=reason)
+        for start, end in trimmed(text, cut_to_size(text, (unit.start, first.end), self._max_size)):
+            yield replace(first, start=start, own=start, end=end)
+        yield from rest
+
+    def _keeps_alone(self, text: str, unit: Unit) -> bool:
+        alone = replace(unit, start=unit.body)
+        if self._is_oversize(alone):
+            return False
+        (tokens,) = self._budget.count(text, [(alone.start, alone.end)])
+        return tokens <= self._budget.max_tokens
+
+    def _piece(self, start: int, end: int) -> Piece:
+        return Piece(start=start, own=start, end=end, splitter=self._splitter)
+
+
+def _extent(group: Sequence[_Counted]) -> int:
+    return group[-1].unit.end - group[0].unit.start

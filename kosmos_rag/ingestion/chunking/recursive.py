@@ -1,0 +1,90 @@
+"""The recursive splitter: LangChain's algorithm, with exact spans and a hard bound."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from kosmos_rag.ingestion.chunking.budget import TokenBudget
+from kosmos_rag.ingestion.chunking.sentence import WORD_START
+from kosmos_rag.ingestion.chunking.span import (
+    Piece,
+    Span,
+    build_chunks,
+    cut_to_size,
+    overlap_start,
+    trimmed,
+)
+from kosmos_rag.records import Chunk, ParsedDocument
+
+_WINDOW = 1_000_000
+"""Characters given to the library at once: it holds one string per separator found."""
+
+
+class RecursiveChunker:
+    """Cuts at the coarsest separator that gives pieces of at most `size` characters.
+
+    A piece repeats up to `overlap` characters of the one before, from the start of a word.
+    """
+
+    name = "recursive"
+
+    def __init__(self, *, size: int, overlap: int, separators: Sequence[str], budget: TokenBudget) -> None:
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+        self._size = size
+        self._overlap = overlap
+        self._step = size - overlap
+        self._separators = tuple(separators)
+        self._budget = budget
+        # Only when separators are kept, white space stays and nothing overlaps do the pieces join to the text
+        # again, and their lengths give their places: the library's own start index is found by search.
+        self._library = RecursiveCharacterTextSplitter(
+            separators=list(separators),
+            keep_separator="end",
+            strip_whitespace=False,
+            chunk_size=self._step,
+            chunk_overlap=0,
+        )
+
+    def split(self, document: ParsedDocument) -> list[Chunk]:
+        """Split; an all-blank text gives no chunks."""
+        text = document.text
+        return build_chunks(document, self._budget.fit(text, self.pieces(text, (0, len(text)))))
+
+    def pieces(self, text: str, span: Span, *, fallback_reason: str | None = None) -> list[Piece]:
+        """Cut a span of the text into pieces of at most `size` characters, overlap included."""
+        pieces = [
+            Piece(start=start, own=start, end=end, splitter=self.name, fallback_reason=fallback_reason)
+            for start, end in trimmed(text, self._spans(text, span))
+        ]
+        overlapping = [
+            replace(piece, start=overlap_start(text, previous.own, piece.own, self._overlap, [WORD_START]))
+            for previous, piece in pairwise(pieces)
+        ]
+        return [*pieces[:1], *overlapping]
+
+    def _spans(self, text: str, span: Span) -> Iterator[Span]:
+        if span[1] - span[0] <= self._size:
+            # One piece needs no room for an overlap.
+            yield span
+            return
+        for start, end in self._windows(text, span):
+            window = text[start:end]
+            if window.isspace():
+                continue
+            parts = self._library.split_text(window)
+            assert "".join(parts) == window
+            for part in parts:
+                # The library leaves a piece long in which no separator stands.
+                yield from cut_to_size(text, (start, start + len(part)), self._step)
+                start += len(part)
+
+    def _windows(self, text: str, span: Span) -> Iterator[Span]:
+        start, end = span
+        while end - start > _WINDOW:
+            middle, limit = start + _WINDOW // 2, start + _WINDOW
+            found = ((text.rfind(separator, middle, limit), separator) for separator in self._separators)
+            cut = next((at + len(separator) for at, separator in found if at != -1), limit)
+            yield start, cut
+            start = cut
+        yield start, end

@@ -1,0 +1,127 @@
+"""The semantic splitter: a chunk ends where neighbouring sentences are about different things."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from kosmos_rag.errors import ModelError
+from kosmos_rag.ingestion.chunking.budget import TokenBudget
+from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
+from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
+from kosmos_rag.ingestion.chunking.sentence import sentences
+from kosmos_rag.ingestion.chunking.span import Piece, Span, build_chunks, heading_spans, trimmed
+from kosmos_rag.ports import Embedder, Vectors
+from kosmos_rag.records import Chunk, ParsedDocument
+
+_MAX_SENTENCES = 20_000
+"""Each sentence is one more text for the model: so many cost a CPU some minutes."""
+
+
+class _Sentence(NamedTuple):
+    start: int
+    end: int
+    is_heading: bool
+
+
+class _CannotSplitError(Exception):
+    """The document is not one for this splitter; the message says why."""
+
+
+class SemanticChunker:
+    """Cuts where the cosine similarity of neighbouring sentences is below `threshold`, and before headings.
+
+    A sentence that is too long goes to the recursive splitter, and so does a whole document that cannot be
+    treated so.
+    """
+
+    name = "semantic"
+
+    def __init__(
+        self,
+        *,
+        min_size: int,
+        max_size: int,
+        threshold: float,
+        embedder: Embedder,
+        budget: TokenBudget,
+        recursive: RecursiveChunker,
+    ) -> None:
+        self._max_size = max_size
+        self._threshold = threshold
+        self._embedder = embedder
+        self._budget = budget
+        self._recursive = recursive
+        self._packer = Packer(
+            splitter=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
+        )
+
+    def split(self, document: ParsedDocument) -> list[Chunk]:
+        """Split; an all-blank text gives no chunks."""
+        text = document.text
+        try:
+            pieces = self._pieces(document)
+        except _CannotSplitError as reason:
+            pieces = self._recursive.pieces(text, (0, len(text)), fallback_reason=str(reason))
+        return build_chunks(document, self._budget.fit(text, pieces))
+
+    def _pieces(self, document: ParsedDocument) -> list[Piece]:
+        text = document.text
+        found = list(islice(_sentences(document), _MAX_SENTENCES + 1))
+        if len(found) > _MAX_SENTENCES:
+            raise _CannotSplitError(f"text has more than {_MAX_SENTENCES:,} sentences to embed")
+        if len(found) == 1 and found[0].end - found[0].start > self._max_size:
+            raise _CannotSplitError(f"text of {len(text):,} characters has no sentence boundary")
+        run = Run(units=list(self._units(text, found)), target=self._max_size)
+        (pieces,) = self._packer.pack(text, [run])
+        return pieces
+
+    def _units(self, text: str, found: Sequence[_Sentence]) -> Iterator[Unit]:
+        before: _Sentence | None = None
+        for sentence, turns in zip(found, self._turns(text, found), strict=True):
+            # What follows a heading is its text, however little the two sound alike.
+            after_heading = before is not None and before.is_heading
+            yield Unit(
+                start=sentence.start,
+                body=sentence.start,
+                end=sentence.end,
+                noun="sentence",
+                begins_topic=sentence.is_heading or (turns and not after_heading),
+                begins_paragraph=before is not None and text.count("\n", before.end, sentence.start) > 1,
+            )
+            before = sentence
+
+    def _turns(self, text: str, found: Sequence[_Sentence]) -> list[bool]:
+        """Say of each sentence whether it is unlike the one before it."""
+        if len(found) < 2:
+            return [False] * len(found)
+        vectors = self._embed([text[start : min(end, start + self._max_size)] for start, end, _ in found])
+        norms = np.linalg.norm(vectors, axis=1)
+        products = np.einsum("ij,ij->i", vectors[:-1], vectors[1:])
+        unlike = products < self._threshold * norms[:-1] * norms[1:]
+        return [False, *unlike.tolist()]
+
+    def _embed(self, texts: list[str]) -> Vectors:
+        try:
+            vectors = self._embedder.embed(texts)
+        except ModelError as error:
+            raise _CannotSplitError(f"sentences could not be embedded: {error}") from error
+        if not np.isfinite(vectors).all():
+            raise _CannotSplitError(f"model {self._embedder.name} gave vectors that are not finite")
+        return vectors
+
+
+def _sentences(document: ParsedDocument) -> Iterator[_Sentence]:
+    at = 0
+    for start, end in heading_spans(document):
+        yield from _trimmed_sentences(document.text, (at, start), is_heading=False)
+        yield from _trimmed_sentences(document.text, (start, end), is_heading=True)
+        at = end
+    yield from _trimmed_sentences(document.text, (at, len(document.text)), is_heading=False)
+
+
+def _trimmed_sentences(text: str, span: Span, *, is_heading: bool) -> Iterator[_Sentence]:
+    # A heading is one sentence even where it has a full stop: `2. Methods`.
+    spans = [span] if is_heading else sentences(text, span)
+    return (_Sentence(start, end, is_heading) for start, end in trimmed(text, spans))

@@ -1,0 +1,106 @@
+"""Sentence segmentation that loses no character: the spans of the sentences partition the text."""
+
+import re
+from collections.abc import Iterator
+
+from kosmos_rag.ingestion.chunking.span import Span
+
+_STOPS = ".!?…؟।॥۔"  # noqa: RUF001
+_CLOSERS = r"\"'”’»)\]"  # noqa: RUF001
+_CJK_STOPS = "。！？｡"  # noqa: RUF001
+_CJK_CLOSERS = r"」』”’）】\"')\]"  # noqa: RUF001
+_CJK_PAUSES = "，、；："  # noqa: RUF001
+
+WORD_START = re.compile(rf"[\s{_CJK_STOPS}{_CJK_PAUSES}](\S)")
+SENTENCE_START = re.compile(rf"(?:[{_STOPS}][{_CLOSERS}]*\s|[{_CJK_STOPS}])\s*(\S)")
+LINE_START = re.compile(r"\n[^\S\n]*(\S)")
+
+_CANDIDATE = re.compile(
+    rf"""
+      (?P<stop> [{_STOPS}] (?<! [{_STOPS}]{{2}} ) [{_STOPS}]*+ )  # the whole run: `...`, `?!`
+      [{_CLOSERS}*_]*+ (?P<gap> \s++ )
+    | (?P<cjk> [{_CJK_STOPS}]++ ) [{_CJK_CLOSERS}]*+ \s*+
+    | (?P<line> \n \s*+ )
+    """,
+    re.VERBOSE,
+)
+_LAST_WORD = re.compile(r"[\w.]+\Z")
+_LONGEST_ABBREVIATION = 12
+_WRAPPED_LINE = 40
+"""Characters from which on a line may have been broken by width and not by meaning."""
+
+_BEFORE_A_NAME = frozenset(
+    {"al", "approx", "ca", "capt", "cf", "col", "dr", "gen", "gov", "hon", "lt", "messrs", "mr", "mrs", "ms"}
+    | {"prof", "rep", "resp", "rev", "sen", "sgt", "st", "vs"}
+)
+_BEFORE_A_NUMBER = frozenset(
+    {
+        "art",
+        "ch",
+        "eq",
+        "eqs",
+        "fig",
+        "figs",
+        "no",
+        "nos",
+        "nr",
+        "p",
+        "pp",
+        "ref",
+        "refs",
+        "sec",
+        "tab",
+        "vol",
+    }
+)
+_DOTTED = re.compile(r"(?:\w\.)*[^\W\d]")
+"""Initials and abbreviations of single letters: `J`, `e.g`, `U.S`."""
+
+
+def sentences(text: str, span: Span) -> Iterator[Span]:
+    """Cut a span of the text into sentences.
+
+    A sentence ends at a full stop, question or exclamation mark with white space after it, at a CJK one, and
+    at the end of a line; white space belongs to the sentence before it. None is blank unless the span is.
+    """
+    start, end = span
+    for candidate in _CANDIDATE.finditer(text, start, end):
+        if candidate.end() == end:
+            break
+        if _ends_sentence(text, start, candidate) and not text[start : candidate.end()].isspace():
+            yield start, candidate.end()
+            start = candidate.end()
+    if start < end:
+        yield start, end
+
+
+def _ends_sentence(text: str, start: int, candidate: re.Match[str]) -> bool:
+    if candidate["cjk"]:
+        return True
+    gap = candidate["gap"] or candidate["line"]
+    if gap.count("\n") > 1:
+        return True
+    following = text[candidate.end()]
+    if candidate["line"]:
+        return not (following.islower() and _is_long_line(text, candidate.start()))
+    if following.islower():
+        return "\n" in gap and not _is_long_line(text, candidate.start())
+    return candidate["stop"] != "." or not _is_abbreviation(text, start, candidate.start("stop"), following)
+
+
+def _is_long_line(text: str, end: int) -> bool:
+    start = end - _WRAPPED_LINE
+    return start >= 0 and "\n" not in text[start:end]
+
+
+def _is_abbreviation(text: str, start: int, stop: int, following: str) -> bool:
+    found = _LAST_WORD.search(text, max(start, stop - _LONGEST_ABBREVIATION), stop)
+    if not found:
+        return False
+    word = found[0].casefold()
+    if word in _BEFORE_A_NUMBER:
+        return following.isdigit()
+    if word.isdigit():
+        # `1. Open the lid`: the number of a list item, not a sentence.
+        return text[start : found.start()].isspace() or found.start() == start
+    return word in _BEFORE_A_NAME or _DOTTED.fullmatch(word) is not None

@@ -1,0 +1,21 @@
+"""Rules that hold for every text and every title, whichever parser made it."""
+
+import re
+
+_FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x01-\x08\x0b-\x1f]")
+_LONGEST_TITLE = 300
+
+
+def clean(text: str) -> str:
+    """Make line ends `\\n`, remove NUL and lone surrogates, put a space for each other C0 control but tab."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub(" ", _FORBIDDEN.sub("", text))
+
+
+def clean_title(text: str) -> str | None:
+    """Bring a title into one line of at most 300 characters; None where nothing is left.
+
+    Every chunk carries the titles of its section, so a megabyte after a `#` must not become one.
+    """
+    return " ".join(clean(text).split())[:_LONGEST_TITLE].rstrip() or None

@@ -1,0 +1,139 @@
+"""Turn bytes into text: byte order mark, then UTF-8, then the legacy encoding that fits best."""
+
+import codecs
+import re
+
+from kosmos_rag.errors import ParseError
+from kosmos_rag.ingestion.parsing.clean import clean
+
+_WIDE_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_LEGACY = (
+    *(f"cp{page}" for page in (1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258, 866, 874, 932, 949)),
+    *("iso8859_2", "iso8859_5", "iso8859_7", "koi8_r", "koi8_u", "mac_roman", "big5", "euc_jp", "gb18030"),
+)
+"""The legacy encodings of the WHATWG Encoding Standard, without those that another one contains."""
+_WESTERN = "cp1252"
+_COHERENCE_TIE = 0.2
+_SAMPLE = 65_536
+_SPARSE_NULS = 1_000
+"""Text with one NUL in more bytes than this is text with a defect; with more NULs it is binary data."""
+
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1f]")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_ESCAPED = re.compile(r"[\udc80-\udcff]")
+
+
+def decode(data: bytes) -> str:
+    """Decode a text file of unknown encoding and clean it; the result is never blank.
+
+    Raises:
+        ParseError: `empty` for nothing but white space, `binary` for data that is not text.
+    """
+    text = clean(_decode(data))
+    if not text or text.isspace():
+        raise ParseError("empty", f"no text in {len(data)} bytes; give a document that has some")
+    return text
+
+
+def _decode(data: bytes) -> str:
+    for mark, encoding in _WIDE_MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if b"\0" in data:
+        wide = _unmarked_utf16(data)
+        if wide is not None:
+            return wide
+        data = _without_sparse_nuls(data)
+    return _decode_bytes(data)
+
+
+def _unmarked_utf16(data: bytes) -> str | None:
+    """Decode UTF-16 that lacks its mark: NULs in one byte of the pairs only, and no control characters."""
+    if len(data) % 2:
+        return None
+    first, second = data[0::2].count(0), data[1::2].count(0)
+    if min(first, second) or (first + second) * 10 < len(data):
+        return None
+    try:
+        text = data.decode("utf-16-be" if first else "utf-16-le")
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL_CHARACTERS.search(text) else text
+
+
+def _without_sparse_nuls(data: bytes) -> bytes:
+    nuls = data.count(0)
+    if nuls * _SPARSE_NULS >= len(data) or _CONTROL_BYTES.search(data):
+        raise ParseError(
+            "binary",
+            f"looks like binary data, not text; {nuls} of its {len(data)} bytes are NUL; "
+            "give a PDF, DOCX, HTML, Markdown or text file",
+        )
+    return data.replace(b"\0", b"")
+
+
+def _decode_bytes(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        paired = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return _decode_legacy(data)
+    # CESU-8 writes a character beyond the basic plane as two surrogates; UTF-16 makes one of them again.
+    return paired.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+
+
+def _decode_legacy(data: bytes) -> str:
+    sample = _sample(data)
+    if _is_mostly_utf8(sample):
+        text = data.decode("utf-8", "surrogateescape")
+        return _ESCAPED.sub(lambda match: _western(match[0]), text)
+    return data.decode(_legacy_encoding(sample) or "utf-8", "replace")
+
+
+def _sample(data: bytes) -> bytes:
+    """Cut out what the encoding shows in: from the first byte that is not ASCII, to the end of a line."""
+    match = _NOT_ASCII.search(data)
+    first = match.start() if match else 0
+    sample = data[first : first + _SAMPLE]
+    if first + _SAMPLE < len(data) and b"\n" in sample:
+        return sample[: sample.rindex(b"\n")]
+    return sample
+
+
+def _is_mostly_utf8(sample: bytes) -> bool:
+    """Say whether more characters read as UTF-8 than not: by chance, legacy text hardly ever has that."""
+    text = sample.decode("utf-8", "replace")
+    broken = text.count("\ufffd")
+    return sum(not character.isascii() for character in text) - broken > broken
+
+
+def _western(escaped: str) -> str:
+    return escaped.encode("utf-8", "surrogateescape").decode(_WESTERN, "replace")
+
+
+def _legacy_encoding(sample: bytes) -> str | None:
+    """Name the encoding that makes the most sensible text of the sample, None where none does."""
+    from charset_normalizer import from_bytes
+
+    matches = list(from_bytes(sample, cp_isolation=list(_LEGACY)))
+    if not matches:
+        return None
+    best = matches[0]
+    # Western text often reads as clean in the code pages of its neighbours; by far the most of it is cp1252.
+    as_good = any(
+        _WESTERN in match.could_be_from_charset
+        and match.chaos <= best.chaos
+        and match.coherence > best.coherence - _COHERENCE_TIE
+        for match in matches
+    )
+    return _WESTERN if as_good else best.encoding

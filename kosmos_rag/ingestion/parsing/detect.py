@@ -1,0 +1,149 @@
+"""Tell the media type of a document by its content."""
+
+import re
+import zipfile
+from io import BytesIO
+
+from kosmos_rag.errors import ParseError
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.failures import third_party
+
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+
+_BINARIES = (  # offset, signature, name
+    (0, b"\x89PNG\r\n", "PNG image"),
+    (0, b"\xff\xd8\xff", "JPEG image"),
+    (0, b"GIF8", "GIF image"),
+    (0, b"BM", "BMP image"),
+    (0, b"II*\0", "TIFF image"),
+    (0, b"MM\0*", "TIFF image"),
+    (8, b"WEBP", "WebP image"),
+    (8, b"WAVE", "WAVE audio"),
+    (0, b"ID3", "MP3 audio"),
+    (0, b"OggS", "Ogg media"),
+    (4, b"ftyp", "MPEG-4 media"),
+    (0, b"\x1f\x8b", "gzip archive"),
+    (0, b"BZh", "bzip2 archive"),
+    (0, b"\xfd7zXZ\0", "xz archive"),
+    (0, b"(\xb5/\xfd", "Zstandard archive"),
+    (0, b"7z\xbc\xaf\x27\x1c", "7-Zip archive"),
+    (0, b"Rar!\x1a\x07", "RAR archive"),
+    (257, b"ustar", "tar archive"),
+    (0, b"\x7fELF", "ELF program"),
+    (0, b"MZ", "Windows program"),
+    (0, b"\xcf\xfa\xed\xfe", "macOS program"),
+    (0, b"\xca\xfe\xba\xbe", "Java class"),
+    (0, b"\0asm", "WebAssembly module"),
+    (0, b"SQLite format 3\0", "SQLite database"),
+    (0, b"PAR1", "Parquet table"),
+    (0, b"wOFF", "WOFF font"),
+    (0, b"wOF2", "WOFF font"),
+)
+_ZIP_CONTENTS = (  # a member that tells the format, name
+    ("xl/workbook.xml", "Excel workbook"),
+    ("ppt/presentation.xml", "PowerPoint presentation"),
+    ("META-INF/container.xml", "EPUB book"),
+    ("content.xml", "OpenDocument file"),
+    ("META-INF/MANIFEST.MF", "Java archive"),
+)
+# SharePoint and its kin write document2.xml.
+_WORD_MEMBER = re.compile(r"word/document\d*\.xml")
+
+_PDF_HEADER = re.compile(rb"%PDF-\d")
+_HTML_START = re.compile(r"<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s>/])", re.IGNORECASE)
+_ANY_TAG = re.compile(r"<[a-zA-Z][^\s<>]*[\s>]")
+_MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~~)")
+_SPACE = re.compile(r"\s*")
+_SNIFFED = 65_536
+
+_MARKDOWN_NAMES = frozenset({"md", "markdown"})
+_HTML_NAMES = frozenset({"html", "htm", "xhtml"})
+_PROSE_NAMES = frozenset({"", "txt", "text"})
+"""Elsewhere a line that begins with `#` may be a comment of source code."""
+
+
+def detect(data: bytes, source: str) -> str:
+    """Give the media type of a document, one of those that can be parsed.
+
+    The extension of `source` only decides between kinds of text that the content leaves open.
+
+    Raises:
+        ParseError: `unsupported` or `encrypted` for a known format that cannot be used, `corrupt` for a
+            broken ZIP archive, `binary` or `empty` for what is not a text.
+    """
+    if _is_pdf(data):
+        return media_types.PDF
+    if data.startswith(_ZIP):
+        return _type_of_zip(data)
+    if data.startswith(_OLE):
+        raise _ole_error(data)
+    _refuse_known_binary(data)
+    return _type_of_text(decode(data), _extension(source))
+
+
+def _is_pdf(data: bytes) -> bool:
+    head = data[:1024]
+    if head.lstrip().startswith(b"%PDF-"):
+        return True
+    # A text may quote the header; only a file that has one after other bytes also has objects.
+    return _PDF_HEADER.search(head) is not None and b"endobj" in data
+
+
+def _type_of_zip(data: bytes) -> str:
+    with third_party("ZIP"), zipfile.ZipFile(BytesIO(data)) as archive:
+        members = set(archive.namelist())
+    if "[Content_Types].xml" in members and any(map(_WORD_MEMBER.fullmatch, members)):
+        return media_types.DOCX
+    raise _unsupported(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
+
+
+def _ole_error(data: bytes) -> ParseError:
+    if _ENCRYPTED_STREAM in data:
+        return ParseError("encrypted", "the Office document has a password; remove it and save the document again")
+    return _unsupported("legacy Office document (DOC, XLS, PPT, MSG)")
+
+
+def _refuse_known_binary(data: bytes) -> None:
+    if data.startswith(b"{\\rtf"):
+        raise _unsupported("RTF document")
+    has_nul = b"\0" in data[:1024]
+    for offset, signature, name in _BINARIES:
+        # A text may begin with the letters of a signature; it has no NUL.
+        if data.startswith(signature, offset) and (has_nul or not signature.isascii()):
+            raise _unsupported(name)
+
+
+def _unsupported(name: str) -> ParseError:
+    return ParseError("unsupported", f"{name}: not a supported format; convert to PDF, DOCX, HTML or Markdown")
+
+
+def _extension(source: str) -> str:
+    path = re.split(r"[?#]", source, maxsplit=1)[0] if "://" in source else source
+    name = re.split(r"[/\\]", path)[-1]
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def _type_of_text(text: str, extension: str) -> str:
+    start = _after_prolog(text)
+    if _HTML_START.match(text, start) or (extension in _HTML_NAMES and _ANY_TAG.match(text, start)):
+        return media_types.HTML
+    if extension in _MARKDOWN_NAMES:
+        return media_types.MARKDOWN
+    if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):
+        return media_types.MARKDOWN
+    return media_types.TEXT
+
+
+def _after_prolog(text: str) -> int:
+    """Skip white space, comments and processing instructions; HTML may begin with any number of them."""
+    at = 0
+    while match := _SPACE.match(text, at):
+        at = match.end()
+        end = "-->" if text.startswith("<!--", at) else "?>" if text.startswith("<?", at) else None
+        if end is None or (found := text.find(end, at)) == -1:
+            break
+        at = found + len(end)
+    return at

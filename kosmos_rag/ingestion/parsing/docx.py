@@ -1,0 +1,172 @@
+"""Parse DOCX: a screen of the archive, then paragraphs and tables in the order of the document."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+from kosmos_rag.errors import ParseError
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.records import Heading, ParsedDocument
+
+_MOST_MEMBERS = 2_000
+_MOST_BYTES = 256 * 2**20
+_HIGHEST_RATIO = 100
+_RATIO_MATTERS_FROM = 2**20
+_ENCRYPTED_FLAG = 0x1
+
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
+_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_PARAGRAPH, _TABLE, _ROW, _CELL, _TEXT = f"{_W}p", f"{_W}tbl", f"{_W}tr", f"{_W}tc", f"{_W}t"
+_CHARACTERS = {
+    f"{_W}tab": "\t",
+    f"{_W}br": "\n",
+    f"{_W}cr": "\n",
+    f"{_W}noBreakHyphen": "-",
+    _PARAGRAPH: "\n",
+}
+"""What an element inside a paragraph stands for; a paragraph in there is one of a text box."""
+_NOT_READ = frozenset({f"{_W}pPr", f"{_W}rPr", f"{_W}del", f"{_W}moveFrom", _FALLBACK})
+"""Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
+
+_HEADING_STYLE = re.compile(r"(?:Heading ([1-9])|Title)")
+_BETWEEN_BLOCKS = "\n\n"
+
+
+def parse_docx(data: bytes) -> ParsedDocument:
+    """Parse a DOCX: a blank line between paragraphs, a table row a line, headings by style.
+
+    Raises:
+        ParseError: `too_large`, `encrypted` or `corrupt` for an archive that is not safe to open,
+            `unsupported` for another kind of Word file.
+    """
+    _screen(data)
+    package = _open(data)
+    document = package.main_document_part.document
+    styles = {style.style_id: style.name or "" for style in document.styles}
+    blocks: list[str] = []
+    headings: list[Heading] = []
+    length = 0
+    for level, block in _blocks(document.element.body, styles):
+        title = clean_title(block) if level else None
+        if level and title:
+            headings.append(Heading(level=level, title=title, start=length))
+        blocks.append(block)
+        length += len(block) + len(_BETWEEN_BLOCKS)
+    return ParsedDocument(
+        text=_BETWEEN_BLOCKS.join(blocks),
+        media_type=media_types.DOCX,
+        title=_core_title(package) or next((h.title for h in headings if h.level == 1), None),
+        headings=tuple(headings),
+    )
+
+
+def _screen(data: bytes) -> None:
+    """Refuse what would exhaust memory, or reach outside the archive, before anything is unpacked."""
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        members = archive.infolist()
+        if len(members) > _MOST_MEMBERS:
+            raise _too_large(f"{len(members)} members, at most {_MOST_MEMBERS} are read")
+        if (total := sum(member.file_size for member in members)) > _MOST_BYTES:
+            raise _too_large(f"{total} bytes unpacked, at most {_MOST_BYTES} are read")
+        for member in members:
+            _screen_member(member)
+        for member in members:
+            if member.filename.endswith((".xml", ".rels")):
+                _refuse_doctype(member.filename, archive.read(member))
+
+
+def _screen_member(member: zipfile.ZipInfo) -> None:
+    name = member.filename
+    if member.flag_bits & _ENCRYPTED_FLAG:
+        raise ParseError("encrypted", f"member {name!r} of the DOCX has a password; save the document without one")
+    if name.startswith(("/", "\\")) or ":" in name or ".." in re.split(r"[/\\]", name):
+        raise ParseError("corrupt", f"member {name!r} of the DOCX points outside it; save the document again")
+    packed = max(1, member.compress_size)
+    if member.file_size > _RATIO_MATTERS_FROM and member.file_size > _HIGHEST_RATIO * packed:
+        raise _too_large(f"member {name!r} unpacks to {member.file_size // packed} times its size")
+
+
+def _refuse_doctype(name: str, part: bytes) -> None:
+    # Without its NULs a part in UTF-16 or UTF-32 shows the word too.
+    if b"<!DOCTYPE" in part.replace(b"\0", b""):
+        raise ParseError("corrupt", f"part {name!r} of the DOCX has a DOCTYPE, which Word never writes")
+
+
+def _too_large(what: str) -> ParseError:
+    return ParseError("too_large", f"the DOCX has {what}; split the document or save it again")
+
+
+def _open(data: bytes) -> Any:
+    from docx.opc.constants import CONTENT_TYPE
+    from docx.package import Package
+
+    package = Package.open(BytesIO(data))
+    content_type = package.main_document_part.content_type
+    if content_type != CONTENT_TYPE.WML_DOCUMENT_MAIN:
+        raise ParseError("unsupported", f"a Word file of type {content_type}; save it as a DOCX document")
+    return package
+
+
+def _core_title(package: Any) -> str | None:
+    """Read the title that the file itself has: python-docx makes one up where there are no properties."""
+    from docx.opc.constants import RELATIONSHIP_TYPE
+
+    has_properties = any(rel.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for rel in package.rels.values())
+    return clean_title(package.core_properties.title) if has_properties else None
+
+
+def _blocks(body: Any, styles: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """Give the heading level (0 for none) and the text of each paragraph and table that has text."""
+    for element in _nearest(body, {_PARAGRAPH, _TABLE}):
+        level, text = 0, ""
+        if element.tag == _TABLE:
+            text = "\n".join(filter(None, map(_row_text, _nearest(element, {_ROW}))))
+        else:
+            level = _level(styles.get(element.style or "", ""))
+            text = _paragraph_text(element).strip("\n").rstrip()
+        if text and not text.isspace():
+            yield level, text.lstrip() if level else text
+
+
+def _level(style: str) -> int:
+    match = _HEADING_STYLE.fullmatch(style)
+    return int(match[1] or 1) if match else 0
+
+
+def _row_text(row: Any) -> str:
+    cells = [
+        " ".join(" ".join(map(_paragraph_text, _nearest(cell, {_PARAGRAPH}))).split())
+        for cell in _nearest(row, {_CELL})
+    ]
+    return " | ".join(cells) if any(cells) else ""
+
+
+def _paragraph_text(paragraph: Any) -> str:
+    pieces = [
+        element.text or "" if element.tag in (_TEXT, _MATH_TEXT) else _CHARACTERS.get(element.tag, "")
+        for element in _descend(paragraph)
+    ]
+    return clean("".join(pieces))
+
+
+def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:
+    """Give the descendants with one of the tags that are not inside another of them, in document order.
+
+    Content controls and tracked insertions wrap paragraphs, rows and cells at any level.
+    """
+    return (element for element in _descend(root, stop=tags) if element.tag in tags)
+
+
+def _descend(root: Any, stop: frozenset[str] | set[str] = frozenset()) -> Iterator[Any]:
+    pending = list(reversed(root))
+    while pending:
+        element = pending.pop()
+        if element.tag in _NOT_READ:
+            continue
+        yield element
+        if element.tag not in stop:
+            pending.extend(reversed(element))

@@ -1,0 +1,260 @@
+"""Parse HTML: what a reader of the page sees, block by block, without scripts and hidden parts."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kosmos_rag.errors import ParseError
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.records import Heading, ParsedDocument
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+
+def _names(line: str) -> frozenset[str]:
+    return frozenset(line.split())
+
+
+_SKIPPED = _names("script style template noscript head svg iframe object canvas audio video")
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_LINE_BLOCKS = _names("address body dd dt figcaption li optgroup option tbody td tfoot th thead tr")
+_OWN_BLOCKS = _names(
+    "article aside blockquote caption center details dialog div dl fieldset figure footer form header hgroup "
+    "hr legend main menu nav ol p pre search section select summary table ul"
+)
+_BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
+"""Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
+_HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i]'
+_LAYOUT = "table:has(table, h1, h2, h3, h4, h5, h6)"
+"""Tables that arrange a page; their rows are no rows of data."""
+_CELLS = frozenset({"td", "th"})
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^<>]*)")
+_NEVER_NESTED = _names(
+    "area base br col dd dt embed hr img input li link meta option p param source tbody td tfoot th thead tr track wbr"
+)
+_RAW = frozenset({"script", "style"})
+_HIGHEST_COST = 1_000_000_000
+"""About three seconds of work; a large ordinary page stays under a hundredth of it."""
+
+
+def parse_html(data: bytes) -> ParsedDocument:
+    """Parse HTML: blocks on lines of their own, table cells between ` | `, list items after `- `.
+
+    Raises:
+        ParseError: `empty`, `binary`, or `too_large` for tags whose nesting would stall the parser.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    source = decode(data)
+    _refuse_costly(source)
+    tree = LexborHTMLParser(source)
+    reader = _Reader(
+        hidden={node.mem_id for node in tree.css(_HIDDEN)},
+        layout={node.mem_id for node in tree.css(_LAYOUT)},
+    )
+    if tree.body is not None:
+        _walk(tree.body, reader.enter, reader.leave)
+    title = tree.css_first("head > title")
+    return ParsedDocument(
+        text=reader.text(),
+        media_type=media_types.HTML,
+        title=(clean_title(title.text()) if title else None)
+        or next((h.title for h in reader.headings if h.level == 1), None),
+        headings=tuple(reader.headings),
+    )
+
+
+def _refuse_costly(source: str) -> None:
+    """Refuse what takes the HTML parser minutes.
+
+    It walks the open elements at each tag and the attributes at each attribute, so its work grows with the
+    square of the nesting and of the attributes of one tag.
+    """
+    if sum(_costs(source)) > _HIGHEST_COST:
+        message = "the HTML nests its tags too deep, or one has too many attributes; simplify it"
+        raise ParseError("too_large", message)
+
+
+def _costs(source: str) -> Iterator[int]:
+    raw = ""  # the script or style that is open: what is in there are no tags
+    depth = 0
+    opened: Counter[str] = Counter()
+    for closing, tag, attributes in _TAG.findall(source):
+        name = tag.lower()
+        if raw:
+            raw = "" if closing and name == raw else raw
+        elif closing and opened[name]:
+            depth -= 1
+            opened[name] -= 1
+        elif not closing and name in _RAW:
+            raw = name
+        elif not closing and name not in _NEVER_NESTED:
+            depth += 1
+            opened[name] += 1
+        yield depth + len(attributes.split()) ** 2
+
+
+def _walk(root: "LexborNode", enter: Callable[["LexborNode"], bool], leave: Callable[["LexborNode"], None]) -> None:
+    """Visit a tree in document order without recursion; `enter` says whether to go inside."""
+    pending = [(root, False)]
+    while pending:
+        node, visited = pending.pop()
+        if visited:
+            leave(node)
+            continue
+        if node is not root and node.next is not None:
+            pending.append((node.next, False))
+        if enter(node):
+            pending.append((node, True))
+            if node.first_child is not None:
+                pending.append((node.first_child, False))
+
+
+class _Lines:
+    """Text under construction: white space collapses as in a browser, line ends wait for text to follow."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.pieces: list[str] = []
+        self.bullet = ""
+        """Stands before the next text."""
+        self._breaks = 0
+        self._space = False
+        self._trailing_breaks = 0
+
+    def end_line(self, breaks: int) -> None:
+        self._breaks = max(self._breaks, breaks)
+        self._space = False
+
+    def line_break(self) -> None:
+        self.end_line(min(self._breaks + 1, 2))
+
+    def add(self, text: str) -> None:
+        collapsed = _SPACE.sub(" ", text)
+        words = collapsed.strip(" ")
+        self._space |= collapsed.startswith(" ")
+        if words:
+            self.add_verbatim(words)
+            self._space = collapsed.endswith(" ")
+
+    def add_verbatim(self, text: str) -> None:
+        text = clean(text)  # a character reference can stand for a control character
+        piece = self._lead() + self.bullet + text
+        self.pieces.append(piece)
+        self.length += len(piece)
+        self._breaks, self._space, self.bullet = 0, False, ""
+        self._trailing_breaks = len(text) - len(text.rstrip("\n"))
+
+    def _lead(self) -> str:
+        if not self.length:
+            return ""
+        if self._breaks:
+            return "\n" * max(0, self._breaks - self._trailing_breaks)
+        return " " if self._space else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _OpenHeading:
+    node: int
+    """Identity of the node that opened it; headings inside it are part of it."""
+    pieces: int
+    length: int
+
+
+class _Reader:
+    """Turns the visits of `_walk` into lines and headings."""
+
+    def __init__(self, *, hidden: set[int], layout: set[int]) -> None:
+        self.headings: list[Heading] = []
+        self._lines = _Lines()
+        self._hidden = hidden
+        self._layout = layout
+        self._in_rows: list[bool] = []
+        """One for each open table: whether its rows are lines."""
+        self._preformatted = 0
+        self._heading: _OpenHeading | None = None
+
+    def text(self) -> str:
+        return "".join(self._lines.pieces).rstrip()
+
+    def enter(self, node: "LexborNode") -> bool:
+        if node.is_text_node:
+            add = self._lines.add_verbatim if self._preformatted else self._lines.add
+            add(node.text_content or "")
+            return False
+        if not self._is_visible(node):
+            return False
+        return self._open(node, node.tag or "")
+
+    def _is_visible(self, node: "LexborNode") -> bool:
+        return node.is_element_node and node.tag not in _SKIPPED and node.mem_id not in self._hidden
+
+    def _open(self, node: "LexborNode", tag: str) -> bool:
+        if tag == "br":
+            self._lines.line_break()
+            return False
+        if tag in _BREAKS:
+            self._lines.end_line(_BREAKS[tag])
+        if tag == "tr" and self._in_rows and self._in_rows[-1]:
+            self._add_row(node)
+            return False
+        if tag in _HEADINGS and self._heading is None:
+            self._lines.bullet = ""
+            self._heading = _OpenHeading(node=node.mem_id, pieces=len(self._lines.pieces), length=self._lines.length)
+        elif tag == "li":
+            self._lines.bullet = "- "
+        elif tag == "table":
+            self._in_rows.append(node.mem_id not in self._layout)
+        elif tag == "pre":
+            self._preformatted += 1
+        return True
+
+    def leave(self, node: "LexborNode") -> None:
+        tag = node.tag or ""
+        if self._heading and self._heading.node == node.mem_id:
+            self._close_heading(self._heading, _HEADINGS[tag])
+        elif tag == "li":
+            self._lines.bullet = ""
+        elif tag == "table":
+            self._in_rows.pop()
+        elif tag == "pre":
+            self._preformatted -= 1
+        if tag in _BREAKS:
+            self._lines.end_line(_BREAKS[tag])
+
+    def _close_heading(self, heading: _OpenHeading, level: int) -> None:
+        added = "".join(self._lines.pieces[heading.pieces :])
+        if title := clean_title(added):
+            start = heading.length + len(added) - len(added.lstrip())
+            self.headings.append(Heading(level=level, title=title, start=start))
+        self._heading = None
+
+    def _add_row(self, row: "LexborNode") -> None:
+        cells = [self._cell_text(cell) for cell in row.iter() if cell.tag in _CELLS and self._is_visible(cell)]
+        if any(cells):
+            self._lines.add_verbatim(" | ".join(cells))
+            self._lines.end_line(1)
+
+    def _cell_text(self, cell: "LexborNode") -> str:
+        pieces: list[str] = []
+
+        def enter(node: "LexborNode") -> bool:
+            if node.is_text_node:
+                pieces.append(node.text_content or "")
+            elif node.tag == "br" or node.tag in _BREAKS:
+                pieces.append(" ")
+            return self._is_visible(node)
+
+        def leave(node: "LexborNode") -> None:
+            if node.tag in _BREAKS:
+                pieces.append(" ")
+
+        _walk(cell, enter, leave)
+        return " ".join(clean("".join(pieces)).split())

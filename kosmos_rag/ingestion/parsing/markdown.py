@@ -1,0 +1,101 @@
+"""Parse Markdown: the text stays as it is, so that cited lines are the lines of the file."""
+
+import re
+from collections.abc import Iterator
+
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.records import Heading, ParsedDocument
+
+# The grammar is that of CommonMark 0.31: sections 4.2 (ATX), 4.3 (setext) and 4.5 (fences).
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
+_SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:>|[-+*][ \t]|\d{1,9}[.)][ \t]|\||<)")
+"""A line that begins no paragraph: indented code, a quote, a list item, a table row, HTML."""
+
+_FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
+_BLOCK_SCALAR = (">", "|")
+
+
+def parse_markdown(data: bytes) -> ParsedDocument:
+    """Parse Markdown: headings from ATX and setext lines outside fences, title from front matter or level 1.
+
+    Raises:
+        ParseError: `empty` or `binary`.
+    """
+    text = decode(data)
+    body = _front_matter_end(text)
+    headings = tuple(_headings(text, body))
+    title = _front_matter_title(text[:body]) or next((h.title for h in headings if h.level == 1), None)
+    return ParsedDocument(text=text, media_type=media_types.MARKDOWN, title=title, headings=headings)
+
+
+def _front_matter_end(text: str) -> int:
+    if not text.startswith("---\n"):
+        return 0
+    match = _FRONT_MATTER_END.search(text, 4)
+    return match.end() if match else 0
+
+
+def _front_matter_title(front_matter: str) -> str | None:
+    """Read `title:` without a YAML parser: front matter is untrusted, and often not quite YAML."""
+    for line in front_matter.split("\n"):
+        if line.startswith("title:"):
+            value = line.removeprefix("title:").strip()
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+                value = value[1:-1]
+            return None if value.startswith(_BLOCK_SCALAR) else clean_title(value)
+    return None
+
+
+def _lines(text: str, start: int) -> Iterator[tuple[int, str]]:
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end == -1 else end
+        yield start, text[start:end]
+        start = end + 1
+
+
+def _headings(text: str, start: int) -> Iterator[Heading]:
+    paragraph: tuple[int, str] | None = None  # the first line of a paragraph, while it is the only one
+    previous_blank = True
+    for at, line in _outside_fences(text, start):
+        if heading := _atx(at, line):
+            yield heading
+            paragraph, previous_blank = None, True
+            continue
+        if paragraph and (underline := _SETEXT.match(line)):
+            if title := clean_title(paragraph[1]):
+                yield Heading(level=1 if underline[1][0] == "=" else 2, title=title, start=paragraph[0])
+            paragraph, previous_blank = None, True
+            continue
+        blank = not line or line.isspace()
+        starts = previous_blank and not blank and not _NO_PARAGRAPH.match(line)
+        # Of a longer paragraph CommonMark would make one long heading; a rule under prose is what is meant.
+        paragraph, previous_blank = ((at, line) if starts else None), blank
+
+
+def _atx(at: int, line: str) -> Heading | None:
+    match = _ATX.match(line)
+    if match is None:
+        return None
+    title = (match[2] or "").rstrip(" \t")
+    bare = title.rstrip("#")
+    if not bare or bare[-1] in " \t":  # a closing sequence must stand apart
+        title = bare
+    cleaned = clean_title(title)
+    return Heading(level=len(match[1]), title=cleaned, start=at) if cleaned else None
+
+
+def _outside_fences(text: str, start: int) -> Iterator[tuple[int, str]]:
+    """Give the lines that are not code; a fence gives one empty line, for it ends a paragraph."""
+    fence = ""
+    for at, line in _lines(text, start):
+        match = _FENCE.match(line)
+        if not fence:
+            fence = match[1] if match else ""
+            yield at, "" if match else line
+        elif match and match[1].startswith(fence) and line.strip(" \t") == match[1]:
+            fence = ""

@@ -1,0 +1,7 @@
+"""The media types that can be parsed."""
+
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+HTML = "text/html"
+MARKDOWN = "text/markdown"
+TEXT = "text/plain"

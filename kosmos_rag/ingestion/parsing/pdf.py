@@ -1,0 +1,100 @@
+"""Parse PDF with PDFium: the text layer, the pages, the outline."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+from kosmos_rag.errors import ParseError
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.records import Heading, ParsedDocument
+
+_PDFIUM = threading.Lock()
+"""PDFium is not thread-safe: whoever calls it holds this."""
+
+_BETWEEN_PAGES = "\n\n"
+_LARGEST_OUTLINE = 10_000
+"""Each entry is searched for on its page; a hostile outline must not make that a day's work."""
+_LINE_END_HYPHEN = re.compile(r"[\ufffe\x02]\n?")
+"""What PDFium writes for a hyphen that divides a word at the end of a line."""
+
+_Outline = list[tuple[int, str, int]]
+"""Level from 1, title, page from 0."""
+
+
+def parse_pdf(data: bytes) -> ParsedDocument:
+    """Parse a PDF: one offset a page, also for pages without text; headings from the outline.
+
+    Raises:
+        ParseError: `encrypted`, `no_text`, `corrupt`.
+    """
+    with _PDFIUM:
+        pages, outline, title = _read(data)
+    if not any(pages):
+        raise ParseError("no_text", f"{len(pages)} pages without text, probably scanned; run OCR first")
+    starts = tuple(_starts(pages))
+    return ParsedDocument(
+        text=_BETWEEN_PAGES.join(pages),
+        media_type=media_types.PDF,
+        title=title,
+        headings=_headings(outline, pages, starts),
+        pages=starts,
+    )
+
+
+def _read(data: bytes) -> tuple[list[str], _Outline, str | None]:
+    with closing(_open(data)) as document:
+        pages = [_page_text(document, index) for index in range(len(document))]
+        outline = list(islice(_outline(document), _LARGEST_OUTLINE))
+        return pages, outline, clean_title(document.get_metadata_value("Title"))
+
+
+def _open(data: bytes) -> Any:
+    import pypdfium2
+
+    try:
+        return pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as exc:
+        if exc.err_code in (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY):
+            message = "the PDF has a password; remove it and save the document again"
+            raise ParseError("encrypted", message) from exc
+        raise
+
+
+def _page_text(document: Any, index: int) -> str:
+    with closing(document[index]) as page, closing(page.get_textpage()) as layer:
+        text = layer.get_text_range().replace("\r\n", "\n")
+    return clean(_LINE_END_HYPHEN.sub("", text)).strip()
+
+
+def _outline(document: Any) -> Iterator[tuple[int, str, int]]:
+    for bookmark in document.get_toc():
+        target = bookmark.get_dest()
+        page = target.get_index() if target else None
+        title = clean_title(bookmark.get_title())
+        if title and page is not None and 0 <= page < len(document):
+            yield bookmark.level + 1, title, page
+
+
+def _starts(pages: list[str]) -> Iterator[int]:
+    start = 0
+    for page in pages:
+        yield start
+        start += len(page) + len(_BETWEEN_PAGES)
+
+
+def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> tuple[Heading, ...]:
+    headings = [
+        Heading(level=level, title=title, start=starts[page] + _place(title, pages[page]))
+        for level, title, page in outline
+    ]
+    return tuple(sorted(headings, key=lambda heading: heading.start))
+
+
+def _place(title: str, page: str) -> int:
+    """Find a title, which may be broken over lines, on its page; the top of the page where it is not there."""
+    match = re.search(r"\s+".join(map(re.escape, title.split())), page)
+    return match.start() if match else 0

@@ -1,0 +1,204 @@
+"""The write side: documents in, published versions out, and a report that adds up.
+
+Documents are read and chunked one by one, embedded and published in batches: a model is fast on many texts, a
+transaction on many rows. What fails is recorded with its reason and the rest goes on; a lost database ends the run.
+"""
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kosmos_rag.config import Settings
+from kosmos_rag.errors import IngestionError
+from kosmos_rag.ingestion import source as files
+from kosmos_rag.ingestion.batch import Publisher
+from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.prepare import (
+    HEADER_TOKENS,
+    ChunkedDocument,
+    chunked,
+    document_id,
+    fingerprint,
+    pipeline_key,
+)
+from kosmos_rag.ports import Chunker, Embedder
+from kosmos_rag.records import EVERYONE, IngestFailure, IngestReport, SourceDocument
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.publishing import remove
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant
+
+Progress = Callable[[int, int, str], None]
+"""Called after each document with how many are done, how many there are, and its source."""
+
+Item = SourceDocument | Path
+
+_BATCH_CHUNKS = 256
+_WINDOW_DOCUMENTS = 64
+_WINDOW_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(kw_only=True)
+class _Ledger:
+    """What has happened so far in one run."""
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    chunks: int = 0
+    failed: list[IngestFailure] = field(default_factory=list)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.monotonic)
+
+    def fail(self, source: str, error: IngestionError) -> None:
+        self.failed.append(IngestFailure(source=source, code=error.code, message=str(error)))
+
+    def publish(self, document: ChunkedDocument, *, was_there: bool) -> None:
+        self.changed += was_there
+        self.new += not was_there
+        self.chunks += len(document.chunks)
+        self.fallbacks.update(c.fallback_reason for c in document.chunks if c.fallback_reason)
+
+    def report(self) -> IngestReport:
+        return IngestReport(
+            new=self.new,
+            changed=self.changed,
+            unchanged=self.unchanged,
+            removed=self.removed,
+            failed=tuple(self.failed),
+            chunks=self.chunks,
+            fallbacks=dict(self.fallbacks),
+            seconds=round(time.monotonic() - self.started, 3),
+        )
+
+
+class Ingestor:
+    """Ingests into any tenant of one database with one model and one chunker. Thread-safe."""
+
+    def __init__(self, database: Database, embedder: Embedder, settings: Settings) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._settings = settings
+        self._key = pipeline_key(settings, embedder.name)
+
+    @cached_property
+    def _chunker(self) -> Chunker:
+        budget = self._embedder.max_tokens - HEADER_TOKENS
+        return build_chunker(self._settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
+
+    def run(self, tenant: Tenant, items: Iterable[Item], *, prune: bool, on_progress: Progress | None) -> IngestReport:
+        """Ingest paths and documents; with `prune`, remove those whose file is gone from a folder that was given.
+
+        Raises DatabaseUnavailable, DatabaseNotReady, ModelError; failures of single documents are in the report.
+        """
+        items = list(items)
+        found = files.discover([item for item in items if isinstance(item, Path)])
+        todo: list[Item] = [*found.files, *(item for item in items if isinstance(item, SourceDocument))]
+        ledger = _Ledger(failed=found.failures)
+        publisher = Publisher(self._database, self._embedder, self._settings, tenant)
+        done = 0
+        for window in self._windows(todo, ledger):
+            self._ingest_window(
+                tenant, [item for item in window if isinstance(item, SourceDocument)], publisher, ledger
+            )
+            for item in window:
+                done += 1
+                if on_progress is not None:
+                    on_progress(done, len(todo), _source_of(item))
+        if prune:
+            self._prune(tenant, found, ledger)
+        return ledger.report()
+
+    def delete(self, tenant: Tenant, sources: Sequence[str]) -> int:
+        """Remove documents by source with all their rows. Returns how many there were."""
+        ids = [document_id(tenant.id, source) for source in sources]
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            return remove(connection, tenant.id, ids)
+
+    def _windows(self, todo: Sequence[Item], ledger: _Ledger) -> Iterator[list[Item]]:
+        """Load the documents in windows of bounded size. What cannot be loaded is recorded and stays a path."""
+        limit = self._settings.ingestion.max_file_mb * 1024 * 1024
+        window: list[Item] = []
+        size = 0
+        for item in todo:
+            try:
+                document = files.load(item, max_bytes=limit) if isinstance(item, Path) else item
+                files.check(document, max_bytes=limit)
+                window.append(document)
+                size += len(document.data)
+            except IngestionError as error:
+                ledger.fail(_source_of(item), error)
+                window.append(Path(_source_of(item)))
+            if len(window) >= _WINDOW_DOCUMENTS or size >= _WINDOW_BYTES:
+                yield window
+                window, size = [], 0
+        if window:
+            yield window
+
+    def _ingest_window(
+        self, tenant: Tenant, documents: Sequence[SourceDocument], publisher: Publisher, ledger: _Ledger
+    ) -> None:
+        ids = [document_id(tenant.id, document.source) for document in documents]
+        stored = self._fingerprints(tenant, ids)
+        batch: list[ChunkedDocument] = []
+
+        def flush() -> None:
+            for document, error in publisher.publish(batch):
+                if error is None:
+                    ledger.publish(document, was_there=document.id in stored)
+                    stored[document.id] = document.fingerprint
+                else:
+                    ledger.fail(document.source.source, error)
+            batch.clear()
+
+        for key, document in zip(ids, documents, strict=True):
+            if any(waiting.id == key for waiting in batch):
+                flush()  # the same source twice in one call: the later one replaces the earlier
+            if stored.get(key) == fingerprint(document, self._key):
+                ledger.unchanged += 1
+                continue
+            try:
+                batch.append(self._chunked(tenant, document))
+            except IngestionError as error:
+                ledger.fail(document.source, error)
+            if sum(len(waiting.chunks) for waiting in batch) >= _BATCH_CHUNKS:
+                flush()
+        flush()
+
+    def _chunked(self, tenant: Tenant, document: SourceDocument) -> ChunkedDocument:
+        return chunked(
+            document,
+            tenant_id=tenant.id,
+            key=self._key,
+            chunker=self._chunker,
+            tokenizer=self._embedder.tokenizer,
+        )
+
+    def _fingerprints(self, tenant: Tenant, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+        values = {"tenant_id": tenant.id, "document_ids": list(ids)}
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            return dict(connection.execute(statement("fingerprints"), values).fetchall())
+
+    def _prune(self, tenant: Tenant, found: files.Discovery, ledger: _Ledger) -> None:
+        seen = {files.name_of(path) for path in found.files}
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            rows = connection.execute(statement("sources"), {"tenant_id": tenant.id}).fetchall()
+            gone: dict[str, uuid.UUID] = {}
+            stored = {source: key for key, source in rows}
+            for folder in found.folders:
+                missing = files.missing_from(folder, stored, seen)
+                if refusal := files.refusal_to_prune(folder, missing, seen):
+                    ledger.failed.append(refusal)
+                else:
+                    gone |= {source: stored[source] for source in missing}
+            if gone:
+                ledger.removed = remove(connection, tenant.id, list(gone.values()))
+
+
+def _source_of(item: Item) -> str:
+    return item.source if isinstance(item, SourceDocument) else files.name_of(item)

@@ -1,0 +1,105 @@
+"""One document, from bytes to chunks: what happens to it alone, before it is embedded and published with others."""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from kosmos_rag.config import Settings
+from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.ports import Chunker, Tokenizer
+from kosmos_rag.records import Chunk, ParsedDocument, SourceDocument
+
+PIPELINE_VERSION = 1
+"""Raised when parsing or chunking changes what comes of the same bytes: stored documents are then made anew."""
+
+HEADER_TOKENS = 48
+"""How much of the model's input the line with title and section may take; the rest is the chunk's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkedDocument:
+    """A document that waits for its vectors."""
+
+    id: uuid.UUID
+    source: SourceDocument
+    parsed: ParsedDocument
+    title: str
+    fingerprint: str
+    chunks: Sequence[Chunk]
+    indexed: Sequence[str]
+
+
+def document_id(tenant_id: uuid.UUID, source: str) -> uuid.UUID:
+    """Return the id of the document that `source` names: the same in every process and at every time."""
+    return uuid.uuid5(tenant_id, source)
+
+
+def version_id(document: "ChunkedDocument") -> uuid.UUID:
+    """Return the id of a version: the same content under the same settings always gets the same."""
+    return uuid.uuid5(document.id, document.fingerprint)
+
+
+def content_hash(document: SourceDocument) -> str:
+    """Return the SHA-256 of the bytes as they came in, hexadecimal."""
+    return hashlib.sha256(document.data).hexdigest()
+
+
+def pipeline_key(settings: Settings, model: str) -> str:
+    """Return a text that changes whenever the settings would make other chunks of the same bytes."""
+    shape = [
+        PIPELINE_VERSION,
+        settings.rag.chunking.model_dump(mode="json"),
+        settings.ingestion.language,
+        model,
+    ]
+    return json.dumps(shape, sort_keys=True)
+
+
+def fingerprint(document: SourceDocument, key: str) -> str:
+    """Return a hash over content, what is kept with it, and the pipeline: equal means that nothing is to be done."""
+    kept = json.dumps([document.title, dict(document.metadata), sorted(document.readers)], sort_keys=True, default=str)
+    return hashlib.sha256(f"{content_hash(document)}\n{kept}\n{key}".encode()).hexdigest()
+
+
+def chunked(
+    document: SourceDocument, *, tenant_id: uuid.UUID, key: str, chunker: Chunker, tokenizer: Tokenizer
+) -> ChunkedDocument:
+    """Parse and split one document. Raises ParseError."""
+    parsed = parse(document)
+    title = parsed.title or PurePath(document.source).stem or document.source
+    chunks = chunker.split(parsed)
+    return ChunkedDocument(
+        id=document_id(tenant_id, document.source),
+        source=document,
+        parsed=parsed,
+        title=title,
+        fingerprint=fingerprint(document, key),
+        chunks=chunks,
+        indexed=_indexed(chunks, title, tokenizer),
+    )
+
+
+def _indexed(chunks: Sequence[Chunk], title: str, tokenizer: Tokenizer) -> list[str]:
+    """Put title and section before each chunk's text, unless the chunk says them itself.
+
+    A piece from the middle of a document seldom names what it is about: its headings do.
+    """
+    headers = [_header(chunk, title) for chunk in chunks]
+    shortened = {header: _shorten(header, tokenizer) for header in set(headers) if header}
+    return [
+        f"{shortened[header]}\n{chunk.text}" if header else chunk.text
+        for header, chunk in zip(headers, chunks, strict=True)
+    ]
+
+
+def _header(chunk: Chunk, title: str) -> str:
+    names = dict.fromkeys([title, *chunk.section])
+    return " | ".join(name for name in names if name and name not in chunk.text)
+
+
+def _shorten(header: str, tokenizer: Tokenizer) -> str:
+    spans = tokenizer.offsets(header)
+    return header if len(spans) < HEADER_TOKENS else header[: spans[HEADER_TOKENS - 2][1]]

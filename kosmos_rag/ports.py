@@ -1,0 +1,89 @@
+"""What the stages ask of each other and of models, as protocols.
+
+An adapter needs no base class: whatever has these methods fits. The contract is in the prose.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kosmos_rag.records import Chunk, ParsedDocument
+
+Vectors = NDArray[np.float32]
+"""Shape (n, dimensions), one row a text, in the order of the texts."""
+
+
+class Tokenizer(Protocol):
+    """The embedding model's own tokenizer."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, special tokens not included."""
+        ...
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Character span of each token, in order, special tokens not included. Spans index `text` itself."""
+        ...
+
+
+class Embedder(Protocol):
+    """A model that turns text into vectors of one fixed length. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of each vector."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens the model reads, special tokens not included; the rest of a text is ignored by it."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own tokenizer."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed documents or sentences; rows have length one where `normalize` is set."""
+        ...
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        """Embed one question; shape (dimensions,)."""
+        ...
+
+
+class Reranker(Protocol):
+    """A model that scores (question, passage) pairs. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        ...
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Relevance of each passage between 0 and 1, in the order of the passages."""
+        ...
+
+
+class Chunker(Protocol):
+    """Splits a document into chunks.
+
+    Chunks come in order of `start`; together they cover every character of the text that is not white space;
+    none is empty or has more tokens than the budget it was built with.
+    """
+
+    @property
+    def name(self) -> str:
+        """Which splitter this is."""
+        ...
+
+    def split(self, document: ParsedDocument) -> list[Chunk]:
+        """Split; an all-blank text gives no chunks."""
+        ...

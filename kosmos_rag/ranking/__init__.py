@@ -1,0 +1,1 @@
+"""The order of candidates: fusion of the legs, and reranking under a deadline."""

@@ -1,0 +1,1 @@
+"""A question in, ranked passages with their account out."""

@@ -1,0 +1,219 @@
+"""The read side up to ranked passages: embed, ask both legs, fuse, fetch, rerank, and account for all of it.
+
+One retrieval is one read-only transaction of two round trips: both legs in one pipeline, then the passages.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from kosmos_rag.config import Settings
+from kosmos_rag.embedding.space import Space, require_same, space_of
+from kosmos_rag.errors import ModelError
+from kosmos_rag.ports import Embedder, Reranker
+from kosmos_rag.ranking.deadline import Deadline
+from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion
+from kosmos_rag.records import Filter, Passage, Retrieval
+from kosmos_rag.retrieval.legs import DENSE, LEXICAL, DenseLeg, Leg, LexicalLeg, filter_values
+from kosmos_rag.retrieval.request import Request, request
+from kosmos_rag.retrieval.watch import Watch
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant, live_space
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    """What the database answered to one question."""
+
+    chunks: int
+    """How many the tenant has, readable or not."""
+    legs: dict[str, Leg]
+    passages: list[Passage]
+
+
+class Retriever:
+    """Answers questions with passages, for any tenant of one database. Thread-safe."""
+
+    def __init__(self, database: Database, embedder: Embedder, reranker: Reranker | None, settings: Settings) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._reranker = reranker
+        self._settings = settings
+        self._verified: set[UUID] = set()
+        # A second place lets one question be reranked while another's model call is past its deadline.
+        self._deadline = Deadline(concurrency=2)
+
+    def warm_up(self) -> None:
+        """Load the models. A reranker that cannot be loaded is found out now, and retrieval goes on without it."""
+        _ = self._space
+        if self._reranker is not None:
+            with contextlib.suppress(ModelError):
+                self._reranker.score("warm", ["up"])
+
+    def retrieve(
+        self,
+        tenant: Tenant,
+        principals: Sequence[str],
+        question: str,
+        *,
+        k: int | None,
+        filter: Filter | None,  # noqa: A002 — the word that callers expect
+    ) -> Retrieval:
+        """Return the best passages of a tenant that these principals may read.
+
+        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
+        """
+        settings = self._settings.rag
+        kept = settings.reranking.top_k if self._reranker else settings.retrieval.top_k
+        asked = request(
+            question,
+            k=kept if k is None else k,
+            filter=filter,
+            max_chars=settings.retrieval.max_question_chars,
+        )
+        watch = Watch()
+        vector = self._embedder.embed_query(asked.question)
+        watch.lap("embed")
+        pool = max(asked.k, settings.retrieval.top_k) if self._reranker else asked.k
+        found = self._search(tenant, principals, asked, vector, pool, watch)
+        hits, notes = self._reranked(asked.question, found.passages, watch)
+        returned = tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits[: asked.k], start=1))
+        return Retrieval(
+            question=asked.question,
+            requested=asked.k,
+            hits=returned,
+            stages=watch.stages,
+            timings_ms=watch.timings_ms(),
+            legs={name: leg.account for name, leg in found.legs.items()},
+            notes=notes,
+            shortfall=_shortfall(found, len(hits)) if len(returned) < asked.k else None,
+        )
+
+    def _search(
+        self,
+        tenant: Tenant,
+        principals: Sequence[str],
+        asked: Request,
+        vector: NDArray[np.float32],
+        pool: int,
+        watch: Watch,
+    ) -> _Found:
+        retrieval, language = self._settings.rag.retrieval, self._settings.ingestion.language
+        depth = max(retrieval.depth, pool)
+        scope = {"tenant_id": tenant.id, **filter_values(asked.filter)}
+        analysis = {"language": language, "question": asked.question}
+        dense, lexical = DenseLeg(scope, vector, depth), LexicalLeg({**scope, **analysis}, depth)
+        with self._database.app.transaction(tenant.id, principals) as connection:
+            corpus = connection.execute(statement("corpus"), scope)
+            terms = connection.execute(statement("lexemes_of_question"), analysis)
+            clocks = [connection.execute(statement("clock"))]
+            dense_rows = dense.send(connection)
+            clocks.append(connection.execute(statement("clock")))
+            lexical_rows = lexical.send(connection)
+            clocks.append(connection.execute(statement("clock")))
+            chunks, space_id = corpus.fetchone() or (0, None)
+            self._verify(connection, tenant, space_id)
+            rows = lexical.settled(connection, lexical_rows.fetchall())
+            legs = {
+                DENSE: dense.leg(dense_rows.fetchall(), retrieval.similarity_threshold),
+                LEXICAL: lexical.leg(rows, (terms.fetchone() or ([],))[0]),
+            }
+            watch.server_laps((DENSE, LEXICAL), [(clock.fetchone() or (None,))[0] for clock in clocks])
+            weights = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}
+            proposed = {name: leg.candidates for name, leg in legs.items()}
+            fused = reciprocal_rank_fusion(proposed, weights=weights, k=retrieval.rrf_k)
+            watch.lap("fuse")
+            passages = _fetch(connection, scope, fused[:pool])
+        watch.lap("fetch")
+        return _Found(chunks=chunks, legs=legs, passages=passages)
+
+    def _verify(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> None:
+        """Raise SpaceMismatch unless the tenant's live space is this model's. Looked at once a space."""
+        if space_id is None or space_id in self._verified:
+            return
+        stored = live_space(connection, tenant.id)
+        assert stored is not None, "the corpus names it within this snapshot"
+        require_same(stored, replace(self._space, id=stored.id), tenant.name)
+        self._verified.add(space_id)
+
+    @cached_property
+    def _space(self) -> Space:
+        return space_of(UUID(int=0), self._embedder, normalized=self._settings.rag.embedding.normalize)
+
+    def _reranked(self, question: str, passages: list[Passage], watch: Watch) -> tuple[list[Passage], tuple[str, ...]]:
+        """Reorder by the reranker and drop what it finds irrelevant; in fused order, with a note, where it cannot."""
+        reranker, settings = self._reranker, self._settings.rag.reranking
+        if reranker is None or not passages:
+            return passages, ()
+        texts = [passage.text for passage in passages]
+        outcome = self._deadline.run(lambda: reranker.score(question, texts), timeout_ms=settings.deadline_ms)
+        watch.lap("rerank")
+        if outcome.value is None:
+            return passages, (f"not reranked, in fused order: {outcome.reason}",)
+        scored = [
+            replace(passage, score=score, rerank_score=score)
+            for passage, score in zip(passages, outcome.value, strict=True)
+        ]
+        # Sorting is stable: equal scores keep their fused order.
+        ordered = sorted(scored, key=lambda passage: -passage.score)
+        kept = [passage for passage in ordered if passage.score >= settings.threshold]
+        dropped = len(ordered) - len(kept)
+        note = (f"{dropped} of {len(ordered)} reranked below the threshold {settings.threshold}",) if dropped else ()
+        return kept, note
+
+
+def _fetch(connection: psycopg.Connection, scope: dict[str, Any], fused: Sequence[Fused]) -> list[Passage]:
+    if not fused:
+        return []
+    values = {**scope, "chunk_ids": [entry.chunk_id for entry in fused]}
+    rows = {row[0]: row for row in connection.execute(statement("passages"), values).fetchall()}
+    return [_passage(rank, entry, rows[entry.chunk_id]) for rank, entry in enumerate(fused, start=1)]
+
+
+def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
+    dense, lexical = fused.by_leg.get(DENSE), fused.by_leg.get(LEXICAL)
+    return Passage(
+        rank=rank,
+        score=fused.score,
+        chunk_id=row[0],
+        document_id=row[1],
+        version_id=row[2],
+        version=row[3],
+        source=row[4],
+        title=row[5],
+        media_type=row[6],
+        metadata=row[7],
+        ordinal=row[8],
+        section=tuple(row[9]),
+        start=row[10],
+        end=row[11],
+        line_start=row[12],
+        line_end=row[13],
+        page_start=row[14],
+        page_end=row[15],
+        text=row[16],
+        splitter=row[17],
+        dense_rank=dense.rank if dense else None,
+        dense_score=dense.score if dense else None,
+        lexical_rank=lexical.rank if lexical else None,
+        lexical_score=lexical.score if lexical else None,
+        fused_score=fused.score,
+        rerank_score=None,
+    )
+
+
+def _shortfall(found: _Found, hits: int) -> str:
+    if found.chunks == 0:
+        return "the tenant has no documents"
+    if hits < len(found.passages):
+        return f"{len(found.passages)} passages found, {hits} of them relevant enough for the reranking threshold"
+    reasons = "; ".join(f"{name}: {leg.account.reason}" for name, leg in found.legs.items() if leg.account.reason)
+    return f"only {hits} passages are in reach of this question, its reader and its filter ({reasons})"

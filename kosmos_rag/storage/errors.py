@@ -1,0 +1,48 @@
+"""The one door at which psycopg's errors become ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import psycopg_pool
+
+from kosmos_rag.errors import DatabaseUnavailable, StatementFailed
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
+    reason = _first_line(error)
+    if "password" in reason or "authentication" in reason:
+        remedy = "check user and password of database.url"
+    elif "does not exist" in reason:
+        remedy = "create it, or correct database.url"
+    else:
+        remedy = "check that the server runs and that database.url names it; `kosmos-rag doctor` tells more"
+    return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn errors of the driver and its pool into DatabaseError.
+
+    Raises DatabaseUnavailable where there is no connection, StatementFailed where the server refused a statement.
+    """
+    try:
+        yield
+    except psycopg_pool.PoolTimeout as error:
+        raise DatabaseUnavailable(
+            f"no free connection to PostgreSQL: {_first_line(error)}; raise database.pool_size or lower the load"
+        ) from error
+    except psycopg_pool.PoolClosed as error:
+        raise DatabaseUnavailable("the engine is closed; open a new one") from error
+    except psycopg.OperationalError as error:
+        # A cancelled statement or a full disk is operational too, but the server did answer: it has a code.
+        if error.sqlstate is None or (error.sqlstate[:2] in {"08", "28", "3D", "57"} and error.sqlstate != "57014"):
+            raise _unavailable(error) from error
+        raise StatementFailed(_first_line(error), sqlstate=error.sqlstate) from error
+    except psycopg.Error as error:
+        raise StatementFailed(_first_line(error), sqlstate=error.sqlstate) from error

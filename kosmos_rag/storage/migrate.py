@@ -1,0 +1,101 @@
+"""Migrations, by command only: alembic's revisions, found in the repository or inside the installed package."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kosmos_rag.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.provision import OWNER
+from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.sql import statement
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migration:
+    """What a call of `migrate` did: the revision before and after, None for an empty database."""
+
+    before: str | None
+    after: str | None
+
+
+def script_location() -> Path:
+    """Return the folder of the revisions."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_migrations", package.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise KosmosError(f"the migrations are not beside {package}; install kosmos-rag again")
+
+
+def _config() -> "Config":
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(script_location()).replace("%", "%%"))
+    return config
+
+
+def head() -> str:
+    """Return the newest revision on disk."""
+    from alembic.script import ScriptDirectory
+
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    if revision is None:
+        raise KosmosError(f"no revision in {script_location()}")
+    return revision
+
+
+def _current(connection: "Connection") -> str | None:
+    from alembic.runtime.migration import MigrationContext
+
+    return MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA}).get_current_revision()
+
+
+def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
+    """Bring the database to `revision`: upwards or, where it is older than the current one, downwards.
+
+    Runs in one transaction as kosmos_owner: it is at `revision` afterwards, or as it was.
+    Raises DatabaseNotReady where the revision is unknown to this version of the code.
+    """
+    import psycopg
+    from alembic import command
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.pool import NullPool
+
+    config = _config()
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
+    with translated(), engine.begin() as connection:
+        connection.execute(text(statement("lock_provisioning")))
+        connection.execute(text(f"SET LOCAL ROLE {OWNER}"))
+        before = _current(connection)
+        config.attributes["connection"] = connection
+        try:
+            script = ScriptDirectory.from_config(config)
+            known = {entry.revision for entry in script.walk_revisions()}
+            if before is not None and before not in known:
+                raise DatabaseNotReady(
+                    [f"the database is at revision {before}, unknown to this version; install a newer kosmos-rag"]
+                )
+            if revision == "base" or (before is not None and _is_older(script, revision, before)):
+                command.downgrade(config, revision)
+            else:
+                command.upgrade(config, revision)
+        except CommandError as error:
+            raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
+        return Migration(before=before, after=_current(connection))
+
+
+def _is_older(script: object, revision: str, current: str) -> bool:
+    from alembic.script import ScriptDirectory
+
+    assert isinstance(script, ScriptDirectory)
+    if revision in {"head", current}:
+        return False
+    return any(entry.revision == revision for entry in script.iterate_revisions(current, "base"))

@@ -1,0 +1,120 @@
+"""The check before serving: is this server, this role and this catalogue one that keeps tenants apart?
+
+Row-level security fails open: for a superuser, for an owner without FORCE, for a second permissive policy. Nothing of
+that shows in a query's result, so it is looked up in the catalogue before the first query.
+"""
+
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.rows import dict_row
+
+from kosmos_rag.errors import DatabaseNotReady
+from kosmos_rag.storage.provision import APP, OWNER, WORKER
+from kosmos_rag.storage.revision import REVISION
+from kosmos_rag.storage.sql import statement
+
+MIN_SERVER = 160000
+MIN_VECTOR = (0, 8, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerState:
+    """What a preflight found, for `doctor`. `problems` is empty on a server that can be served from."""
+
+    server_version: int
+    vector_version: str | None
+    role: str
+    revision: str | None
+    problems: tuple[str, ...]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _server_problems(server: dict[str, object]) -> list[str]:
+    problems = []
+    number = server["server_version"]
+    assert isinstance(number, int)
+    if number < MIN_SERVER:
+        problems.append(f"PostgreSQL {number // 10000} is too old; use 16 or newer")
+    vector, available = server["vector_version"], server["vector_available"]
+    if vector is None:
+        remedy = "run `kosmos-rag migrate`" if available else "install pgvector 0.8 or newer on the server"
+        problems.append(f"the extension `vector` is missing from this database; {remedy}")
+    elif _version(str(vector)) < MIN_VECTOR:
+        problems.append(f"pgvector {vector} is too old; install 0.8 or newer and run ALTER EXTENSION vector UPDATE")
+    return problems
+
+
+def _role_problems(server: dict[str, object], expected: str) -> list[str]:
+    role, groups = server["role"], server["member_of"]
+    assert isinstance(groups, list)
+    instead = f"connect as {expected} or a role that is a member of it alone"
+    if server["is_superuser"]:
+        return [f"role {role} is a superuser, and row-level security does not hold for superusers; {instead}"]
+    problems = []
+    if server["bypasses_rls"]:
+        problems.append(f"role {role} has BYPASSRLS; {instead}")
+    if expected not in groups:
+        problems.append(f"role {role} is not a member of {expected}; {instead}")
+    if OWNER in groups:
+        problems.append(f"role {role} is a member of {OWNER}, which may drop the policies; {instead}")
+    if expected == APP and WORKER in groups:
+        problems.append(f"role {role} is a member of {WORKER}, which reads all rows of a tenant; {instead}")
+    return problems
+
+
+def _catalogue_problems(connection: psycopg.Connection) -> list[str]:
+    def rows(name: str) -> list[tuple[object, ...]]:
+        return connection.execute(statement(name)).fetchall()
+
+    remedy = "restore it as the migrations make it"
+    problems = [
+        f"table kosmos.{table} has row-level security off or not forced; {remedy}"
+        for (table,) in rows("unprotected_tables")
+    ]
+    problems += [f"policy {p} on kosmos.{t} is not as migrated; {remedy}" for t, p in rows("unexpected_policies")]
+    problems += [f"policy {p} on kosmos.{t} is missing; {remedy}" for t, p in rows("missing_policies")]
+    problems += [f"view kosmos.{v} shows the rows of every tenant; drop it" for (v,) in rows("leaking_relations")]
+    return problems
+
+
+def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
+    """Look at server, role and catalogue as the connected role."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        server = cursor.execute(statement("server")).fetchone()
+    assert server is not None
+    problems = _server_problems(server) + _role_problems(server, expected_role)
+    revision = None
+    if connection.execute(statement("schema_exists")).fetchone() != (True,):
+        problems.append("the database has no kosmos schema yet; run `kosmos-rag migrate`")
+    elif not problems:
+        row = connection.execute(statement("revision")).fetchone()
+        revision = row[0] if row else None
+        if revision != REVISION:
+            problems.append(_revision_problem(revision))
+        else:
+            problems += _catalogue_problems(connection)
+    connection.rollback()
+    return ServerState(
+        server_version=server["server_version"],
+        vector_version=server["vector_version"],
+        role=server["role"],
+        revision=revision,
+        problems=tuple(problems),
+    )
+
+
+def _revision_problem(revision: str | None) -> str:
+    if revision is None or revision < REVISION:
+        return f"the database is at revision {revision} and the code needs {REVISION}; run `kosmos-rag migrate`"
+    return f"the database is at revision {revision}, newer than the code's {REVISION}; install a newer kosmos-rag"
+
+
+def require(connection: psycopg.Connection, expected_role: str) -> None:
+    """Raise DatabaseNotReady, naming every problem and its remedy, unless the server can be served from."""
+    state = inspect(connection, expected_role)
+    if state.problems:
+        raise DatabaseNotReady(list(state.problems))

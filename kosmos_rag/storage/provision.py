@@ -1,0 +1,101 @@
+"""What a server needs before the first revision: roles, the database, the extension, the schema.
+
+Runs as an administrator, and is safe to run again. Roles belong to the whole server; the rest to one database.
+"""
+
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+from psycopg import sql
+
+from kosmos_rag.errors import DatabaseNotReady
+from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.sql import statement
+
+OWNER, APP, WORKER = "kosmos_owner", "kosmos_app", "kosmos_worker"
+
+# Set on the role and not by the library, so that they hold for every client and behind a pooler.
+# Plans are made for the values at hand: an index of one tenant's own is only matched when the tenant is known.
+_ROLE_SETTINGS = (
+    ("plan_cache_mode", "force_custom_plan"),
+    ("idle_in_transaction_session_timeout", "60s"),
+)
+
+
+def create_database(admin_conninfo: str, name: str) -> None:
+    """Create the database of that name where it is missing; `admin_conninfo` names another one of the server."""
+    with translated(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+        if connection.execute(statement("database_exists"), {"name": name}).fetchone() is None:
+            try:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+                return  # another process was faster
+
+
+def _create_role(connection: psycopg.Connection, role: str, attributes: sql.SQL, password: str | None) -> None:
+    if connection.execute(statement("role_exists"), {"name": role}).fetchone() is None:
+        try:
+            with connection.transaction():
+                connection.execute(
+                    sql.SQL("CREATE ROLE {} {} NOSUPERUSER NOBYPASSRLS").format(sql.Identifier(role), attributes)
+                )
+        except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+            return  # another process was faster
+        if password:
+            connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(password)))
+
+
+def _password(url: str | None, role: str) -> str | None:
+    """Return the password that `url` gives for `role`, so that the role can be created with it."""
+    if url is None or "://" not in url:
+        return None
+    parts = urlsplit(url)
+    return unquote(parts.password) if parts.username == role and parts.password else None
+
+
+def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: str | None = None) -> None:
+    """Create roles, extension and schema where they are missing. What exists is left as it is.
+
+    A role that has to be created gets the password that its URL carries.
+    Raises DatabaseNotReady where the extension is not installed on the server or the administrator may not create.
+    """
+    with translated(), psycopg.connect(admin_conninfo) as connection:
+        # Two processes that provision one database at once take turns.
+        connection.execute(statement("lock_provisioning"))
+        try:
+            _create_role(connection, OWNER, sql.SQL("NOLOGIN"), None)
+            _create_role(connection, APP, sql.SQL("LOGIN"), _password(app_url, APP))
+            _create_role(connection, WORKER, sql.SQL("LOGIN"), _password(worker_url, WORKER))
+            _create_extension(connection)
+            _create_schema(connection)
+        except psycopg.errors.InsufficientPrivilege as error:
+            message = (
+                f"the role of database.admin_url may not prepare the database ({error.diag.message_primary}); use a "
+                "superuser, or the database's owner with CREATEROLE after a superuser ran CREATE EXTENSION vector"
+            )
+            raise DatabaseNotReady([message]) from error
+
+
+def _create_extension(connection: psycopg.Connection) -> None:
+    try:
+        connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS vector"))
+    except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported) as error:
+        raise DatabaseNotReady(
+            ["the server has no pgvector to create the extension `vector` from; install pgvector 0.8 or newer on it"]
+        ) from error
+
+
+def _create_schema(connection: psycopg.Connection) -> None:
+    owner = sql.Identifier(OWNER)
+    if connection.execute(statement("may_become_owner")).fetchone() != (True,):
+        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(owner))
+    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(sql.Identifier(SCHEMA), owner))
+    database = sql.Identifier(connection.info.dbname)
+    for role in (APP, WORKER):
+        for name, value in _ROLE_SETTINGS:
+            connection.execute(
+                sql.SQL("ALTER ROLE {} IN DATABASE {} SET {} = {}").format(
+                    sql.Identifier(role), database, sql.Identifier(name), sql.Literal(value)
+                )
+            )

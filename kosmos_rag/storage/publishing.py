@@ -1,0 +1,244 @@
+"""Writing documents: a batch becomes visible in one transaction, with its vectors and its lexical statistics."""
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import psycopg
+from pgvector import HalfVector
+from psycopg.types.json import Jsonb
+
+from kosmos_rag import bm25
+from kosmos_rag.ports import Vectors
+from kosmos_rag.records import Chunk
+from kosmos_rag.storage.sql import statement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedDocument:
+    """A document ready to be published: parsed, chunked, embedded."""
+
+    id: uuid.UUID
+    version_id: uuid.UUID
+    source: str
+    title: str
+    media_type: str
+    metadata: dict[str, Any]
+    readers: tuple[str, ...]
+    content_hash: str
+    fingerprint: str
+    bytes: int
+    text: str
+    pages: tuple[int, ...]
+    chunks: Sequence[Chunk]
+    indexed: Sequence[str]
+    """What each chunk is found by: its text under title and section."""
+    vectors: Vectors
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Analysis:
+    """Lexemes of each chunk of a batch with their frequencies, in the order of the chunks."""
+
+    frequencies: list[dict[str, int]]
+
+    @property
+    def lengths(self) -> list[int]:
+        return [sum(chunk.values()) for chunk in self.frequencies]
+
+    @property
+    def chunk_counts(self) -> Counter[str]:
+        """In how many of the chunks each lexeme stands."""
+        return Counter(lexeme for chunk in self.frequencies for lexeme in chunk)
+
+
+def publish(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    documents: Sequence[PreparedDocument],
+    *,
+    space_id: uuid.UUID,
+    language: str,
+    now: datetime,
+) -> None:
+    """Publish a batch in the caller's transaction: each document's new version replaces the one before.
+
+    The old versions stay what readers see until the transaction commits.
+    """
+    scope = {"tenant_id": tenant_id, "now": now, "language": language}
+    analysis = _analyse(connection, [text for document in documents for text in document.indexed], language)
+    ids = [document.id for document in documents]
+    corpus = connection.execute(statement("lock_corpus"), scope).fetchone()
+    assert corpus is not None, "the pipeline creates the tenant before it publishes"
+    chunks_before, length_before, next_id = corpus
+    old = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
+    removed = _Removal.of(connection, tenant_id, [version_id for version_id, _, _ in old])
+    numbers = Counter({document_id: number for _, document_id, number in old})
+
+    chunks = chunks_before - removed.chunks + len(analysis.frequencies)
+    length = length_before - removed.length + sum(analysis.lengths)
+    pivot = bm25.pivot(length, chunks)
+    lexeme_ids, next_id = _change_lexemes(connection, tenant_id, analysis.chunk_counts, removed.lexemes, next_id)
+    connection.execute(
+        statement("change_corpus"),
+        {
+            **scope,
+            "chunks": chunks - chunks_before,
+            "length": length - length_before,
+            "pivot": pivot if analysis.frequencies else float("inf"),
+            "next_lexeme_id": next_id,
+        },
+    )
+    connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
+    rows = [_document_row(scope, document, numbers[document.id] + 1) for document in documents]
+    connection.cursor().executemany(statement("upsert_document"), rows)
+    connection.cursor().executemany(statement("insert_version"), rows)
+    columns = _chunk_columns(documents, analysis, lexeme_ids, pivot)
+    connection.execute(statement("insert_chunks"), {**scope, "pivot": pivot, **columns})
+    vectors = np.concatenate([document.vectors for document in documents])
+    connection.execute(
+        statement("insert_embeddings"),
+        {
+            **scope,
+            "space_id": space_id,
+            "id": columns["id"],
+            "acl": columns["acl"],
+            "embedding": [HalfVector(vector) for vector in vectors.astype(np.float16)],
+        },
+    )
+
+
+def remove(connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID]) -> int:
+    """Remove documents with all their rows, in the caller's transaction. Returns how many there were."""
+    scope = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
+    corpus = connection.execute(statement("lock_corpus"), scope).fetchone()
+    if corpus is None:
+        return 0
+    versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
+    removed = _Removal.of(connection, tenant_id, [version_id for version_id, _, _ in versions])
+    _, next_id = _change_lexemes(connection, tenant_id, Counter(), removed.lexemes, corpus[2])
+    connection.execute(
+        statement("change_corpus"),
+        {
+            **scope,
+            "chunks": -removed.chunks,
+            "length": -removed.length,
+            "pivot": float("inf"),
+            "next_lexeme_id": next_id,
+        },
+    )
+    return len(connection.execute(statement("delete_documents"), scope).fetchall())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Removal:
+    """What leaves the statistics with these versions."""
+
+    version_ids: list[uuid.UUID]
+    chunks: int
+    length: int
+    lexemes: Counter[str]
+
+    @classmethod
+    def of(cls, connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> "_Removal":
+        scope = {"tenant_id": tenant_id, "version_ids": version_ids}
+        size = connection.execute(statement("size_of_documents"), scope).fetchone() if version_ids else None
+        rows = connection.execute(statement("lexemes_of_documents"), scope) if version_ids else ()
+        chunks, length = size or (0, 0)
+        return cls(version_ids=version_ids, chunks=chunks, length=length, lexemes=Counter(dict(rows)))
+
+
+def _analyse(connection: psycopg.Connection, texts: Sequence[str], language: str) -> _Analysis:
+    frequencies: list[dict[str, int]] = [{} for _ in texts]
+    rows = connection.execute(statement("analyse"), {"texts": list(texts), "language": language})
+    for ordinal, lexemes, counts in rows:
+        frequencies[ordinal] = dict(zip(lexemes, counts, strict=True))
+    return _Analysis(frequencies=frequencies)
+
+
+def _change_lexemes(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    added: Counter[str],
+    removed: Counter[str],
+    next_id: int,
+) -> tuple[dict[str, int], int]:
+    """Bring the document frequencies up to date; returns the id of each added lexeme and the next free id.
+
+    Runs under the lock on the corpus, so that between reading the ids and writing new ones nobody else does.
+    """
+    scope = {"tenant_id": tenant_id}
+    touched = sorted(added.keys() | removed.keys())
+    known: dict[str, int] = dict(connection.execute(statement("lexeme_ids"), {**scope, "lexemes": touched}).fetchall())
+    change = {lexeme: added[lexeme] - removed[lexeme] for lexeme in touched if lexeme in known}
+    changes = {**scope, "lexemes": list(change), "counts": list(change.values())}
+    if any(change.values()):
+        connection.execute(statement("delete_lexemes"), changes)
+        connection.execute(statement("change_lexemes"), changes)
+    new = [lexeme for lexeme in touched if lexeme not in known]
+    ids = dict(zip(new, range(next_id, next_id + len(new)), strict=True))
+    if new:
+        values = {
+            **scope,
+            "lexemes": new,
+            "ids": list(ids.values()),
+            "counts": [added[lexeme] for lexeme in new],
+        }
+        connection.execute(statement("insert_lexemes"), values)
+    return known | ids, next_id + len(new)
+
+
+def _document_row(scope: dict[str, Any], document: PreparedDocument, number: int) -> dict[str, Any]:
+    return {
+        **scope,
+        "id": document.id,
+        "version_id": document.version_id,
+        "source": document.source,
+        "title": document.title,
+        "media_type": document.media_type,
+        "metadata": Jsonb(document.metadata),
+        "acl": list(document.readers),
+        "number": number,
+        "content_hash": document.content_hash,
+        "fingerprint": document.fingerprint,
+        "bytes": document.bytes,
+        "text": document.text,
+        "pages": list(document.pages),
+        "chunks": len(document.chunks),
+    }
+
+
+def _array_literal(values: Sequence[str]) -> str:
+    """Render a text[] as one text: rows of an unnested array cannot be arrays of different lengths."""
+    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+
+
+def _chunk_columns(
+    documents: Sequence[PreparedDocument], analysis: _Analysis, lexeme_ids: dict[str, int], pivot: float
+) -> dict[str, list[Any]]:
+    rows = [(document, chunk) for document in documents for chunk in document.chunks]
+    columns: dict[str, list[Any]] = {
+        "id": [uuid.uuid5(document.version_id, str(chunk.ordinal)) for document, chunk in rows],
+        "document_id": [document.id for document, _ in rows],
+        "version_id": [document.version_id for document, _ in rows],
+        "start_offset": [chunk.start for _, chunk in rows],
+        "end_offset": [chunk.end for _, chunk in rows],
+        "section": ["\x1f".join(chunk.section) for _, chunk in rows],
+        "acl": [_array_literal(document.readers) for document, _ in rows],
+        "indexed": [text for document in documents for text in document.indexed],
+        "length": analysis.lengths,
+        "terms": [
+            bm25.sparse_vector({lexeme_ids[lexeme]: tf for lexeme, tf in chunk.items()}, sum(chunk.values()), pivot)
+            for chunk in analysis.frequencies
+        ],
+    }
+    for name in (
+        "ordinal", "line_start", "line_end", "page_start", "page_end", "text", "tokens", "splitter", "fallback_reason"
+    ):  # fmt: skip
+        columns[name] = [getattr(chunk, name) for _, chunk in rows]
+    return columns

@@ -1,0 +1,49 @@
+"""The library's statements, by name.
+
+Each .sql file holds statements under a line `-- name: …`; values are always bound. Core code holds no SQL.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import LiteralString
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+def parse(text: str) -> dict[str, str]:
+    """Split the text of one .sql file into its statements.
+
+    Raises ValueError on a name that comes twice, or on text before the first name.
+    """
+    head, *pairs = _NAME.split(text)
+    if head.strip():
+        raise ValueError(f"text before the first '-- name:' line: {head.strip()[:40]!r}")
+    statements: dict[str, str] = {}
+    for name, body in zip(pairs[::2], pairs[1::2], strict=True):
+        if name in statements:
+            raise ValueError(f"statement {name!r} is there twice")
+        statements[name] = body.strip()
+    return statements
+
+
+@cache
+def _load() -> dict[str, LiteralString]:
+    statements: dict[str, LiteralString] = {}
+    for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".sql"):
+            found = parse(file.read_text(encoding="utf-8"))
+            if twice := statements.keys() & found.keys():
+                raise ValueError(f"statements in two files: {sorted(twice)}")
+            statements.update(found)
+    return statements
+
+
+def statement(name: str) -> LiteralString:
+    """Return the statement of that name. The files are part of the package: their text is as literal as code."""
+    return _load()[name]
+
+
+def names() -> list[str]:
+    """Return the names of all statements."""
+    return sorted(_load())

@@ -1,0 +1,87 @@
+-- name: database_exists
+SELECT 1 FROM pg_catalog.pg_database WHERE datname = %(name)s
+
+-- name: role_exists
+SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %(name)s
+
+-- name: may_become_owner
+-- A superuser may become anybody; asking pg_has_role says so without a grant.
+SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
+
+-- name: lock_provisioning
+-- Held to the end of the transaction: provisioning and migrating take turns, whoever starts them.
+SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))
+
+-- name: schema_exists
+-- Asked of the catalogue and not by to_regclass(), which a role without USAGE on the schema may not call.
+SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'kosmos' AND c.relname = 'alembic_version')
+
+-- name: server
+-- What the server is and who we are on it. A superuser and the tables' owner would not be held by row-level security.
+SELECT current_setting('server_version_num')::integer AS server_version,
+       (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector') AS vector_version,
+       (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector') AS vector_available,
+       current_user::text AS role,
+       (SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r
+         WHERE r.rolname IN (current_user, session_user)) AS is_superuser,
+       (SELECT bool_or(r.rolbypassrls) FROM pg_catalog.pg_roles r
+         WHERE r.rolname IN (current_user, session_user)) AS bypasses_rls,
+       (SELECT coalesce(array_agg(r.rolname::text ORDER BY r.rolname), '{}') FROM pg_catalog.pg_roles r
+         WHERE r.rolname IN ('kosmos_owner', 'kosmos_app', 'kosmos_worker')
+           AND pg_has_role(session_user, r.oid, 'MEMBER')) AS member_of
+
+-- name: revision
+SELECT version_num FROM kosmos.alembic_version
+
+-- name: unprotected_tables
+-- Every table of the schema with tenant data must have row-level security enabled and forced; no row is good news.
+SELECT c.relname::text
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND c.relname <> 'alembic_version'
+   AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+ ORDER BY 1
+
+-- name: unexpected_policies
+-- One permissive policy a role and command: a second one would be OR-ed with the first, a restrictive one turns
+-- permissive on distributed tables. Each must test the tenant; where rows carry readers, reading must test them too.
+SELECT c.relname::text AS table_name, p.polname::text AS policy
+  FROM pg_catalog.pg_policy p
+  JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos'
+   AND NOT coalesce(
+       p.polpermissive
+       AND pg_get_expr(p.polqual, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+       AND pg_get_expr(p.polqual, p.polrelid) NOT ILIKE '%% OR %%'
+       AND CASE p.polname
+           WHEN 'app_read' THEN
+               p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_app'::regrole::oid]
+               AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%acl && kosmos.principals()%%')
+                   = EXISTS (SELECT FROM pg_catalog.pg_attribute a
+                              WHERE a.attrelid = c.oid AND a.attname = 'acl' AND NOT a.attisdropped)
+           WHEN 'worker_all' THEN
+               p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
+               AND pg_get_expr(p.polwithcheck, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+           ELSE false END, false)
+ ORDER BY 1, 2
+
+-- name: missing_policies
+SELECT c.relname::text AS table_name, wanted.policy
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ CROSS JOIN (VALUES ('app_read'), ('worker_all')) AS wanted (policy)
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND c.relname <> 'alembic_version'
+   AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polname = wanted.policy)
+ ORDER BY 1, 2
+
+-- name: leaking_relations
+-- A materialised view, and a view that runs with its owner's rights, show the rows of every tenant.
+SELECT c.relname::text
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos'
+   AND (c.relkind = 'm'
+        OR c.relkind = 'v' AND NOT coalesce('security_invoker=true' = ANY (c.reloptions), false))
+ ORDER BY 1

@@ -1,0 +1,38 @@
+-- name: list_documents
+SELECT d.id, d.source, d.title, d.media_type, d.version, v.content_hash, v.bytes, v.chunks, d.metadata, d.updated_at
+  FROM kosmos.documents d
+  JOIN kosmos.document_versions v
+    ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
+ WHERE d.tenant_id = %(tenant_id)s AND v.tenant_id = %(tenant_id)s
+ ORDER BY d.source, d.id
+
+-- name: fingerprints
+-- What is stored of these documents: enough to tell an unchanged one without reading it again.
+SELECT v.document_id, v.fingerprint
+  FROM kosmos.document_versions v
+ WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
+
+-- name: sources
+SELECT d.id, d.source FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s ORDER BY d.source, d.id
+
+-- name: lexemes_of_documents
+-- How much these documents add to the lexical statistics, to be taken off before their chunks go.
+SELECT u.lexeme, count(*)::integer
+  FROM kosmos.chunks c, LATERAL unnest(c.tsv) u
+ WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)
+ GROUP BY u.lexeme
+
+-- name: size_of_documents
+SELECT count(*), coalesce(sum(c.length), 0)::bigint
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)
+
+-- name: versions_of_documents
+SELECT v.id, v.document_id, v.number
+  FROM kosmos.document_versions v
+ WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
+
+-- name: delete_documents
+-- Versions, chunks and vectors go with them, by foreign keys.
+DELETE FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
+RETURNING d.id

@@ -1,0 +1,29 @@
+-- name: enter
+-- First in every transaction: names the tenant and the reader to row-level security, until the transaction ends.
+SELECT kosmos.enter(%(tenant_id)s, %(principals)s::text[])
+
+-- name: create_tenant
+INSERT INTO kosmos.tenants (tenant_id, name, created_at)
+VALUES (%(tenant_id)s, %(name)s, %(now)s)
+ON CONFLICT (tenant_id) DO NOTHING
+
+-- name: create_corpus_statistics
+INSERT INTO kosmos.corpus_statistics (tenant_id, chunks, length, lowest_pivot, next_lexeme_id)
+VALUES (%(tenant_id)s, 0, 0, 'infinity', 1)
+ON CONFLICT (tenant_id) DO NOTHING
+
+-- name: live_space
+SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text
+  FROM kosmos.tenants t
+  JOIN kosmos.embedding_spaces s ON s.tenant_id = t.tenant_id AND s.id = t.live_space_id
+ WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
+
+-- name: create_space
+INSERT INTO kosmos.embedding_spaces (tenant_id, id, model, dimensions, normalized, probe, created_at)
+VALUES (%(tenant_id)s, %(space_id)s, %(model)s, %(dimensions)s, %(normalized)s, %(probe)s, %(now)s)
+ON CONFLICT (tenant_id, id) DO NOTHING
+
+-- name: make_space_live
+-- Only where none is: a live space is replaced by a decision, never by a first ingestion that runs beside another.
+UPDATE kosmos.tenants SET live_space_id = %(space_id)s
+ WHERE tenant_id = %(tenant_id)s AND live_space_id IS NULL
