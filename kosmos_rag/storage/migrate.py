@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from kosmos_rag.errors import DatabaseNotReady, KosmosError
 from kosmos_rag.storage.errors import translated
-from kosmos_rag.storage.provision import OWNER
 from kosmos_rag.storage.revision import SCHEMA
 from kosmos_rag.storage.sql import statement
 
@@ -73,7 +72,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
     with translated(), engine.begin() as connection:
         connection.execute(text(statement("lock_provisioning")))
-        connection.execute(text(f"SET LOCAL ROLE {OWNER}"))
+        connection.execute(text(statement("become_owner")))
         before = _current(connection)
         config.attributes["connection"] = connection
         try:

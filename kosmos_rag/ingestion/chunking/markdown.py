@@ -83,11 +83,11 @@ class MarkdownChunker:
 def _sections(document: ParsedDocument) -> Iterator[_Section]:
     text = document.text
     spans = heading_spans(document)
-    levels = [heading.level for heading in document.headings]
-    followers = [*(start for start, _ in spans), len(text)]
-    yield _Section(start=0, body=0, end=followers.pop(0))
+    levels = [*(heading.level for heading in document.headings), 0]
+    first_end, *ends = [*(start for start, _ in spans), len(text)]
+    yield _Section(start=0, body=0, end=first_end)
     led_from: int | None = None
-    for (start, body), end, level, next_level in zip(spans, followers, levels, [*levels[1:], 0], strict=True):
+    for (start, body), end, (level, next_level) in zip(spans, ends, pairwise(levels), strict=True):
         led_from = start if led_from is None else led_from
         if next_level > level and not text[body:end].strip():
             continue

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kosmos_rag.records import Chunk, ParsedDocument
 
@@ -91,9 +92,9 @@ def overlap_start(text: str, previous: int, own: int, overlap: int, boundaries: 
 
 def heading_spans(document: ParsedDocument) -> list[Span]:
     """Span of each heading's own line or lines, in order."""
-    starts = [heading.start for heading in document.headings]
+    bounds = [*(heading.start for heading in document.headings), len(document.text)]
     spans = []
-    for start, following in zip(starts, [*starts[1:], len(document.text)], strict=True):
+    for start, following in pairwise(bounds):
         lines = _HEADING_LINES.match(document.text, start)
         spans.append((start, min(lines.end() if lines else start, following)))
     return spans

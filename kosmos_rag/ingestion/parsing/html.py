@@ -33,15 +33,15 @@ _HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i]'
 _LAYOUT = "table:has(table, h1, h2, h3, h4, h5, h6)"
 """Tables that arrange a page; their rows are no rows of data."""
 _CELLS = frozenset({"td", "th"})
-_SPACE = re.compile(r"[ \t\n\r\f]+")
+_SPACE = re.compile(r"[\x01-\x20]+")
+"""White space, and the control characters that a character reference can stand for."""
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^<>]*)")
 _NEVER_NESTED = _names(
-    "area base br col dd dt embed hr img input li link meta option p param source tbody td tfoot th thead tr track wbr"
+    "area base br col dd dt embed hr img input li link meta p param source tbody td tfoot th thead tr track wbr"
 )
-_RAW = frozenset({"script", "style"})
 _HIGHEST_COST = 1_000_000_000
-"""About three seconds of work; a large ordinary page stays under a hundredth of it."""
+"""A few seconds of work; a large ordinary page stays under a hundredth of it."""
 
 
 def parse_html(data: bytes) -> ParsedDocument:
@@ -74,31 +74,31 @@ def parse_html(data: bytes) -> ParsedDocument:
 def _refuse_costly(source: str) -> None:
     """Refuse what takes the HTML parser minutes.
 
-    It walks the open elements at each tag and the attributes at each attribute, so its work grows with the
-    square of the nesting and of the attributes of one tag.
+    At each tag it walks the open elements, at each attribute the attributes of the tag, at each option the
+    options of the list: work that grows with the square of the three. Tags in scripts are counted too, for
+    telling them apart would take a parser.
     """
     if sum(_costs(source)) > _HIGHEST_COST:
-        message = "the HTML nests its tags too deep, or one has too many attributes; simplify it"
+        message = "the HTML nests its tags too deep, or one tag has too many attributes or options; simplify it"
         raise ParseError("too_large", message)
 
 
 def _costs(source: str) -> Iterator[int]:
-    raw = ""  # the script or style that is open: what is in there are no tags
-    depth = 0
+    depth = options = 0
     opened: Counter[str] = Counter()
-    for closing, tag, attributes in _TAG.findall(source):
-        name = tag.lower()
-        if raw:
-            raw = "" if closing and name == raw else raw
+    for tag in _TAG.finditer(source):
+        closing, name = tag[1], tag[2].lower()
+        if name == "option":
+            options += 1
+            yield options
         elif closing and opened[name]:
-            depth -= 1
             opened[name] -= 1
-        elif not closing and name in _RAW:
-            raw = name
+            depth -= 1
         elif not closing and name not in _NEVER_NESTED:
-            depth += 1
             opened[name] += 1
-        yield depth + len(attributes.split()) ** 2
+            depth += 1
+            options = 0 if name == "select" else options
+        yield depth + len(tag[3].split()) ** 2
 
 
 def _walk(root: "LexborNode", enter: Callable[["LexborNode"], bool], leave: Callable[["LexborNode"], None]) -> None:
@@ -145,7 +145,6 @@ class _Lines:
             self._space = collapsed.endswith(" ")
 
     def add_verbatim(self, text: str) -> None:
-        text = clean(text)  # a character reference can stand for a control character
         piece = self._lead() + self.bullet + text
         self.pieces.append(piece)
         self.length += len(piece)
@@ -186,12 +185,17 @@ class _Reader:
 
     def enter(self, node: "LexborNode") -> bool:
         if node.is_text_node:
-            add = self._lines.add_verbatim if self._preformatted else self._lines.add
-            add(node.text_content or "")
+            self._add_text(node.text_content or "")
             return False
         if not self._is_visible(node):
             return False
         return self._open(node, node.tag or "")
+
+    def _add_text(self, text: str) -> None:
+        if self._preformatted:
+            self._lines.add_verbatim(clean(text))
+        else:
+            self._lines.add(text)
 
     def _is_visible(self, node: "LexborNode") -> bool:
         return node.is_element_node and node.tag not in _SKIPPED and node.mem_id not in self._hidden
@@ -257,4 +261,4 @@ class _Reader:
                 pieces.append(" ")
 
         _walk(cell, enter, leave)
-        return " ".join(clean("".join(pieces)).split())
+        return _SPACE.sub(" ", "".join(pieces)).strip()

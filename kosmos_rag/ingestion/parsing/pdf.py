@@ -95,6 +95,6 @@ def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> t
 
 
 def _place(title: str, page: str) -> int:
-    """Find a title, which may be broken over lines, on its page; the top of the page where it is not there."""
+    """Find a title, perhaps broken over lines, on its page; the top of the page where it is not there."""
     match = re.search(r"\s+".join(map(re.escape, title.split())), page)
     return match.start() if match else 0

@@ -8,6 +8,10 @@ SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %(name)s
 -- A superuser may become anybody; asking pg_has_role says so without a grant.
 SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
 
+-- name: become_owner
+-- Migrations run as the owner, so that what they make is owned by it, until their transaction ends.
+SET LOCAL ROLE kosmos_owner
+
 -- name: lock_provisioning
 -- Held to the end of the transaction: provisioning and migrating take turns, whoever starts them.
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))

@@ -1,0 +1,151 @@
+"""One server for the run, one migrated template on it, one clone of that for each test that asks for a database.
+
+The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
+the embedded one.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.storage import embedded
+from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from kosmos_rag.testing import HashingEmbedder
+
+PASSWORD = "kosmos-test"
+
+# Before anything imports a model library: no test may ask a hub.
+os.environ["HF_HUB_OFFLINE"] = "1"
+for name in list(os.environ):
+    if name.startswith("KOSMOS_") and not name.startswith("KOSMOS_TEST_"):
+        del os.environ[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A PostgreSQL server, by its administrator's address."""
+
+    admin: str
+
+    def url(self, database: str, role: str | None = None) -> str:
+        """The address of one database, as the administrator or as one of our roles."""
+        parts = urlsplit(self.admin)
+        host = parts.netloc.rpartition("@")[2]
+        user = parts.netloc.rpartition("@")[0] if role is None else f"{role}:{PASSWORD}"
+        return urlunsplit((parts.scheme, f"{user}@{host}", f"/{database}", parts.query, ""))
+
+    def settings(self, database: str) -> DatabaseSettings:
+        """Settings for one database with all three roles."""
+        return DatabaseSettings(
+            url=self.url(database, APP), worker_url=self.url(database, WORKER), admin_url=self.url(database)
+        )
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server of this run."""
+    if url := os.environ.get("KOSMOS_TEST_DATABASE_URL"):
+        yield Server(admin=url)
+    elif os.environ.get("KOSMOS_TEST_DOCKER") == "1":
+        from testcontainers.postgres import PostgresContainer
+
+        with PostgresContainer("pgvector/pgvector:pg17", driver=None) as container:
+            yield Server(admin=container.get_connection_url())
+    else:
+        running = embedded.start(tmp_path_factory.mktemp("postgres") / "data")
+        yield Server(admin=running.conninfo("postgres", "postgres"))
+
+
+@pytest.fixture(scope="session")
+def template(server: Server) -> Iterator[str]:
+    """The name of a migrated database that the tests' own are cloned from."""
+    name = f"kosmos_template_{uuid.uuid4().hex[:8]}"
+    create_database(server.admin, name)
+    provision(server.url(name))
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        for role in (APP, WORKER):
+            connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(PASSWORD)))
+    migrate(server.url(name))
+    yield name
+    _drop(server, name)
+
+
+@pytest.fixture
+def database(server: Server, template: str) -> Iterator[DatabaseSettings]:
+    """A migrated, empty database of this test's own."""
+    name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+        for role in (APP, WORKER):  # settings by role and database are not cloned
+            connection.execute(
+                sql.SQL("ALTER ROLE {} IN DATABASE {} SET plan_cache_mode = force_custom_plan").format(
+                    sql.Identifier(role), sql.Identifier(name)
+                )
+            )
+    yield server.settings(name)
+    _drop(server, name)
+
+
+@pytest.fixture
+def empty_database(server: Server) -> Iterator[DatabaseSettings]:
+    """A database without our schema."""
+    name = f"kosmos_empty_{uuid.uuid4().hex[:12]}"
+    create_database(server.admin, name)
+    yield server.settings(name)
+    _drop(server, name)
+
+
+def _drop(server: Server, name: str) -> None:
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def settings(database: DatabaseSettings) -> Settings:
+    """Settings over this test's database: no reranker, small vectors."""
+    base = Settings.load(overrides={"rag.reranking.enabled": False, "rag.chunking.strategy": "paragraph"})
+    return base.model_copy(update={"database": database})
+
+
+@pytest.fixture
+def engine(settings: Settings) -> Iterator[Engine]:
+    """An engine over this test's database with vectors made of words: for tests that are not about models."""
+    with Engine(settings, embedder=HashingEmbedder()) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def minilm() -> SentenceTransformerEmbedder:
+    """The real all-MiniLM-L6-v2, loaded once."""
+    loaded = Settings.load(
+        overrides={"rag.embedding.model": "packaged:all-MiniLM-L6-v2", "rag.embedding.dimensions": 384}
+    )
+    return SentenceTransformerEmbedder(loaded.rag.embedding, loaded.models)
+
+
+@pytest.fixture(scope="session")
+def knowledge_base() -> Path:
+    """The sample documents."""
+    return Path(__file__).parents[1] / "examples" / "knowledge_base"
+
+
+@pytest.fixture(scope="session")
+def datasets() -> Path:
+    """The evaluation sets; tests that need them are skipped where they are not at hand."""
+    folder = Path(os.environ.get("KOSMOS_TEST_DATASETS", Path(__file__).parents[2] / "shared" / "datasets"))
+    if not (folder / "cranfield" / "corpus.jsonl").is_file():
+        pytest.skip(f"no evaluation sets in {folder}; set KOSMOS_TEST_DATASETS to their folder")
+    return folder

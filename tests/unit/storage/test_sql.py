@@ -1,0 +1,160 @@
+"""The loader of named statements, and what every statement must look like."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import kosmos_rag
+from kosmos_rag.storage import sql
+from kosmos_rag.storage.lint import lint_ddl, lint_metadata, lint_statement
+from kosmos_rag.storage.migrate import script_location
+from kosmos_rag.storage.schema import metadata
+
+PACKAGE = Path(kosmos_rag.__file__).parent
+TABLES = {table.name for table in metadata.sorted_tables}
+
+
+def test_parse__splits_by_name_and_keeps_comments() -> None:
+    assert sql.parse("-- name: one\n-- why\nSELECT 1\n\n-- name: two\nSELECT 2\n") == {
+        "one": "-- why\nSELECT 1",
+        "two": "SELECT 2",
+    }
+
+
+def test_parse__refuses_a_name_that_comes_twice() -> None:
+    with pytest.raises(ValueError, match="'one' is there twice"):
+        sql.parse("-- name: one\nSELECT 1\n-- name: one\nSELECT 2")
+
+
+def test_parse__refuses_text_before_the_first_name() -> None:
+    with pytest.raises(ValueError, match="before the first"):
+        sql.parse("SELECT 1\n-- name: one\nSELECT 1")
+
+
+def test_every_statement_is_used() -> None:
+    used = {
+        node.args[0].value
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"statement", "rows"}
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert used == set(sql.names())
+
+
+@pytest.mark.parametrize("name", sql.names())
+def test_statement__keeps_the_rules_of_row_level_security_and_citus(name: str) -> None:
+    assert lint_statement(name, sql.statement(name), TABLES) == []
+
+
+def test_metadata__keeps_the_rules_of_row_level_security_and_citus() -> None:
+    assert lint_metadata(metadata) == []
+
+
+@pytest.mark.parametrize("file", sorted(script_location().glob("versions/*.py")), ids=lambda file: file.name)
+def test_migration__keeps_the_rules_of_row_level_security_and_citus(file: Path) -> None:
+    assert lint_ddl(file.name, file.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("SELECT c.id FROM kosmos.chunks c", "chunks is read or written without a bound tenant_id"),
+        (
+            "SELECT 1 FROM kosmos.chunks c JOIN kosmos.documents d ON d.tenant_id = c.tenant_id "
+            "WHERE c.tenant_id = %(tenant_id)s",
+            "documents is read or written without a bound tenant_id",
+        ),
+        ("SELECT 1 FROM kosmos.chunks c WHERE c.tenant_id = kosmos.tenant()", "asks every shard"),
+        ("UPDATE kosmos.documents SET title = 'x'", "documents is read or written without"),
+        ("DELETE FROM kosmos.documents d WHERE d.id = 1", "documents is read or written without"),
+        (
+            "UPDATE kosmos.documents SET updated_at = now() WHERE tenant_id = %(tenant_id)s",
+            "takes the time from the server",
+        ),
+        ("INSERT INTO kosmos.chunks (id, tenant_id) VALUES (1, 2)", "does not insert tenant_id first"),
+        (
+            "INSERT INTO kosmos.chunks (tenant_id, id) SELECT %(tenant_id)s, u FROM unnest(%(ids)s) u",
+            "becomes a COPY",
+        ),
+        ("SELECT set_config('kosmos.tenant', %(tenant_id)s, true)", "does not reach the workers"),
+    ],
+)
+def test_lint_statement__finds(statement: str, finding: str) -> None:
+    assert any(finding in found for found in lint_statement("it", statement, TABLES))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "finding"),
+    [
+        ("CREATE POLICY p ON t AS RESTRICTIVE USING (true)", "RESTRICTIVE"),
+        ("CREATE TRIGGER t AFTER INSERT ON x", "triggers"),
+        ("CREATE FUNCTION f() RETURNS int SECURITY DEFINER", "SECURITY DEFINER"),
+        ("FOREIGN KEY (a, b) REFERENCES x ON DELETE SET NULL", "ON DELETE SET"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "materialised view"),
+        ("ALTER TABLE t ADD COLUMN n bigint GENERATED ALWAYS AS IDENTITY", "IDENTITY"),
+    ],
+)
+def test_lint_ddl__finds(ddl: str, finding: str) -> None:
+    assert any(finding in found for found in lint_ddl("it", ddl))
+
+
+def test_lint_metadata__finds_keys_without_the_tenant() -> None:
+    from sqlalchemy import Column, ForeignKeyConstraint, Integer, MetaData, Table, UniqueConstraint
+
+    wrong = MetaData()
+    Table("a", wrong, Column("tenant_id", Integer, primary_key=True), Column("id", Integer, primary_key=True))
+    Table(
+        "b",
+        wrong,
+        Column("id", Integer, primary_key=True),
+        Column("tenant_id", Integer, nullable=True, server_default="1"),
+        Column("a_id", Integer),
+        UniqueConstraint("a_id"),
+        ForeignKeyConstraint(["a_id"], ["a.id"], ondelete="SET NULL", onupdate="CASCADE"),
+    )
+    Table("c", wrong, Column("id", Integer, primary_key=True))
+    found = "\n".join(lint_metadata(wrong))
+    for finding in (
+        "b: tenant_id may be null",
+        "b.tenant_id: has a default",
+        "b: key ['id'] does not begin",
+        "b: key ['a_id'] does not begin",
+        "does not carry tenant_id",
+        "ON DELETE SET NULL",
+        "ON UPDATE CASCADE",
+        "c: has no column tenant_id",
+    ):
+        assert finding in found
+    assert "a:" not in found
+
+
+def test_no_sql_is_written_in_python() -> None:
+    """What is executed is a named statement, or one composed by psycopg.sql where an identifier has to be put in."""
+    executed = [
+        (file, node.args[0])
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"execute", "executemany"}
+        and node.args
+    ]
+    assert len(executed) > 20
+    literal = [
+        f"{file.relative_to(PACKAGE)}:{part.lineno}"
+        for file, argument in executed
+        for part in ast.walk(argument)
+        if isinstance(part, ast.JoinedStr | ast.BinOp)
+        or (isinstance(part, ast.Constant) and not _is_name_or_composed(argument, part))
+    ]
+    assert literal == []
+
+
+def _is_name_or_composed(argument: ast.expr, part: ast.Constant) -> bool:
+    calls = [node for node in ast.walk(argument) if isinstance(node, ast.Call) and part in node.args]
+    return bool(calls) and ast.unparse(calls[-1].func) in {"statement", "sql.SQL", "sql.Identifier", "sql.Literal"}
