@@ -18,8 +18,18 @@ _LEGACY = (
 )
 """The legacy encodings of the WHATWG Encoding Standard, without those that another one contains."""
 _WESTERN = "cp1252"
-_COHERENCE_TIE = 0.2
+_LABELS = {codecs.lookup(encoding).name: encoding for encoding in _LEGACY} | {
+    "iso8859-1": _WESTERN,
+    "shift_jis": "cp932",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+}
+"""The encoding that the standard reads a declared one as."""
+_DECLARATION = re.compile(rb"charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+_DECLARED_WITHIN = 1_024
 _SAMPLE = 65_536
+_CONTEXT = 1_024
 _SPARSE_NULS = 1_000
 """Text with one NUL in more bytes than this is text with a defect; with more NULs it is binary data."""
 
@@ -55,14 +65,15 @@ def _decode(data: bytes) -> str:
 
 
 def _unmarked_utf16(data: bytes) -> str | None:
-    """Decode UTF-16 that lacks its mark: NULs in one byte of the pairs only, and no control characters."""
+    """Decode UTF-16 that lacks its mark: NULs in the same byte of the pairs, and no control characters."""
     if len(data) % 2:
         return None
     first, second = data[0::2].count(0), data[1::2].count(0)
-    if min(first, second) or (first + second) * 10 < len(data):
+    rarer, more = sorted((first, second))
+    if rarer * 10 > more or more * 20 < len(data):
         return None
     try:
-        text = data.decode("utf-16-be" if first else "utf-16-le")
+        text = data.decode("utf-16-be" if first > second else "utf-16-le")
     except UnicodeDecodeError:
         return None
     return None if _CONTROL_CHARACTERS.search(text) else text
@@ -97,15 +108,16 @@ def _decode_legacy(data: bytes) -> str:
     if _is_mostly_utf8(sample):
         text = data.decode("utf-8", "surrogateescape")
         return _ESCAPED.sub(lambda match: _western(match[0]), text)
-    return data.decode(_legacy_encoding(sample) or "utf-8", "replace")
+    encoding = _declared_encoding(data) or _likely_encoding(sample) or "utf-8"
+    return data.decode(encoding, "replace")
 
 
 def _sample(data: bytes) -> bytes:
-    """Cut out what the encoding shows in: from the first byte that is not ASCII, to the end of a line."""
+    """Cut out what the encoding shows in: from shortly before the first byte that is not ASCII, whole lines."""
     match = _NOT_ASCII.search(data)
-    first = match.start() if match else 0
-    sample = data[first : first + _SAMPLE]
-    if first + _SAMPLE < len(data) and b"\n" in sample:
+    start = max(0, match.start() - _CONTEXT) if match else 0
+    sample = data[start : start + _SAMPLE]
+    if start + _SAMPLE < len(data) and b"\n" in sample:
         return sample[: sample.rindex(b"\n")]
     return sample
 
@@ -121,19 +133,24 @@ def _western(escaped: str) -> str:
     return escaped.encode("utf-8", "surrogateescape").decode(_WESTERN, "replace")
 
 
-def _legacy_encoding(sample: bytes) -> str | None:
+def _declared_encoding(data: bytes) -> str | None:
+    """Read the encoding that HTML declares near its beginning, where it is a legacy one that is known."""
+    match = _DECLARATION.search(data[:_DECLARED_WITHIN])
+    if match is None:
+        return None
+    try:
+        return _LABELS.get(codecs.lookup(match[1].decode("ascii")).name)
+    except LookupError:
+        return None
+
+
+def _likely_encoding(sample: bytes) -> str | None:
     """Name the encoding that makes the most sensible text of the sample, None where none does."""
     from charset_normalizer import from_bytes
 
-    matches = list(from_bytes(sample, cp_isolation=list(_LEGACY)))
-    if not matches:
-        return None
-    best = matches[0]
     # Western text often reads as clean in the code pages of its neighbours; by far the most of it is cp1252.
-    as_good = any(
-        _WESTERN in match.could_be_from_charset
-        and match.chaos <= best.chaos
-        and match.coherence > best.coherence - _COHERENCE_TIE
-        for match in matches
-    )
-    return _WESTERN if as_good else best.encoding
+    western = from_bytes(sample, cp_isolation=[_WESTERN]).best()
+    best = from_bytes(sample, cp_isolation=list(_LEGACY)).best()
+    if western and (best is None or western.chaos <= best.chaos):
+        return _WESTERN
+    return best.encoding if best else None

@@ -142,7 +142,7 @@ def _row_text(row: Any) -> str:
         " ".join(" ".join(map(_paragraph_text, _nearest(cell, {_PARAGRAPH}))).split())
         for cell in _nearest(row, {_CELL})
     ]
-    return " | ".join(cells) if any(cells) else ""
+    return " | ".join(cells).rstrip() if any(cells) else ""
 
 
 def _paragraph_text(paragraph: Any) -> str:

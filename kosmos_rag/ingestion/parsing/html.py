@@ -243,7 +243,7 @@ class _Reader:
     def _add_row(self, row: "LexborNode") -> None:
         cells = [self._cell_text(cell) for cell in row.iter() if cell.tag in _CELLS and self._is_visible(cell)]
         if any(cells):
-            self._lines.add_verbatim(" | ".join(cells))
+            self._lines.add_verbatim(" | ".join(cells).rstrip())
             self._lines.end_line(1)
 
     def _cell_text(self, cell: "LexborNode") -> str:

@@ -36,11 +36,14 @@ def parse_pdf(data: bytes) -> ParsedDocument:
     if not any(pages):
         raise ParseError("no_text", f"{len(pages)} pages without text, probably scanned; run OCR first")
     starts = tuple(_starts(pages))
+    text = _BETWEEN_PAGES.join(pages)
+    headings = _headings(outline, pages, starts)
     return ParsedDocument(
-        text=_BETWEEN_PAGES.join(pages),
+        text=text,
         media_type=media_types.PDF,
         title=title,
-        headings=_headings(outline, pages, starts),
+        # A heading on a last page without text has no place in the text, and nothing to head.
+        headings=tuple(heading for heading in headings if heading.start < len(text)),
         pages=starts,
     )
 
@@ -86,12 +89,12 @@ def _starts(pages: list[str]) -> Iterator[int]:
         start += len(page) + len(_BETWEEN_PAGES)
 
 
-def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> tuple[Heading, ...]:
+def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> list[Heading]:
     headings = [
         Heading(level=level, title=title, start=starts[page] + _place(title, pages[page]))
         for level, title, page in outline
     ]
-    return tuple(sorted(headings, key=lambda heading: heading.start))
+    return sorted(headings, key=lambda heading: heading.start)
 
 
 def _place(title: str, page: str) -> int:

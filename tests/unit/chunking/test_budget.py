@@ -36,6 +36,17 @@ def test_fit__cuts_again_when_parts_have_more_tokens_than_the_whole_said() -> No
     assert "".join(text[part.start : part.end] for part, _ in fitted) == text
 
 
+def test_fit__ends_when_the_tokenizer_gives_no_places() -> None:
+    class Placeless(BytePieces):
+        def offsets(self, text: str) -> list[tuple[int, int]]:
+            return [(0, 0)] * len(text)
+
+    text = "abcdefghij" * 10
+    fitted = TokenBudget(Placeless(1), 9).fit(text, [piece(0, len(text))])
+    assert all(tokens <= 9 for _, tokens in fitted)
+    assert "".join(text[part.start : part.end] for part, _ in fitted) == text
+
+
 def test_fit__drops_an_overlap_before_it_cuts() -> None:
     text = "one two three four five six seven eight nine"
     budget = TokenBudget(HashingEmbedder().tokenizer, 8)

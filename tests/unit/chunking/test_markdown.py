@@ -108,3 +108,18 @@ def test_split__keeps_a_heading_with_a_paragraph_that_is_too_long(build: Build) 
     assert {chunk.fallback_reason for chunk in [first, *rest]} == {
         "paragraph of 1,510 characters is longer than max_size 1000"
     }
+
+
+def test_split__keeps_to_max_size_under_a_long_heading(build: Build) -> None:
+    heading = "# " + "long heading " * 46
+    first, *_ = build("markdown").split(parse(f"{heading}\n\n{'word ' * 300}"))
+    assert first.text.startswith(heading.strip() + " \n\nword word")
+    assert 900 < len(first.text) <= 1000
+
+
+def test_split__leaves_out_an_overlap_for_which_there_is_no_room(build: Build) -> None:
+    paragraph = "A first sentence that is long enough to fill most of a chunk alone. And a second one."
+    chunks = build("markdown", max_size=100, overlap=30, recursive_size=90, min_size=10).split(
+        parse(f"{paragraph}\n\n{paragraph}")
+    )
+    assert [chunk.text for chunk in chunks] == [paragraph, paragraph]

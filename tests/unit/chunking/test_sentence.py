@@ -58,6 +58,10 @@ def test_sentences__partition_the_span(parts: list[str], before: str, after: str
             "This line was broken by width and it goes on\nhere until its end. Next one.",
             ["This line was broken by width and it goes on\nhere until its end.", "Next one."],
         ),
+        (
+            "Read the whole page of the project before you\nInstall nothing else",
+            ["Read the whole page of the project before you", "Install nothing else"],
+        ),
         ("short line\nanother short line", ["short line", "another short line"]),
     ],
 )
