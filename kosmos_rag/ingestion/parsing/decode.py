@@ -113,13 +113,15 @@ def _decode_legacy(data: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """Cut out what the encoding shows in: from shortly before the first byte that is not ASCII, whole lines."""
+    """Cut out what the encoding shows in: from shortly before the first byte that is not ASCII."""
     match = _NOT_ASCII.search(data)
-    start = max(0, match.start() - _CONTEXT) if match else 0
-    sample = data[start : start + _SAMPLE]
-    if start + _SAMPLE < len(data) and b"\n" in sample:
-        return sample[: sample.rindex(b"\n")]
-    return sample
+    first = match.start() if match else 0
+    sample = data[max(0, first - _CONTEXT) : first + _SAMPLE]
+    if first + _SAMPLE >= len(data):
+        return sample
+    # No encoding has a space or a line end inside a character, so the cut there divides none.
+    cut = max(sample.rfind(b" ", _CONTEXT), sample.rfind(b"\n", _CONTEXT))
+    return sample[:cut] if cut > 0 else sample
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:

@@ -101,7 +101,9 @@ def test_parse__fifty_megabytes_in_one_line() -> None:
 
 
 def test_parse__fifty_megabytes_of_legacy_text_in_one_line() -> None:
-    parsed = parse(SourceDocument(source="a.txt", data="Le café est très agréable. ".encode("latin-1") * (2 * MEGABYTE)))
+    parsed = parse(
+        SourceDocument(source="a.txt", data="Le café est très agréable. ".encode("latin-1") * (2 * MEGABYTE))
+    )
     assert parsed.text.endswith("Le café est très agréable. ")
 
 

@@ -72,6 +72,12 @@ def test_parse_text__legacy_encoding_shows_late() -> None:
     assert parse_bytes(ascii_lines + FRENCH.encode("latin-1") * 3_000).text.endswith(FRENCH)
 
 
+@pytest.mark.parametrize("between", ["", " "])
+def test_parse_text__long_line_of_a_multibyte_encoding(between: str) -> None:
+    text = "line one\n" + f"日本語のテキスト{between}" * 10_000
+    assert parse_bytes(text.encode("shift_jis")).text[:100] == text[:100]
+
+
 def test_parse_text__stray_latin1_in_utf8() -> None:
     data = (FRENCH * 3).encode() + "Zürich €".encode("cp1252")
     assert parse_bytes(data).text == FRENCH * 3 + "Zürich €"
