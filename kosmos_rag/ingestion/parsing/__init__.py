@@ -37,8 +37,9 @@ def parse(document: SourceDocument) -> ParsedDocument:
         ParseError: the bytes are not a document that can be used; `code` says why.
     """
     media_type = detect(document.data, document.source)
-    with third_party(media_type):
+    name = media_types.NAMES[media_type]
+    with third_party(name):
         parsed = _PARSERS[media_type](document.data)
     if not parsed.text or parsed.text.isspace():
-        raise ParseError("empty", f"the {media_type} document has no text; give one that has")
+        raise ParseError("empty", f"no text in the {name} file; give a document that has some")
     return replace(parsed, title=document.title or parsed.title)

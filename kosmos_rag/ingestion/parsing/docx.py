@@ -69,13 +69,13 @@ def _screen(data: bytes) -> None:
     with zipfile.ZipFile(BytesIO(data)) as archive:
         members = archive.infolist()
         if len(members) > _MOST_MEMBERS:
-            raise _too_large(f"{len(members)} members, at most {_MOST_MEMBERS} are read")
+            raise _too_large(f"it has {len(members)} members, at most {_MOST_MEMBERS} are read")
         if (total := sum(member.file_size for member in members)) > _MOST_BYTES:
-            raise _too_large(f"{total} bytes unpacked, at most {_MOST_BYTES} are read")
+            raise _too_large(f"it has {total} bytes unpacked, at most {_MOST_BYTES} are read")
         for member in members:
             _screen_member(member)
         for member in members:
-            if member.filename.endswith((".xml", ".rels")):
+            if member.filename.lower().endswith((".xml", ".rels")):
                 _refuse_doctype(member.filename, archive.read(member))
 
 
@@ -97,7 +97,7 @@ def _refuse_doctype(name: str, part: bytes) -> None:
 
 
 def _too_large(what: str) -> ParseError:
-    return ParseError("too_large", f"the DOCX has {what}; split the document or save it again")
+    return ParseError("too_large", f"the DOCX is too large: {what}; split the document or save it again")
 
 
 def _open(data: bytes) -> Any:

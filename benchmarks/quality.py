@@ -1,0 +1,122 @@
+"""Retrieval quality through the library: dense alone, lexical alone and fused, on sets in the BEIR layout.
+
+    python -m benchmarks.quality --data FOLDER [--set KEY=VALUE ...] [--json FILE]
+
+Each document is ingested whole (title and text as one), chunked as the settings say; a document's rank is that of its
+best chunk. Figures are means over the judged queries.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+from ir_measures import MRR, R, nDCG
+
+from benchmarks.beir import EvaluationSet, load
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.cli.common import overrides
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+
+MEASURES = [nDCG @ 10, R @ 10, MRR @ 10, R @ 100]
+CHUNKS = 300
+"""Hits asked for per question: enough for a hundred documents."""
+
+MODEL = {
+    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+}
+ROWS: dict[str, dict[str, float]] = {
+    "dense alone": {"semantic_weight": 1.0, "keyword_weight": 0.0},
+    "lexical alone": {"semantic_weight": 0.0, "keyword_weight": 1.0},
+    "fused": {},
+}
+
+
+def _run(scope: TenantScope, queries: dict[str, str], legs: Iterable[str]) -> tuple[list[Any], list[float]]:
+    """Rank documents for each query by their best chunk among those that one of the legs proposed."""
+    run, times = [], []
+    for query_id, question in queries.items():
+        started = time.perf_counter()
+        found = scope.retrieve(question, CHUNKS)
+        times.append((time.perf_counter() - started) * 1000)
+        documents = dict.fromkeys(
+            hit.source for hit in found.hits if any(getattr(hit, f"{leg}_rank") is not None for leg in legs)
+        )
+        run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(documents)]
+    return run, times
+
+
+def measure(data: EvaluationSet, settings: Settings, embedder: SentenceTransformerEmbedder) -> dict[str, Any]:
+    """Ingest a set into a tenant of its own and measure each row."""
+    qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
+    rows: dict[str, dict[str, float]] = {}
+    with Engine(settings, embedder=embedder) as engine:
+        report = engine.tenant("bench").ingest(
+            SourceDocument(source=key, data=text.encode()) for key, text in data.documents.items()
+        )
+    if report.failed:
+        raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
+    for name, weights in ROWS.items():
+        retrieval = settings.rag.retrieval.model_copy(update=weights)
+        changed = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
+        legs = [
+            leg for leg, key in (("dense", "semantic_weight"), ("lexical", "keyword_weight")) if getattr(retrieval, key)
+        ]
+        with Engine(changed, embedder=embedder) as engine:
+            run, times = _run(engine.tenant("bench"), data.queries, legs)
+        figures = ir_measures.calc_aggregate(MEASURES, qrels, run)
+        rows[name] = {str(measure): round(figures[measure], 4) for measure in MEASURES}
+        rows[name]["p50_ms"] = round(statistics.median(times), 1)
+    return {
+        "set": data.name,
+        "documents": len(data.documents),
+        "queries": len(data.queries),
+        "chunks": report.chunks,
+        "ingest_seconds": report.seconds,
+        "rows": rows,
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    print(
+        f"\n{result['set']}: {result['documents']} documents, {result['chunks']} chunks "
+        f"(ingested in {result['ingest_seconds']:.0f} s), {result['queries']} queries"
+    )
+    columns = list(next(iter(result["rows"].values())))
+    print(f"{'':<16}" + "".join(f"{column:>10}" for column in columns))
+    for name, figures in result["rows"].items():
+        print(f"{name:<16}" + "".join(f"{figures[column]:>10}" for column in columns))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, action="append", metavar="FOLDER", help="a set; may be repeated")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="change a setting")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/quality.json"), metavar="FILE")
+    arguments = parser.parse_args()
+    shared = Path(__file__).parents[2] / "shared" / "datasets"
+    folders = arguments.data or [folder for name in ("cranfield", "cacm") if (folder := shared / name).is_dir()]
+    if not folders:
+        raise SystemExit("no evaluation sets at hand; name one: make bench-quality DATA=FOLDER")
+    results = []
+    for folder in folders:
+        with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
+            settings = Settings.load(overrides={**MODEL, "database.data_dir": scratch, **overrides(arguments.set)})
+            embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+            results.append(measure(load(folder), settings, embedder))
+        _print(results[-1])
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps({"settings": arguments.set or [], "results": results}, indent=2) + "\n")
+    print(f"\nfigures: {arguments.json}")
+
+
+if __name__ == "__main__":
+    main()
