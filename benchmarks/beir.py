@@ -11,8 +11,8 @@ class EvaluationSet:
     """Documents, questions, and which document answers which question how well."""
 
     name: str
-    documents: dict[str, str]
-    """Title and text as one, by id; documents without either are left out."""
+    documents: dict[str, tuple[str, str]]
+    """Title, and title and text as one, by id; documents without either are left out."""
     queries: dict[str, str]
     """Only those with a judgement."""
     qrels: dict[str, dict[str, int]]
@@ -27,7 +27,7 @@ def load(folder: Path) -> EvaluationSet:
     for entry in _lines(files[0]):
         text = f"{entry.get('title', '')}\n\n{entry['text']}".strip()
         if text:
-            documents[str(entry["_id"])] = text
+            documents[str(entry["_id"])] = (entry.get("title", "").strip(), text)
     qrels: dict[str, dict[str, int]] = {}
     with files[2].open() as file:
         for row in csv.DictReader(file, delimiter="\t"):

@@ -59,7 +59,8 @@ def measure(data: EvaluationSet, settings: Settings, embedder: SentenceTransform
     rows: dict[str, dict[str, float]] = {}
     with Engine(settings, embedder=embedder) as engine:
         report = engine.tenant("bench").ingest(
-            SourceDocument(source=key, data=text.encode()) for key, text in data.documents.items()
+            SourceDocument(source=key, title=title or None, data=text.encode())
+            for key, (title, text) in data.documents.items()
         )
     if report.failed:
         raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")

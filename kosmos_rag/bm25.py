@@ -8,7 +8,7 @@ document frequency ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, a
 
 from collections.abc import Mapping
 
-K1 = 1.2
+K1 = 1.5
 """How fast a repeated term stops counting."""
 B = 0.75
 """How much of a chunk's length is held against it."""

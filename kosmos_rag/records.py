@@ -12,6 +12,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
@@ -93,7 +96,7 @@ class Chunk:
     end: int
     text: str
     section: tuple[str, ...]
-    """Enclosing headings, outermost first, at `start`."""
+    """Enclosing headings, outermost first, of the text after those that lead the chunk."""
     line_start: int
     line_end: int
     page_start: int | None
@@ -172,6 +175,18 @@ class Candidate:
     chunk_id: uuid.UUID
     score: float
     rank: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """An embedding space: the model that a tenant's vectors were made by."""
+
+    id: uuid.UUID
+    model: str
+    dimensions: int
+    normalized: bool
+    probe: NDArray[np.float32]
+    """The vector of a fixed sentence: tells two models of one size apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -116,7 +116,13 @@ def _drop(server: Server, name: str) -> None:
 @pytest.fixture
 def settings(database: DatabaseSettings) -> Settings:
     """Settings over this test's database: no reranker, small vectors."""
-    base = Settings.load(overrides={"rag.reranking.enabled": False, "rag.chunking.strategy": "paragraph"})
+    base = Settings.load(
+        overrides={
+            "rag.reranking.enabled": False,
+            "rag.chunking.strategy": "paragraph",
+            "rag.chunking.min_size": 100,
+        }
+    )
     return base.model_copy(update={"database": database})
 
 

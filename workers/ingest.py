@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 report = scope.ingest(arguments.paths)
             except KosmosError as error:
                 # The database may be back in the next round; a supervisor sees the exit code with --once.
-                log.error("%s", error, extra={"action": "ingest_failed", "tenant": scope.name})  # noqa: TRY400
+                log.error("%s", error, extra={"action": "ingest_failed", "tenant": scope.name})
                 failed = True
             else:
                 failed = bool(report.failed)

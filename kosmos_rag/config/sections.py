@@ -97,7 +97,7 @@ class ChunkingSettings(Section):
         description="Splitter for what the first cannot cut; the recursive one never fails.",
     )
     min_size: Count = Field(
-        default=100,
+        default=400,
         description="Characters below which a chunk joins its neighbour; a fragment retrieves badly.",
     )
     max_size: Count = Field(

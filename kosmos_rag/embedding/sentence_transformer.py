@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -140,13 +141,16 @@ def _load_onnx(location: str, models: ModelsSettings) -> Any:
     folder = models.resolved_cache_dir / "onnx" / _export_key(location)
     options = {"provider": "CPUExecutionProvider"}
     if not (folder / "modules.json").is_file():
-        exported = SentenceTransformer(
-            location,
-            backend="onnx",
-            cache_folder=str(models.cache_dir) if models.cache_dir else None,
-            local_files_only=models.offline,
-            model_kwargs={**options, "export": True},
-        )
+        with warnings.catch_warnings():
+            # Tracing warns of every shape that it takes for constant; the exported model is compared in the tests.
+            warnings.simplefilter("ignore")
+            exported = SentenceTransformer(
+                location,
+                backend="onnx",
+                cache_folder=str(models.cache_dir) if models.cache_dir else None,
+                local_files_only=models.offline,
+                model_kwargs={**options, "export": True},
+            )
         _save(exported, folder)
     return SentenceTransformer(str(folder), backend="onnx", model_kwargs={**options, "file_name": "model.onnx"})
 

@@ -5,28 +5,16 @@ Two models of one size give vectors that compare without an error and mean nothi
 """
 
 import uuid
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kosmos_rag.errors import SpaceMismatch
 from kosmos_rag.ports import Embedder
+from kosmos_rag.records import Space
 
 PROBE = "The quarterly report explains how revenue is recognised when a customer cancels a yearly contract."
 MIN_COSINE = 0.95
 """Half precision, another backend and 8-bit weights stay above .98; another model is near 0."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Space:
-    """An embedding space as the database keeps it."""
-
-    id: uuid.UUID
-    model: str
-    dimensions: int
-    normalized: bool
-    probe: NDArray[np.float32]
 
 
 def space_of(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from kosmos_rag.config import Settings
-from kosmos_rag.embedding.space import Space, require_same, space_of
+from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import IngestionError, StatementFailed
 from kosmos_rag.ingestion.prepare import ChunkedDocument, content_hash, version_id
 from kosmos_rag.ports import Embedder, Vectors
-from kosmos_rag.records import EVERYONE
+from kosmos_rag.records import EVERYONE, Space
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publishing import PreparedDocument, publish
 from kosmos_rag.storage.tenancy import Tenant, ensure_tenant, live_space

@@ -78,14 +78,15 @@ def chunked(
         title=title,
         fingerprint=fingerprint(document, key),
         chunks=chunks,
-        indexed=_indexed(chunks, title, tokenizer),
+        indexed=_indexed(chunks, parsed.title or "", tokenizer),
     )
 
 
 def _indexed(chunks: Sequence[Chunk], title: str, tokenizer: Tokenizer) -> list[str]:
     """Put title and section before each chunk's text, unless the chunk says them itself.
 
-    A piece from the middle of a document seldom names what it is about: its headings do.
+    A piece from the middle of a document seldom names what it is about: its headings do. A title made of the file's
+    name is left out: `scan-0042` says nothing.
     """
     headers = [_header(chunk, title) for chunk in chunks]
     shortened = {header: _shorten(header, tokenizer) for header in set(headers) if header}

@@ -15,12 +15,12 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.config import Settings
-from kosmos_rag.embedding.space import Space, require_same, space_of
+from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import ModelError
 from kosmos_rag.ports import Embedder, Reranker
 from kosmos_rag.ranking.deadline import Deadline
 from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion
-from kosmos_rag.records import Filter, Passage, Retrieval
+from kosmos_rag.records import Filter, Passage, Retrieval, Space
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, DenseLeg, Leg, LexicalLeg, filter_values
 from kosmos_rag.retrieval.request import Request, request
 from kosmos_rag.retrieval.watch import Watch

@@ -47,15 +47,20 @@ def _lint_table(table: Table) -> Iterator[str]:
         if column.server_default is not None:
             yield f"{table.name}.{column.name}: has a default on the server; bind the value"
     for constraint in table.constraints:
-        if isinstance(constraint, PrimaryKeyConstraint | UniqueConstraint):
-            names = [column.name for column in constraint.columns]
-            if names[:1] != [_TENANT]:
-                yield f"{table.name}: key {names} does not begin with tenant_id"
-        elif isinstance(constraint, ForeignKeyConstraint):
+        if isinstance(constraint, ForeignKeyConstraint):
             yield from _lint_reference(table, constraint)
+    for names in _unique_keys(table):
+        if names[:1] != [_TENANT]:
+            yield f"{table.name}: key {names} does not begin with tenant_id"
+
+
+def _unique_keys(table: Table) -> Iterator[list[str]]:
+    for constraint in table.constraints:
+        if isinstance(constraint, PrimaryKeyConstraint | UniqueConstraint):
+            yield [column.name for column in constraint.columns]
     for index in table.indexes:
-        if index.unique and [column.name for column in index.columns][:1] != [_TENANT]:
-            yield f"{table.name}: unique index {index.name} does not begin with tenant_id"
+        if index.unique:
+            yield [column.name for column in index.columns]
 
 
 def _lint_reference(table: Table, constraint: ForeignKeyConstraint) -> Iterator[str]:

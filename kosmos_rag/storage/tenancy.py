@@ -8,8 +8,8 @@ from datetime import datetime
 import numpy as np
 import psycopg
 
-from kosmos_rag.embedding.space import Space
 from kosmos_rag.errors import RequestError
+from kosmos_rag.records import Space
 from kosmos_rag.storage.sql import statement
 
 _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")

@@ -15,7 +15,23 @@ from kosmos_rag.records import EVERYONE
 from kosmos_rag.storage.tenancy import tenant
 from kosmos_rag.testing import HashingEmbedder
 
-WORDS = "churn revenue refund trial cohort ledger invoice quota margin outage lead seat plan usage credit".split()
+WORDS = [
+    "churn",
+    "revenue",
+    "refund",
+    "trial",
+    "cohort",
+    "ledger",
+    "invoice",
+    "quota",
+    "margin",
+    "outage",
+    "lead",
+    "seat",
+    "plan",
+    "usage",
+    "credit",
+]
 DEPARTMENTS = ("finance", "support", "legal")
 WORLDS = 200
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -99,7 +98,7 @@ def test_migrate__over_a_newer_database_says_so(database: DatabaseSettings) -> N
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built and installed into a folder of its own."""
     folder = tmp_path_factory.mktemp("wheel")
     repository = Path(__file__).parents[2]
@@ -112,7 +111,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run(
         [*run, "pip", "install", "--quiet", "--no-deps", "--target", target, wheel], check=True, capture_output=True
     )
-    yield target
+    return target
 
 
 def test_migrate__from_an_installed_wheel(installed: Path, empty_database: DatabaseSettings, tmp_path: Path) -> None:

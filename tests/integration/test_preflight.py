@@ -83,7 +83,7 @@ def test_preflight__refuses_an_empty_database(settings: Settings, empty_database
 
 def test_preflight__refuses_a_superuser(settings: Settings, database: DatabaseSettings) -> None:
     unsafe = database.model_copy(update={"url": database.admin_url})
-    with pytest.raises(DatabaseNotReady, match="is a superuser.*connect as kosmos_app"):
+    with pytest.raises(DatabaseNotReady, match=r"is a superuser.*connect as kosmos_app"):
         _ask(settings.model_copy(update={"database": unsafe}))
 
 

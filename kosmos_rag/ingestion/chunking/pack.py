@@ -92,10 +92,9 @@ class Packer:
     def _too_long(self, unit: Unit, tokens: int) -> str | None:
         if self._is_oversize(unit):
             limit = f"{_FENCE_ALLOWANCE} times max_size" if unit.fenced else "max_size"
-            size = unit.end - unit.start
-            return f"{unit.noun} of {size:,} characters is longer than {limit} {self._max_size}"
+            return f"{unit.noun} longer than {limit} ({self._max_size} characters)"
         if tokens > self._budget.max_tokens:
-            return f"{unit.noun} of {tokens:,} tokens is over the budget of {self._budget.max_tokens}"
+            return f"{unit.noun} over the budget of {self._budget.max_tokens} tokens"
         return None
 
     def _pack_run(self, text: str, units: Sequence[_Counted], target: int) -> Iterator[Piece]:

@@ -1,7 +1,7 @@
 """The semantic splitter: a chunk ends where neighbouring sentences are about different things."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ class _CannotSplitError(Exception):
 
 
 class SemanticChunker:
-    """Cuts where the cosine similarity of neighbouring sentences is below `threshold`, and before headings.
+    """Cuts where the cosine similarity of neighbouring sentences is below `threshold`, and before every heading.
 
     A sentence that is too long goes to the recursive splitter, and so does a whole document that cannot be
     treated so.
@@ -73,9 +73,11 @@ class SemanticChunker:
             raise _CannotSplitError(f"text has more than {_MAX_SENTENCES:,} sentences to embed")
         if len(found) == 1 and found[0].end - found[0].start > self._max_size:
             raise _CannotSplitError(f"text of {len(text):,} characters has no sentence boundary")
-        run = Run(units=list(self._units(text, found)), target=self._max_size)
-        (pieces,) = self._packer.pack(text, [run])
-        return pieces
+        # A heading ends what stands before it, however short: a citation names one section, and must be true.
+        numbered = zip(_section_numbers(found), self._units(text, found), strict=True)
+        sections = groupby(numbered, key=lambda pair: pair[0])
+        runs = [Run(units=[unit for _, unit in pairs], target=self._max_size) for _, pairs in sections]
+        return [piece for pieces in self._packer.pack(text, runs) for piece in pieces]
 
     def _units(self, text: str, found: Sequence[_Sentence]) -> Iterator[Unit]:
         before: _Sentence | None = None
@@ -87,7 +89,7 @@ class SemanticChunker:
                 body=sentence.start,
                 end=sentence.end,
                 noun="sentence",
-                begins_topic=sentence.is_heading or (turns and not after_heading),
+                begins_topic=turns and not after_heading,
                 begins_paragraph=before is not None and text.count("\n", before.end, sentence.start) > 1,
             )
             before = sentence
@@ -110,6 +112,14 @@ class SemanticChunker:
         if not np.isfinite(vectors).all():
             raise _CannotSplitError(f"model {self._embedder.name} gave vectors that are not finite")
         return vectors
+
+
+def _section_numbers(found: Sequence[_Sentence]) -> Iterator[int]:
+    """Number the section of each sentence; headings that follow each other begin one together."""
+    number = 0
+    for before, sentence in zip([None, *found], found, strict=False):
+        number += sentence.is_heading and before is not None and not before.is_heading
+        yield number
 
 
 def _sentences(document: ParsedDocument) -> Iterator[_Sentence]:

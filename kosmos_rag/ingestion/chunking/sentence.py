@@ -83,9 +83,19 @@ def _ends_sentence(text: str, start: int, candidate: re.Match[str]) -> bool:
     following = text[candidate.end()]
     if candidate["line"]:
         return not (following.islower() and _is_long_line(text, candidate.start()))
-    if following.islower():
+    if following.islower() and not _is_stop_before_lower_case(text, start, candidate):
         return "\n" in gap and not _is_long_line(text, candidate.start())
     return candidate["stop"] != "." or not _is_abbreviation(text, start, candidate.start("stop"), following)
+
+
+def _is_stop_before_lower_case(text: str, start: int, candidate: re.Match[str]) -> bool:
+    """Whether a stop ends a sentence though a small letter follows.
+
+    It does where the text begins sentences with small letters, and where it stands apart from the word before it,
+    as tokenised text has it.
+    """
+    stop = candidate.start("stop")
+    return text[start : start + 1].islower() or (len(candidate["stop"]) == 1 and text[stop - 1].isspace())
 
 
 def _is_long_line(text: str, end: int) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -102,23 +103,34 @@ def heading_spans(document: ParsedDocument) -> list[Span]:
 
 def build_chunks(document: ParsedDocument, pieces: Iterable[tuple[Piece, int]]) -> list[Chunk]:
     """Make the chunks of a document from its pieces, in order of `own`, and their numbers of tokens."""
+    headings = heading_spans(document)
     kept: list[tuple[Piece, int]] = []
     for piece, tokens in pieces:
         # A remnant that the token budget cut off can lie wholly in the overlap of the piece after it.
         while kept and kept[-1][0].start >= piece.start:
             kept.pop()
         kept.append((piece, tokens))
-    return [_chunk(document, ordinal, piece, tokens) for ordinal, (piece, tokens) in enumerate(kept)]
+    return [_chunk(document, headings, ordinal, piece, tokens) for ordinal, (piece, tokens) in enumerate(kept)]
 
 
-def _chunk(document: ParsedDocument, ordinal: int, piece: Piece, tokens: int) -> Chunk:
+def _body_start(document: ParsedDocument, headings: Sequence[Span], piece: Piece) -> int:
+    """Find the last heading of those that lead a piece, or its start: the section is that of its text."""
+    at = leading = piece.start
+    for start, end in headings[bisect_left(headings, (piece.start, 0)) :]:
+        if start >= piece.end or document.text[at:start].strip():
+            break
+        at, leading = end, start
+    return leading
+
+
+def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, piece: Piece, tokens: int) -> Chunk:
     last = piece.end - 1
     return Chunk(
         ordinal=ordinal,
         start=piece.start,
         end=piece.end,
         text=document.text[piece.start : piece.end],
-        section=document.section_at(piece.start),
+        section=document.section_at(_body_start(document, headings, piece)),
         line_start=document.line_at(piece.start),
         line_end=document.line_at(last),
         page_start=document.page_at(piece.start),

@@ -19,7 +19,7 @@ def build() -> BuildChunker:
 
     def build_(strategy: str, *, embedder: Embedder | None = None, max_tokens: int = 254, **settings: Any) -> Chunker:
         return build_chunker(
-            ChunkingSettings(strategy=strategy, **settings),  # type: ignore[arg-type]
+            ChunkingSettings(**{"strategy": strategy, "min_size": 100, **settings}),
             embedder=embedder or HashingEmbedder(),
             max_tokens=max_tokens,
         )

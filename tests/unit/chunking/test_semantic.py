@@ -110,7 +110,7 @@ def test_split__never_passes_max_size_or_max_tokens(build: Build) -> None:
 def test_split__gives_a_long_sentence_alone_to_the_fallback(build: Build) -> None:
     long = "The cat " + "and the cat " * 195 + "sat."
     chunks = build("semantic", embedder=TopicEmbedder()).split(plain(f"{CATS}\n\n{long}\n\n{TAX}"))
-    reason = f"sentence of {len(long):,} characters is longer than max_size 1000"
+    reason = "sentence longer than max_size (1000 characters)"
     assert [chunk.fallback_reason for chunk in chunks] == [None, *[reason] * (len(chunks) - 2), None]
     assert {chunk.splitter for chunk in chunks[1:-1]} == {"recursive"}
     assert (chunks[0].text, chunks[-1].text) == (CATS, TAX)
@@ -119,7 +119,7 @@ def test_split__gives_a_long_sentence_alone_to_the_fallback(build: Build) -> Non
 def test_split__gives_a_sentence_of_too_many_tokens_to_the_fallback(build: Build) -> None:
     text = f"{CATS}\n\n{'; ' * 100}\n\n{TAX}"
     chunks = build("semantic", embedder=TopicEmbedder(), max_tokens=50).split(plain(text))
-    assert "sentence of 100 tokens is over the budget of 50" in {chunk.fallback_reason for chunk in chunks}
+    assert "sentence over the budget of 50 tokens" in {chunk.fallback_reason for chunk in chunks}
 
 
 @pytest.mark.parametrize(
@@ -136,3 +136,14 @@ def test_split__falls_back_for_the_whole_document(
 ) -> None:
     chunks = build("semantic", embedder=embedder).split(plain(text))
     assert {(chunk.splitter, chunk.fallback_reason) for chunk in chunks} == {("recursive", reason)}
+
+
+def test_split__does_not_join_sections_however_short(build: Build) -> None:
+    text = "# A\n\nCat.\n\n## B\n\nCat too.\n\n## C\n\n### D\n\nTax."
+    headings = [Heading(level=n.count("#"), title=n[-1], start=text.index(n)) for n in ("# A", "## B", "## C", "### D")]
+    chunks = build("semantic", embedder=TopicEmbedder()).split(plain(text, *headings))
+    assert [(chunk.text, chunk.section) for chunk in chunks] == [
+        ("# A\n\nCat.", ("A",)),
+        ("## B\n\nCat too.", ("A", "B")),
+        ("## C\n\n### D\n\nTax.", ("A", "C", "D")),
+    ]

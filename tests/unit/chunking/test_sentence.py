@@ -76,3 +76,15 @@ def test_sentences__take_linear_time(text: str) -> None:
     list(sentences(long, (0, len(long))))
     # Quadratic time would be minutes.
     assert time.perf_counter() - began < 8
+
+
+def test_sentences__of_text_in_small_letters_and_of_tokenised_text() -> None:
+    text = "the flow is laminar . the plate is hot. it bends, e.g. at the edge. done"
+    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+    assert found == ["the flow is laminar .", "the plate is hot.", "it bends, e.g. at the edge.", "done"]
+
+
+def test_sentences__of_text_with_capitals_do_not_end_before_a_small_letter() -> None:
+    text = "It took approx. half an hour, etc. and so on. Then it ended . and began again."
+    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+    assert found == ["It took approx. half an hour, etc. and so on.", "Then it ended .", "and began again."]

@@ -1,0 +1,69 @@
+"""The main job in one run: ingest the sample knowledge base, ask three questions, print cited evidence.
+
+    python examples/demo.py [--data-dir FOLDER]
+
+Runs on the embedded PostgreSQL in a folder of its own, and needs nothing but pip packages. The same by command:
+
+    export KOSMOS_CONFIG=examples/minilm.yaml
+    kosmos-rag ingest examples/knowledge_base
+    kosmos-rag ask "How is churn calculated?"
+"""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from kosmos_rag import Context, Engine, Settings
+
+HERE = Path(__file__).parent
+QUESTIONS = (
+    "How is churn calculated?",
+    "What do we do when the nightly load is late?",
+    "Which table says what an account was paying on a given day?",
+)
+
+
+def show(out: Console, context: Context) -> None:
+    """Print a question with its evidence."""
+    out.rule(f"[bold]{context.question}")
+    for passage in context.passages:
+        citation = passage.citation
+        out.print(
+            f"\n{citation.marker} {Path(citation.source).name} | {citation.place}", style="bold cyan", markup=False
+        )
+        out.print(passage.text, markup=False, highlight=False)
+    timings = context.retrieval.timings_ms
+    stages = ", ".join(f"{stage} {timings[stage]:.0f} ms" for stage in context.retrieval.stages)
+    out.print(f"\n{len(context.passages)} passages, {context.tokens} tokens ({stages})\n", style="dim")
+
+
+def main() -> None:
+    """Run the demonstration."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, default=HERE.parent / ".kosmos" / "demo")
+    arguments = parser.parse_args()
+    out = Console()
+    settings = Settings.load(HERE / "minilm.yaml", overrides={"database.data_dir": str(arguments.data_dir)})
+    with Engine.open(settings) as engine:
+        scope = engine.tenant("demo")
+        with Progress(console=out, transient=True) as progress:
+            task = progress.add_task("loading the model", total=None)
+            report = scope.ingest(
+                [HERE / "knowledge_base"],
+                on_progress=lambda done, total, source: progress.update(
+                    task, completed=done, total=total, description=Path(source).name
+                ),
+            )
+        out.print(
+            f"ingested {HERE.name}/knowledge_base: {report.new} new, {report.changed} changed, "
+            f"{report.unchanged} unchanged; {report.chunks} chunks in {report.seconds:.1f} s\n"
+        )
+        engine.warm_up()
+        for question in QUESTIONS:
+            show(out, scope.context(question, k=3))
+
+
+if __name__ == "__main__":
+    main()

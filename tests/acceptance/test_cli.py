@@ -1,0 +1,245 @@
+"""The command line as its users have it: real model, real embedded server, documented output."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents and database of this module."""
+    folder = tmp_path_factory.mktemp("cli")
+    documents = folder / "documents"
+    documents.mkdir()
+    (documents / "churn.md").write_text(
+        "# Metrics\n\n## Churn Calculation\n\nChurn is the number of accounts whose subscription was canceled within "
+        "the month, divided by the accounts that were active on its first day.\n\n## Refunds\n\nMoney that went back.\n"
+    )
+    (documents / "runbook.txt").write_text("When the nightly load is late, page the data engineer on duty.")
+    (documents / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kosmos(folder: Path) -> Iterator[Run]:
+    """Run a command in this process, over a database of this module's own."""
+    patch = pytest.MonkeyPatch()
+    patch.chdir(folder)
+    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
+    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+    yield run
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def ingested(kosmos: Run) -> dict[str, Any]:
+    """The report of the first ingestion."""
+    done = kosmos("ingest", "documents", "--json")
+    assert done.exit_code == 1, "one file of three is broken"
+    return dict(json.loads(done.stdout))
+
+
+pytestmark = pytest.mark.model
+
+
+def test_ingest__reports_as_json(ingested: dict[str, Any], folder: Path) -> None:
+    assert {key: ingested[key] for key in ("new", "changed", "unchanged", "removed")} == {
+        "new": 2, "changed": 0, "unchanged": 0, "removed": 0,
+    }  # fmt: skip
+    assert ingested["chunks"] >= 2
+    assert ingested["seconds"] > 0
+    [failure] = ingested["failed"]
+    assert failure["code"] == "corrupt"
+    assert failure["source"] == str(folder / "documents" / "broken.pdf")
+
+
+def test_ingest__again_changes_nothing_and_lists_what_fails(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("ingest", "documents")
+    assert done.exit_code == 1
+    assert "0 new, 0 changed, 2 unchanged, 0 removed, 1 failed; 0 chunks" in done.stdout
+    assert "failed [corrupt] documents/broken.pdf" in done.stdout
+
+
+def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
+    done = kosmos("search", "how is churn calculated", "-k", "2", "--json")
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert {"question", "requested", "returned", "hits", "stages", "timings_ms", "shortfall"} <= found.keys()
+    assert (found["question"], found["requested"], found["returned"]) == ("how is churn calculated", 2, 2)
+    hit = found["hits"][0]
+    assert {"rank", "score", "title", "source", "section", "lines", "page", "text", "citation"} <= hit.keys()
+    assert (hit["rank"], hit["section"], hit["page"]) == (1, "Churn Calculation", None)
+    assert hit["citation"].startswith("documents/churn.md | Churn Calculation | L")
+    first, last = hit["lines"]
+    lines = (folder / "documents" / "churn.md").read_text().splitlines()
+    assert hit["text"] == "\n".join(lines[first - 1 : last])
+    start, end = hit["span"]
+    assert (folder / "documents" / "churn.md").read_text()[start:end] == hit["text"]
+
+
+def test_search__for_people_shows_places_and_shortfall(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("search", "who is paged when the load is late?")
+    assert done.exit_code == 0
+    assert " 1. documents/runbook.txt | L1" in done.stdout
+    assert "asked for: only" in done.stdout
+
+
+def test_search__within_a_source(ingested: dict[str, Any], kosmos: Run) -> None:
+    found = json.loads(kosmos("search", "churn", "--source", "documents/runbook.txt", "--json").stdout)
+    assert {hit["title"] for hit in found["hits"]} == {"runbook"}
+
+
+def test_ask__shows_cited_evidence(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("ask", "how is churn calculated?", "-k", "1")
+    assert done.exit_code == 0
+    assert "Question: how is churn calculated?" in done.stdout
+    assert "[1] documents/churn.md | Churn Calculation | L" in done.stdout
+    assert "divided by the accounts that were active" in done.stdout
+
+
+def test_ask__as_json_has_text_and_citations(ingested: dict[str, Any], kosmos: Run) -> None:
+    answer = json.loads(kosmos("ask", "how is churn calculated?", "--json").stdout)
+    assert answer["context"].startswith("[1] Metrics | Churn Calculation | L")
+    assert answer["passages"][0]["citation"]["index"] == 1
+    assert len(answer["passages"][0]["citation"]["quote_sha256"]) == 64
+    assert answer["tokens"] <= answer["max_tokens"] == 4000
+
+
+def test_documents__lists_what_there_is(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
+    listed = json.loads(kosmos("documents", "--json").stdout)["documents"]
+    assert [(Path(d["source"]).name, d["title"], d["version"]) for d in listed] == [
+        ("churn.md", "Metrics", 1),
+        ("runbook.txt", "runbook", 1),
+    ]
+    assert "2 documents" in kosmos("documents").stdout
+    assert "0 documents" in kosmos("documents", "--tenant", "nobody").stdout
+
+
+def test_delete__removes_by_path_and_names_what_is_not_there(kosmos: Run, folder: Path) -> None:
+    extra = folder / "extra"
+    extra.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (extra / name).write_text(f"words of {name}")
+    kosmos("ingest", "extra", "--tenant", "other")
+    unknown = kosmos("delete", "nothing.txt", "--tenant", "other")
+    assert unknown.exit_code == 1
+    assert "has no document 'nothing.txt'" in unknown.stderr
+    done = json.loads(kosmos("delete", "extra", "--tenant", "other", "--json").stdout)
+    assert done["removed"] == 2
+    assert "0 documents" in kosmos("documents", "--tenant", "other").stdout
+
+
+def test_migrate__of_an_embedded_server_is_already_done(ingested: dict[str, Any], kosmos: Run) -> None:
+    assert kosmos("migrate").stdout == "already at revision 0001\n"
+
+
+def test_config_show__says_where_each_value_came_from(kosmos: Run, folder: Path) -> None:
+    shown = json.loads(kosmos("config", "show", "--json", "--set", "rag.retrieval.top_k=7").stdout)
+    assert shown["rag.retrieval.top_k"] == {"value": 7, "origin": "argument"}
+    assert shown["database.data_dir"]["origin"] == "environment KOSMOS_DATABASE__DATA_DIR"
+    assert shown["rag.embedding.dimensions"]["value"] == 384
+    assert shown["rag.embedding.dimensions"]["origin"].startswith("file ")
+    assert shown["rag.retrieval.rrf_k"]["origin"] == "default"
+
+
+def test_doctor__finds_everything_in_order(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("doctor")
+    assert done.exit_code == 0, done.stdout
+    assert "PROBLEM" not in done.stdout
+    assert "kosmos_app on PostgreSQL" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "database.url=postgresql://kosmos_app@127.0.0.1:1/x"], "cannot connect to PostgreSQL"),
+        (["--set", "rag.embedding.model=/no/such/model"], "there is no model folder '/no/such/model'"),
+        (["--set", "models.offline=true", "--set", "rag.embedding.model=a/b"], "is not in the local cache"),
+    ],
+)
+def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("doctor", *arguments)
+    assert done.exit_code == 1
+    assert "PROBLEM" in done.stdout
+    assert message in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", " "], "error: the question is empty; ask something"),
+        (["search", "x", "-k", "0"], "error: k is 0; ask for 1 to 1000 hits"),
+        (["search", "x", "--tenant", "No!"], "error: tenant name 'No!' is malformed"),
+        (["search", "x", "--set", "rag.retrieval.topk=3"], "rag.retrieval.topk"),
+        (["search", "x", "--set", "nonsense"], "error: --set 'nonsense' is not KEY=VALUE"),
+        (["search", "x", "--metadata", "year"], "error: --metadata 'year' is not KEY=VALUE"),
+        (["search", "x", "--config", "missing.yaml"], "missing.yaml"),
+        (["ask", "x", "--max-tokens", "0"], "error: max_tokens is 0"),
+    ],
+)
+def test_bad_input__is_one_line_on_standard_error(
+    arguments: list[str], message: str, ingested: dict[str, Any], kosmos: Run
+) -> None:
+    done = kosmos(*arguments)
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_bad_input__as_json_is_one_object(kosmos: Run) -> None:
+    done = kosmos("search", "", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout) == {
+        "error": {"type": "RequestError", "message": "the question is empty; ask something"}
+    }
+
+
+def test_a_model_that_cannot_be_loaded__names_the_local_alternative(kosmos: Run) -> None:
+    done = kosmos(
+        "search", "x", "--tenant", "fresh", "--set", "models.offline=true",
+        "--set", "rag.embedding.model=sentence-transformers/all-mpnet-base-v2", "--set", "rag.embedding.dimensions=768",
+    )  # fmt: skip
+    assert done.exit_code == 1
+    assert "cannot load embedding model 'sentence-transformers/all-mpnet-base-v2'" in done.stderr
+    assert "rag.embedding.model=packaged:all-MiniLM-L6-v2" in done.stderr
+
+
+def test_commands_that_need_no_model__start_without_torch() -> None:
+    script = (
+        "import sys\n"
+        "sys.argv = ['kosmos-rag', 'config', 'show']\n"
+        "from kosmos_rag.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'sentence_transformers', 'sqlalchemy', 'pypdfium2', 'docx'}\n"
+        "assert not heavy & sys.modules.keys()\n"
+    )
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert time.perf_counter() - started < 5
+
+
+def test_worker__ingests_a_folder_once(folder: Path, kosmos: Run) -> None:
+    from workers.ingest import main
+
+    watched = folder / "watched"
+    watched.mkdir()
+    (watched / "a.txt").write_text("words for the worker")
+    assert main([str(watched), "--tenant", "worker", "--once"]) == 0
+    assert "1 documents" in kosmos("documents", "--tenant", "worker").stdout
+    assert main([str(watched / "missing.txt"), "--tenant", "worker", "--once"]) == 1
