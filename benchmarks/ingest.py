@@ -1,0 +1,139 @@
+"""The store side of ingestion: rows, indexes and statistics, without parsing and embedding.
+
+    python -m benchmarks.ingest [--documents N] [--chunks N] [--dimensions N] [--json FILE]
+
+Publishes prepared documents in batches as the pipeline does, and beside it, in the same run, the bare operation: one
+multi-row INSERT of the same texts and vectors into a table without keys, analysis or row-level security.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector
+
+from kosmos_rag import Settings
+from kosmos_rag.records import EVERYONE, Chunk, Space
+from kosmos_rag.storage.database import Database, resolve
+from kosmos_rag.storage.publishing import PreparedDocument, publish, remove
+from kosmos_rag.storage.tenancy import ensure_tenant, tenant
+
+BATCH = 256
+WORDS = 20_000
+TOKENS = 80
+
+
+def _documents(count: int, chunks: int, dimensions: int) -> list[PreparedDocument]:
+    """Documents of Zipf-distributed words, about 500 characters a chunk."""
+    dice = random.Random(1)
+    vocabulary = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(3, 10))) for _ in range(WORDS)]
+    weights = [1 / (rank + 10) for rank in range(WORDS)]
+    vectors = np.random.default_rng(1).standard_normal((count * chunks, dimensions), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    documents = []
+    for number in range(count):
+        texts = [" ".join(dice.choices(vocabulary, weights, k=TOKENS)) for _ in range(chunks)]
+        text, made = "", []
+        for ordinal, piece in enumerate(texts):
+            start, text = len(text), f"{text}{piece}\n\n"
+            made.append(
+                Chunk(
+                    ordinal=ordinal, start=start, end=start + len(piece), text=piece, section=("Section",),
+                    line_start=ordinal + 1, line_end=ordinal + 1, page_start=None, page_end=None, tokens=TOKENS,
+                    splitter="bench",
+                )
+            )  # fmt: skip
+        documents.append(
+            PreparedDocument(
+                id=uuid.uuid4(), version_id=uuid.uuid4(), source=f"doc-{number}", title=f"Document {number}",
+                media_type="text/plain", metadata={}, readers=(EVERYONE,), content_hash="0" * 64,
+                fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, indexed=texts,
+                vectors=vectors[number * chunks : (number + 1) * chunks],
+            )
+        )  # fmt: skip
+    return documents
+
+
+def _published(database: Database, documents: list[PreparedDocument], dimensions: int) -> dict[str, float]:
+    owner = tenant("bench")
+    probe = np.ones(dimensions, dtype=np.float32)
+    space = Space(id=uuid.uuid4(), model="bench", dimensions=dimensions, normalized=True, probe=probe)
+    now = datetime.now(UTC)
+    per_batch = max(1, BATCH // len(documents[0].chunks))
+    with database.worker.transaction(owner.id, [EVERYONE]) as connection:
+        ensure_tenant(connection, owner, space, now=now)
+    times = []
+    for start in range(0, len(documents), per_batch):
+        began = time.perf_counter()
+        with database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            batch = documents[start : start + per_batch]
+            publish(connection, owner.id, batch, space_id=space.id, language="english", now=now)
+        times.append(time.perf_counter() - began)
+    chunks = sum(len(document.chunks) for document in documents)
+    began = time.perf_counter()
+    with database.worker.transaction(owner.id, [EVERYONE]) as connection:
+        remove(connection, owner.id, [document.id for document in documents])
+    return {
+        "chunks_per_s": round(chunks / sum(times)),
+        "batch_p50_ms": round(statistics.median(times) * 1000, 1),
+        "deleted_chunks_per_s": round(chunks / (time.perf_counter() - began)),
+    }
+
+
+def _bare(admin: str, documents: list[PreparedDocument]) -> float:
+    rows = [(chunk.text, vector) for d in documents for chunk, vector in zip(d.chunks, d.vectors, strict=True)]
+    with psycopg.connect(admin) as connection:
+        register_vector(connection)
+        connection.execute("CREATE TABLE bare (text text, embedding halfvec)")
+        began = time.perf_counter()
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            connection.execute(
+                "INSERT INTO bare SELECT * FROM unnest(%s::text[], %s::halfvec[])",
+                ([text for text, _ in batch], [HalfVector(vector.astype(np.float16)) for _, vector in batch]),
+            )
+            connection.commit()
+        return len(rows) / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=1000)
+    parser.add_argument("--chunks", type=int, default=10, help="chunks of each document")
+    parser.add_argument("--dimensions", type=int, default=384)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/ingest.json"), metavar="FILE")
+    arguments = parser.parse_args()
+    documents = _documents(arguments.documents, arguments.chunks, arguments.dimensions)
+    with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
+        settings = Settings.load(overrides={"database.data_dir": scratch})
+        database = Database(settings.database)
+        published = _published(database, documents, arguments.dimensions)
+        database.close()
+        bare = _bare(resolve(settings.database).admin or "", documents)
+    result: dict[str, Any] = {
+        "documents": arguments.documents,
+        "chunks": arguments.documents * arguments.chunks,
+        "dimensions": arguments.dimensions,
+        **published,
+        "bare_insert_chunks_per_s": round(bare),
+        "ratio_to_bare": round(published["chunks_per_s"] / bare, 3),
+    }
+    for name, value in result.items():
+        print(f"{name:<26}{value:>12,}")
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
