@@ -60,20 +60,34 @@ def _forget_the_dead(data_dir: Path) -> None:
         listing.write_text(json.dumps(alive))
 
 
-def _remove_stale_pidfile(data_dir: Path) -> None:
-    """Remove a postmaster.pid whose process is gone or, after a reboot, is somebody else's."""
+def _is_server(pid: int) -> bool:
+    """Whether a process is a running PostgreSQL. A killed one that nobody has waited for is not."""
     import psutil
 
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and "postgres" in process.name()
+    except psutil.Error:
+        return False
+
+
+def _clear_after_crash(data_dir: Path) -> None:
+    """Remove the lock files of a server that is gone, or whose number is somebody else's after a reboot.
+
+    PostgreSQL does so itself unless a process of that number exists, be it another program or a killed server that
+    the system has not cleared away yet.
+    """
     pidfile = data_dir / "postmaster.pid"
     try:
-        process = psutil.Process(int(pidfile.read_text().splitlines()[0]))
-        if "postgres" in process.name():
+        # Process, folder, start, port, folder of the socket: https://www.postgresql.org/docs/current/storage-file-layout.html
+        pid, _, _, port, socket_dir = pidfile.read_text().splitlines()[:5]
+        if _is_server(int(pid)):
             return
-    except (OSError, ValueError, IndexError):
-        if not pidfile.exists():
-            return
-    except psutil.Error:
-        pass
+        (Path(socket_dir) / f".s.PGSQL.{port}.lock").unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    except ValueError:
+        pass  # cut short by a crash: nothing that runs has written it
     pidfile.unlink(missing_ok=True)
 
 
@@ -89,9 +103,9 @@ def start(data_dir: Path) -> EmbeddedServer:
             data_dir.mkdir(parents=True, exist_ok=True)
             with package.PostgresServer._lock:  # noqa: SLF001 — the lock that its own start and stop take
                 _forget_the_dead(data_dir)
-                _remove_stale_pidfile(data_dir)
+                _clear_after_crash(data_dir)
             server = package.get_server(data_dir, cleanup_mode="stop")
-            if not server.get_postmaster_info().is_running():
+            if not _is_server(server.get_postmaster_info().pid):
                 # Known to this process, and gone since: killed, or stopped by hand.
                 server.start()
         except (OSError, RuntimeError, AssertionError, ValueError) as error:
