@@ -28,12 +28,7 @@ def pivot(length: int, chunks: int) -> float:
     return (length + _PRIOR_LENGTH * _PRIOR_CHUNKS) / (chunks + _PRIOR_CHUNKS)
 
 
-def saturated(frequency: int, length: int, average: float) -> float:
-    """Return the saturated frequency of one term in a chunk of `length` terms."""
-    return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * length / average))
-
-
-def sparse_vector(frequencies: Mapping[int, int], length: int, average: float) -> str:
-    """Render saturated frequencies by lexeme id as the text of a `sparsevec`; indices ascend from 1."""
-    entries = (f"{index}:{saturated(tf, length, average):.9g}" for index, tf in sorted(frequencies.items()))
-    return f"{{{','.join(entries)}}}/{DIMENSIONS}"
+def saturated(frequencies: Mapping[int, int], length: int, average: float) -> dict[int, float]:
+    """Return the saturated frequencies of a chunk of `length` terms, by the same keys."""
+    norm = K1 * (1 - B + B * length / average)
+    return {key: frequency * (K1 + 1) / (frequency + norm) for key, frequency in frequencies.items()}

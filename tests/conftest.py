@@ -89,12 +89,11 @@ def database(server: Server, template: str) -> Iterator[DatabaseSettings]:
         connection.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
         )
-        for role in (APP, WORKER):  # settings by role and database are not cloned
-            connection.execute(
-                sql.SQL("ALTER ROLE {} IN DATABASE {} SET plan_cache_mode = force_custom_plan").format(
-                    sql.Identifier(role), sql.Identifier(name)
-                )
+        connection.execute(  # settings by role and database are not cloned
+            sql.SQL("ALTER ROLE {} IN DATABASE {} SET plan_cache_mode = force_custom_plan").format(
+                sql.Identifier(APP), sql.Identifier(name)
             )
+        )
     yield server.settings(name)
     _drop(server, name)
 

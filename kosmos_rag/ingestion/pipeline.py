@@ -37,8 +37,8 @@ Progress = Callable[[int, int, str], None]
 
 Item = SourceDocument | Path
 
-_BATCH_CHUNKS = 256
-_WINDOW_DOCUMENTS = 64
+_BATCH_CHUNKS = 512
+_WINDOW_DOCUMENTS = 128
 _WINDOW_BYTES = 8 * 1024 * 1024
 
 

@@ -3,7 +3,7 @@
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import psycopg
@@ -111,12 +111,14 @@ class Role:
     def transaction(self, tenant_id: uuid.UUID, principals: Sequence[str]) -> Iterator[psycopg.Connection]:
         """Open a transaction in which row-level security shows this tenant and these principals, nothing else.
 
-        Statements travel in a pipeline: they are sent as they come, and waited for when a result is fetched.
+        Statements of a reader travel in a pipeline: sent as they come, and waited for when a result is fetched.
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
         if not self._ready:
             self._open()
-        with translated(), self._pool.connection() as connection, connection.pipeline(), connection.transaction():
+        # A read is a few statements known beforehand; a write needs each answer for the next, and sends megabytes.
+        waiting = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
+        with translated(), self._pool.connection() as connection, waiting(connection), connection.transaction():
             connection.execute(statement("enter"), {"tenant_id": tenant_id, "principals": list(principals)})
             yield connection
 

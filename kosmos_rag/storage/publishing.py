@@ -1,15 +1,17 @@
 """Writing documents: a batch becomes visible in one transaction, with its vectors and its lexical statistics."""
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import psycopg
-from pgvector import HalfVector
+from pgvector import HalfVector, SparseVector
 from psycopg.types.json import Jsonb
 
 from kosmos_rag import bm25
@@ -40,13 +42,14 @@ class PreparedDocument:
     vectors: Vectors
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class _Analysis:
     """Lexemes of each chunk of a batch with their frequencies, in the order of the chunks."""
 
+    tsvectors: list[str]
     frequencies: list[dict[str, int]]
 
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
         return [sum(chunk.values()) for chunk in self.frequencies]
 
@@ -71,7 +74,10 @@ def publish(
     """
     scope = {"tenant_id": tenant_id, "now": now, "language": language}
     analysis = _analyse(connection, [text for document in documents for text in document.indexed], language)
+    columns = _chunk_columns(documents, analysis)
+    vectors = [HalfVector(vector.astype(np.float16)) for document in documents for vector in document.vectors]
     ids = [document.id for document in documents]
+    # All that needs no lock is done: from here to the commit the tenant's other writers wait.
     corpus = connection.execute(statement("lock_corpus"), scope).fetchone()
     assert corpus is not None, "the pipeline creates the tenant before it publishes"
     chunks_before, length_before, next_id = corpus
@@ -97,18 +103,14 @@ def publish(
     rows = [_document_row(scope, document, numbers[document.id] + 1) for document in documents]
     connection.cursor().executemany(statement("upsert_document"), rows)
     connection.cursor().executemany(statement("insert_version"), rows)
-    columns = _chunk_columns(documents, analysis, lexeme_ids, pivot)
-    connection.execute(statement("insert_chunks"), {**scope, "pivot": pivot, **columns})
-    vectors = np.concatenate([document.vectors for document in documents])
+    terms = [
+        _sparse(bm25.saturated({lexeme_ids[lexeme]: tf for lexeme, tf in chunk.items()}, length, pivot))
+        for chunk, length in zip(analysis.frequencies, analysis.lengths, strict=True)
+    ]
+    connection.execute(statement("insert_chunks"), {**scope, **columns, "pivot": pivot, "terms": terms})
     connection.execute(
         statement("insert_embeddings"),
-        {
-            **scope,
-            "space_id": space_id,
-            "id": columns["id"],
-            "acl": columns["acl"],
-            "embedding": [HalfVector(vector) for vector in vectors.astype(np.float16)],
-        },
+        {**scope, "space_id": space_id, "id": columns["id"], "acl": columns["acl"], "embedding": vectors},
     )
 
 
@@ -153,11 +155,26 @@ class _Removal:
 
 
 def _analyse(connection: psycopg.Connection, texts: Sequence[str], language: str) -> _Analysis:
-    frequencies: list[dict[str, int]] = [{} for _ in texts]
-    rows = connection.execute(statement("analyse"), {"texts": list(texts), "language": language})
-    for ordinal, lexemes, counts in rows:
-        frequencies[ordinal] = dict(zip(lexemes, counts, strict=True))
-    return _Analysis(frequencies=frequencies)
+    rows = connection.execute(statement("analyse"), {"texts": list(texts), "language": language}).fetchall()
+    tsvectors = [tsvector for (tsvector,) in rows]
+    return _Analysis(tsvectors=tsvectors, frequencies=[lexeme_frequencies(tsvector) for tsvector in tsvectors])
+
+
+_LEXEME = re.compile(r"'((?:[^'\\]|''|\\\\)+)':([\d,]+)")
+
+
+def lexeme_frequencies(tsvector: str) -> dict[str, int]:
+    """Count the positions of each lexeme in the text form of a tsvector: `'churn':2,5 'rate':3`."""
+    return {_unquoted(lexeme): positions.count(",") + 1 for lexeme, positions in _LEXEME.findall(tsvector)}
+
+
+def _unquoted(lexeme: str) -> str:
+    return lexeme.replace("''", "'").replace("\\\\", "\\") if "'" in lexeme or "\\" in lexeme else lexeme
+
+
+def _sparse(weights: dict[int, float]) -> SparseVector:
+    """Make a `sparsevec` of weights by lexeme id. Ids count from 1 as its text form does, the class from 0."""
+    return SparseVector({key - 1: weight for key, weight in weights.items()}, bm25.DIMENSIONS)
 
 
 def _change_lexemes(
@@ -169,25 +186,19 @@ def _change_lexemes(
 ) -> tuple[dict[str, int], int]:
     """Bring the document frequencies up to date; returns the id of each added lexeme and the next free id.
 
-    Runs under the lock on the corpus, so that between reading the ids and writing new ones nobody else does.
+    Runs under the lock on the corpus, so that nobody else numbers new lexemes between the statements.
     """
     scope = {"tenant_id": tenant_id}
-    touched = sorted(added.keys() | removed.keys())
-    known: dict[str, int] = dict(connection.execute(statement("lexeme_ids"), {**scope, "lexemes": touched}).fetchall())
-    change = {lexeme: added[lexeme] - removed[lexeme] for lexeme in touched if lexeme in known}
+    change = {lexeme: added[lexeme] - removed[lexeme] for lexeme in sorted(added.keys() | removed.keys())}
     changes = {**scope, "lexemes": list(change), "counts": list(change.values())}
-    if any(change.values()):
+    if removed:
         connection.execute(statement("delete_lexemes"), changes)
-        connection.execute(statement("change_lexemes"), changes)
-    new = [lexeme for lexeme in touched if lexeme not in known]
+    known: dict[str, int] = dict(connection.execute(statement("change_lexemes"), changes).fetchall())
+    new = [lexeme for lexeme in change if lexeme in added and lexeme not in known]
     ids = dict(zip(new, range(next_id, next_id + len(new)), strict=True))
     if new:
-        values = {
-            **scope,
-            "lexemes": new,
-            "ids": list(ids.values()),
-            "counts": [added[lexeme] for lexeme in new],
-        }
+        counts = [added[lexeme] for lexeme in new]
+        values = {**scope, "lexemes": new, "ids": list(ids.values()), "counts": counts}
         connection.execute(statement("insert_lexemes"), values)
     return known | ids, next_id + len(new)
 
@@ -218,9 +229,7 @@ def _array_literal(values: Sequence[str]) -> str:
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
-def _chunk_columns(
-    documents: Sequence[PreparedDocument], analysis: _Analysis, lexeme_ids: dict[str, int], pivot: float
-) -> dict[str, list[Any]]:
+def _chunk_columns(documents: Sequence[PreparedDocument], analysis: _Analysis) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
     columns: dict[str, list[Any]] = {
         "id": [uuid.uuid5(document.version_id, str(chunk.ordinal)) for document, chunk in rows],
@@ -230,12 +239,8 @@ def _chunk_columns(
         "end_offset": [chunk.end for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
         "acl": [_array_literal(document.readers) for document, _ in rows],
-        "indexed": [text for document in documents for text in document.indexed],
+        "tsv": analysis.tsvectors,
         "length": analysis.lengths,
-        "terms": [
-            bm25.sparse_vector({lexeme_ids[lexeme]: tf for lexeme, tf in chunk.items()}, sum(chunk.values()), pivot)
-            for chunk in analysis.frequencies
-        ],
     }
     for name in (
         "ordinal", "line_start", "line_end", "page_start", "page_end", "text", "tokens", "splitter", "fallback_reason"

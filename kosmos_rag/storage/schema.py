@@ -186,10 +186,9 @@ lexemes = Table(
     metadata,
     _tenant(),
     _column("lexeme", Text(collation="C")),
-    _column("id", Integer),
+    _column("id", Integer),  # unique within the tenant by the lock on its corpus; a key would be one more index to fill
     _column("chunks", Integer),  # document frequency, counted in chunks
     PrimaryKeyConstraint("tenant_id", "lexeme"),
-    UniqueConstraint("tenant_id", "id"),
     CheckConstraint("chunks > 0"),
     _of_tenant(),
 )

@@ -138,8 +138,7 @@ CREATE TABLE kosmos.lexemes (
     lexeme text COLLATE "C" NOT NULL,
     id integer NOT NULL,
     chunks integer NOT NULL CHECK (chunks > 0),
-    PRIMARY KEY (tenant_id, lexeme),
-    UNIQUE (tenant_id, id)
+    PRIMARY KEY (tenant_id, lexeme)
 ) WITH (fillfactor = 70);
 """
 

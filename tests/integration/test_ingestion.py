@@ -5,16 +5,22 @@ import random
 import socket
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as settings_
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import SpaceMismatch
+from kosmos_rag.storage.publishing import lexeme_frequencies
 from kosmos_rag.storage.tenancy import tenant
 from kosmos_rag.testing import HashingEmbedder
 
@@ -355,3 +361,23 @@ def test_progress__is_told_for_every_document(engine: Engine, tmp_path: Path) ->
         [tmp_path, tmp_path / "missing.txt", _text("b", "more")], on_progress=lambda *state: told.append(state)
     )
     assert [(done, total) for done, total, _ in told] == [(1, 2), (2, 2)]
+
+
+@settings_(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(alphabet=st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=200))
+@example(text="it's o''clock at C:\\\\temp\\x 'quoted' http://a.b/c?d=e f-g 3.14 a@b.cd")
+def test_lexeme_frequencies__are_what_postgres_says(text: str, shared_connection: psycopg.Connection) -> None:
+    row = shared_connection.execute(
+        "SELECT t::text, (SELECT array_agg(u.lexeme) FROM unnest(t) u), "
+        "(SELECT array_agg(cardinality(u.positions)) FROM unnest(t) u) FROM to_tsvector('english', %s) t",
+        (text,),
+    ).fetchone()
+    assert row is not None
+    tsvector, lexemes, counts = row
+    assert lexeme_frequencies(tsvector) == dict(zip(lexemes or (), counts or (), strict=True))
+
+
+@pytest.fixture(scope="module")
+def shared_connection(server: Any) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        yield connection

@@ -7,34 +7,30 @@ SELECT s.chunks, s.length, s.next_lexeme_id
    FOR UPDATE
 
 -- name: analyse
--- Lexemes of each text with their frequency, by the same analysis that fills chunks.tsv.
-SELECT t.ordinal::integer - 1, array_agg(u.lexeme), array_agg(coalesce(cardinality(u.positions), 1))
-  FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS t (text, ordinal),
-       LATERAL unnest(to_tsvector(%(language)s::regconfig, t.text)) u
- GROUP BY t.ordinal
-
--- name: lexeme_ids
-SELECT l.lexeme, l.id
-  FROM kosmos.lexemes l
- WHERE l.tenant_id = %(tenant_id)s AND l.lexeme = ANY (%(lexemes)s)
+-- Each text as a tsvector; the caller counts its lexemes.
+SELECT to_tsvector(%(language)s::regconfig, t.text)::text
+  FROM unnest(%(texts)b::text[]) WITH ORDINALITY AS t (text, ordinal)
+ ORDER BY t.ordinal
 
 -- name: insert_lexemes
 INSERT INTO kosmos.lexemes (tenant_id, lexeme, id, chunks)
 SELECT %(tenant_id)s, u.lexeme, u.id, u.chunks
-  FROM unnest(%(lexemes)s::text[], %(ids)s::integer[], %(counts)s::integer[]) AS u (lexeme, id, chunks)
+  FROM unnest(%(lexemes)b::text[], %(ids)b::integer[], %(counts)b::integer[]) AS u (lexeme, id, chunks)
 RETURNING id
 
 -- name: delete_lexemes
 -- Those that no chunk holds any more: a deleted document leaves no word behind.
 DELETE FROM kosmos.lexemes l
- USING unnest(%(lexemes)s::text[], %(counts)s::integer[]) AS u (lexeme, chunks)
+ USING unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
  WHERE l.tenant_id = %(tenant_id)s AND l.lexeme = u.lexeme AND l.chunks + u.chunks <= 0
 
 -- name: change_lexemes
+-- Returns the ids of the lexemes that are there; the others are new.
 UPDATE kosmos.lexemes l
    SET chunks = l.chunks + u.chunks
-  FROM unnest(%(lexemes)s::text[], %(counts)s::integer[]) AS u (lexeme, chunks)
- WHERE l.tenant_id = %(tenant_id)s AND l.lexeme = u.lexeme AND u.chunks <> 0
+  FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
+ WHERE l.tenant_id = %(tenant_id)s AND l.lexeme = u.lexeme
+RETURNING l.lexeme, l.id
 
 -- name: change_corpus
 UPDATE kosmos.corpus_statistics
@@ -70,19 +66,18 @@ INSERT INTO kosmos.chunks (tenant_id, id, document_id, version_id, ordinal, star
                            tsv, length, pivot, terms)
 SELECT %(tenant_id)s, u.id, u.document_id, u.version_id, u.ordinal, u.start_offset, u.end_offset, u.line_start,
        u.line_end, u.page_start, u.page_end, string_to_array(u.section, chr(31)), u.text, u.tokens, u.splitter,
-       u.fallback_reason, u.acl::text[], to_tsvector(%(language)s::regconfig, u.indexed), u.length, %(pivot)s,
-       u.terms::sparsevec
-  FROM unnest(%(id)s::uuid[], %(document_id)s::uuid[], %(version_id)s::uuid[], %(ordinal)s::integer[],
-              %(start_offset)s::integer[], %(end_offset)s::integer[], %(line_start)s::integer[],
-              %(line_end)s::integer[], %(page_start)s::integer[], %(page_end)s::integer[], %(section)s::text[],
-              %(text)s::text[], %(tokens)s::integer[], %(splitter)s::text[], %(fallback_reason)s::text[],
-              %(acl)s::text[], %(indexed)s::text[], %(length)s::integer[], %(terms)s::text[])
+       u.fallback_reason, u.acl::text[], u.tsv::tsvector, u.length, %(pivot)s, u.terms
+  FROM unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(ordinal)b::integer[],
+              %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
+              %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
+              %(text)b::text[], %(tokens)b::integer[], %(splitter)b::text[], %(fallback_reason)b::text[],
+              %(acl)b::text[], %(tsv)b::text[], %(length)b::integer[], %(terms)b::sparsevec[])
        AS u (id, document_id, version_id, ordinal, start_offset, end_offset, line_start, line_end, page_start,
-             page_end, section, text, tokens, splitter, fallback_reason, acl, indexed, length, terms)
+             page_end, section, text, tokens, splitter, fallback_reason, acl, tsv, length, terms)
 RETURNING id
 
 -- name: insert_embeddings
 INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding)
 SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding
-  FROM unnest(%(id)s::uuid[], %(acl)s::text[], %(embedding)s::halfvec[]) AS u (chunk_id, acl, embedding)
+  FROM unnest(%(id)b::uuid[], %(acl)b::text[], %(embedding)b::halfvec[]) AS u (chunk_id, acl, embedding)
 RETURNING chunk_id
