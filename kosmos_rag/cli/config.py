@@ -35,4 +35,4 @@ def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOptio
 
     width = max(map(len, values))
     for key, value in values.items():
-        console().print(f"{key:<{width}}  {json.dumps(value, ensure_ascii=False)}  ({origins[key]})")
+        typer.echo(f"{key:<{width}}  {json.dumps(value, ensure_ascii=False)}  ({origins[key]})")
