@@ -6,7 +6,6 @@ from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
     SetOption,
-    console,
     overrides,
     print_json,
     reported,
