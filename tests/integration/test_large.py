@@ -1,0 +1,20 @@
+"""Documents at the limit of size, from end to end: minutes, so they run by `make test-slow`."""
+
+import pytest
+
+from kosmos_rag import Engine, SourceDocument
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fifty_megabytes_in_a_single_line_are_ingested_and_found(engine: Engine) -> None:
+    line = " ".join(f"word{number % 5000} token{number}" for number in range(2_600_000))
+    data = line.encode()[: 50 * 1024 * 1024]
+    scope = engine.tenant("acme")
+    report = scope.ingest([SourceDocument(source="big.txt", data=data)])
+    assert report.failed == ()
+    assert report.chunks > 50_000
+    [hit] = scope.retrieve("token1234567", 1).hits
+    assert "token1234567" in hit.text
+    assert data.decode()[hit.start : hit.end] == hit.text
+    assert scope.delete("big.txt") == 1
