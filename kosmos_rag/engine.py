@@ -9,6 +9,7 @@ from typing import Self
 from kosmos_rag.config import Settings
 from kosmos_rag.context.assemble import assemble
 from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.errors import RequestError
 from kosmos_rag.ingestion.pipeline import Ingestor, Progress
 from kosmos_rag.ports import Embedder, Reranker
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
@@ -20,6 +21,7 @@ from kosmos_rag.records import (
     IngestReport,
     Retrieval,
     SourceDocument,
+    are_names,
 )
 from kosmos_rag.retrieval.retriever import Retriever
 from kosmos_rag.storage.database import Database
@@ -61,7 +63,12 @@ class Engine:
         return cls(config if isinstance(config, Settings) else Settings.load(config))
 
     def tenant(self, name: str, *, principals: Sequence[str] = (EVERYONE,)) -> "TenantScope":
-        """Return the scope of a tenant, for a reader who holds these principals. Raises RequestError on the name."""
+        """Return the scope of a tenant, for a reader who holds these principals.
+
+        Raises RequestError on a malformed name, and on principals that are not a sequence of names.
+        """
+        if not are_names(principals):
+            raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
         return TenantScope(self, tenant(name), tuple(principals))
 
     def warm_up(self) -> None:
@@ -82,7 +89,11 @@ class Engine:
 
 
 class TenantScope:
-    """One tenant as one reader sees it: everything that is done with documents goes through here."""
+    """One tenant as one reader sees it: everything that is done with documents goes through here.
+
+    Reading shows what the reader's principals may read. Writing is the tenant's: `ingest`, `delete` and `sources`
+    reach every document of it, whoever may read it, so give a scope to those only who may write.
+    """
 
     def __init__(self, engine: Engine, owner: Tenant, principals: tuple[str, ...]) -> None:
         self._engine = engine
@@ -101,7 +112,7 @@ class TenantScope:
 
     def ingest(
         self,
-        items: Iterable[SourceDocument | str | Path],
+        items: SourceDocument | str | Path | Iterable[SourceDocument | str | Path],
         *,
         prune: bool = True,
         on_progress: Progress | None = None,
@@ -112,9 +123,10 @@ class TenantScope:
         could not be read or is empty. A document that fails is in the report and does not stop the others.
         Raises ConfigError, ModelError, DatabaseError.
         """
+        several = [items] if isinstance(items, str | Path | SourceDocument) else items
         return self._engine._ingestor.run(  # noqa: SLF001 — a scope is its engine seen as one tenant
             self._tenant,
-            [Path(item) if isinstance(item, str) else item for item in items],
+            [Path(item) if isinstance(item, str) else item for item in several],
             prune=prune,
             on_progress=on_progress,
         )
@@ -154,6 +166,10 @@ class TenantScope:
     def documents(self) -> list[DocumentInfo]:
         """List the documents that this reader may read, by source. Raises DatabaseError."""
         return list_documents(self._engine._database.app, self._tenant.id, self._principals)  # noqa: SLF001
+
+    def sources(self) -> list[str]:
+        """List the sources of all documents of the tenant, whoever may read them. Raises DatabaseError."""
+        return self._engine._ingestor.sources(self._tenant)  # noqa: SLF001
 
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""

@@ -6,7 +6,7 @@ Offsets are always characters of `ParsedDocument.text`, half open: `text[start:e
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -17,6 +17,16 @@ from numpy.typing import NDArray
 
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that PostgreSQL can hold: no NUL, no lone surrogates."""
+    return isinstance(value, str) and "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def are_names(value: object) -> bool:
+    """Whether a value is a collection of texts: one text alone is one too, of its letters, and never meant."""
+    return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

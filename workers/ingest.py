@@ -10,9 +10,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from kosmos_rag import Engine, KosmosError, Settings
+from kosmos_rag import Engine, KosmosError, Settings, TenantScope
+from kosmos_rag.logs import set_up_logging
 
 log = logging.getLogger("kosmos_rag.worker")
+
+
+class _StoppedError(Exception):
+    """Raised between two batches: what was published stays, the rest is for the next start."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -26,43 +31,53 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the worker. Returns 0, or 1 where the last round failed."""
+    """Run the worker. Returns 0, or 1 where it could not start or its last round failed."""
     arguments = _arguments(argv)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    settings = Settings.load(arguments.config)
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    failed = False
-    with Engine.open(settings) as engine:
-        scope = engine.tenant(arguments.tenant)
-        while not stop.is_set():
-            failed = False
-            try:
-                report = scope.ingest(arguments.paths)
-            except KosmosError as error:
-                # The database may be back in the next round; a supervisor sees the exit code with --once.
-                log.error("%s", error, extra={"action": "ingest_failed", "tenant": scope.name})
-                failed = True
-            else:
-                failed = bool(report.failed)
-                log.info(
-                    "%d new, %d changed, %d unchanged, %d removed, %d failed in %.1f s",
-                    report.new, report.changed, report.unchanged, report.removed, len(report.failed), report.seconds,
-                    extra={"action": "ingest_done", "tenant": scope.name},
-                )  # fmt: skip
-                for failure in report.failed:
-                    log.warning(
-                        "%s [%s]: %s",
-                        failure.source,
-                        failure.code,
-                        failure.message,
-                        extra={"action": "document_failed"},
-                    )
-            if arguments.once:
-                break
-            stop.wait(arguments.every)
-    return int(failed)
+    try:
+        settings = Settings.load(arguments.config)
+        set_up_logging(settings.observability)
+        with Engine.open(settings) as engine:
+            return int(not _rounds(engine.tenant(arguments.tenant), arguments, stop))
+    except KosmosError as error:
+        log.error("%s", error, extra={"action": "worker_failed"})
+        return 1
+
+
+def _rounds(scope: TenantScope, arguments: argparse.Namespace, stop: threading.Event) -> bool:
+    """Ingest until stopped. Returns whether the last round had no failure."""
+    succeeded = True
+    while not stop.is_set():
+        try:
+            succeeded = _round(scope, arguments.paths, stop)
+        except _StoppedError:
+            break
+        except KosmosError as error:
+            # The database may be back in the next round.
+            log.error("%s", error, extra={"action": "ingest_failed", "tenant": scope.name})
+            succeeded = False
+        if arguments.once:
+            break
+        stop.wait(arguments.every)
+    return succeeded
+
+
+def _round(scope: TenantScope, paths: Sequence[Path], stop: threading.Event) -> bool:
+    def stop_here(_done: int, _total: int, _source: str) -> None:
+        if stop.is_set():
+            raise _StoppedError
+
+    report = scope.ingest(paths, on_progress=stop_here)
+    log.info(
+        "%d new, %d changed, %d unchanged, %d removed, %d failed in %.1f s",
+        report.new, report.changed, report.unchanged, report.removed, len(report.failed), report.seconds,
+        extra={"action": "ingest_done", "tenant": scope.name},
+    )  # fmt: skip
+    for failure in report.failed:
+        log.warning("%s [%s]: %s", failure.source, failure.code, failure.message, extra={"action": "document_failed"})
+    return not report.failed
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What the commands share: their options, how settings are loaded, how results and errors are printed."""
 
 import json
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from kosmos_rag.errors import IngestionError, KosmosError, RequestError
+from kosmos_rag.logs import set_up_logging
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kosmos_rag.config import ObservabilitySettings, Settings
+    from kosmos_rag.config import Settings
     from kosmos_rag.engine import Engine
 
 ConfigOption = Annotated[
@@ -46,6 +46,13 @@ def overrides(pairs: list[str] | None) -> dict[str, Any]:
     return result
 
 
+def not_blank(values: list[str] | None, what: str) -> list[str]:
+    """Return the values. Raises RequestError on a blank one: an unset shell variable must not mean everything."""
+    if any(not value.strip() for value in values or ()):
+        raise RequestError(f"{what} is empty; name a file or folder")
+    return values or []
+
+
 def load_settings(config: Path | None, pairs: list[str] | None) -> "Settings":
     """Load the settings of a command, and log as they say."""
     from kosmos_rag.config import Settings
@@ -53,29 +60,6 @@ def load_settings(config: Path | None, pairs: list[str] | None) -> "Settings":
     settings = Settings.load(config, overrides=overrides(pairs))
     set_up_logging(settings.observability)
     return settings
-
-
-def set_up_logging(settings: "ObservabilitySettings") -> None:
-    """Send logs to standard error, as text or as one JSON object a line."""
-    handler = logging.StreamHandler(sys.stderr)
-    if settings.log_format == "json":
-        handler.setFormatter(_JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        entry = {
-            "time": self.formatTime(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
 
 
 @contextmanager

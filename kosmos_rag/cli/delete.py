@@ -10,6 +10,7 @@ from kosmos_rag.cli.common import (
     JsonOption,
     SetOption,
     TenantOption,
+    not_blank,
     opened,
     print_json,
     reported,
@@ -25,24 +26,31 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Remove documents by source. A folder's path removes every document below it."""
-    from kosmos_rag.ingestion.source import name_of
-
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        scope = engine.tenant(tenant)
-        stored = [document.source for document in scope.documents()]
-        chosen: set[str] = set()
-        for source in sources:
-            names = {source, name_of(Path(source))}
-            folders = tuple(name.rstrip("/") + "/" for name in names)
-            matching = {name for name in stored if name in names or name.startswith(folders)}
-            if not matching:
-                raise RequestError(
-                    f"tenant {tenant!r} has no document {source!r}, so nothing was removed; "
-                    "`kosmos-rag documents` lists them"
-                )
-            chosen |= matching
-        count = scope.delete(sorted(chosen))
+    with reported(as_json=as_json):
+        not_blank(sources, "SOURCE")
+        with opened(config, set_) as engine:
+            scope = engine.tenant(tenant)
+            chosen = _chosen(sources, scope.sources(), tenant)
+            count = scope.delete(sorted(chosen))
     if as_json:
         print_json({"tenant": tenant, "removed": count, "sources": sorted(chosen)})
     else:
         typer.echo(f"{count} documents removed")
+
+
+def _chosen(sources: list[str], stored: list[str], tenant: str) -> set[str]:
+    """Return the stored sources that the arguments name, themselves or as a folder."""
+    from kosmos_rag.ingestion.source import name_of
+
+    chosen: set[str] = set()
+    for source in sources:
+        names = {source, name_of(Path(source))}
+        folders = tuple(name.rstrip("/") + "/" for name in names)
+        matching = {name for name in stored if name in names or name.startswith(folders)}
+        if not matching:
+            raise RequestError(
+                f"tenant {tenant!r} has no document {source!r}, so nothing was removed; "
+                "`kosmos-rag documents` lists them"
+            )
+        chosen |= matching
+    return chosen

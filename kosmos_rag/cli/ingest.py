@@ -11,6 +11,7 @@ from kosmos_rag.cli.common import (
     SetOption,
     TenantOption,
     console,
+    not_blank,
     opened,
     print_json,
     reported,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders.")],
     tenant: TenantOption = "default",
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents whose file has gone from a given folder.")
@@ -36,13 +37,15 @@ def ingest(
 
     Exits with 1 when a document failed; all others are ingested then.
     """
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        scope = engine.tenant(tenant)
-        if as_json:
-            report = scope.ingest(paths, prune=not keep_missing)
-        else:
-            with _bar() as progress:
-                report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
+    with reported(as_json=as_json):
+        not_blank(paths, "PATH")
+        with opened(config, set_) as engine:
+            scope = engine.tenant(tenant)
+            if as_json:
+                report = scope.ingest(paths, prune=not keep_missing)
+            else:
+                with _bar() as progress:
+                    report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
     if as_json:
         print_json(_as_json(report))
     else:

@@ -12,6 +12,7 @@ from kosmos_rag.cli.common import (
     SetOption,
     TenantOption,
     console,
+    not_blank,
     opened,
     print_json,
     reported,
@@ -26,14 +27,14 @@ _PREVIEW_CHARS = 240
 
 QuestionArgument = Annotated[str, typer.Argument(help="What to look for, in plain words.")]
 LimitOption = Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")]
-SourceOption = Annotated[list[Path] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")]
+SourceOption = Annotated[list[str] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")]
 MetadataOption = Annotated[
     list[str] | None,
     typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata."),
 ]
 
 
-def filter_of(sources: list[Path] | None, metadata: list[str] | None) -> "Filter | None":
+def filter_of(sources: list[str] | None, metadata: list[str] | None) -> "Filter | None":
     """Build the filter that the options describe. Raises RequestError on a malformed one."""
     from kosmos_rag.ingestion.source import name_of
     from kosmos_rag.records import Filter
@@ -50,7 +51,9 @@ def filter_of(sources: list[Path] | None, metadata: list[str] | None) -> "Filter
     if not sources and not wanted:
         return None
     # A source need not be a file: what is not there is taken as the name it was ingested under.
-    names = tuple(name_of(path) if path.exists() else str(path) for path in sources or ())
+    names = tuple(
+        name_of(Path(source)) if Path(source).exists() else source for source in not_blank(sources, "--source")
+    )
     return Filter(sources=names, metadata=wanted)
 
 

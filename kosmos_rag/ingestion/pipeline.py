@@ -26,7 +26,7 @@ from kosmos_rag.ingestion.prepare import (
     pipeline_key,
 )
 from kosmos_rag.ports import Chunker, Embedder
-from kosmos_rag.records import EVERYONE, IngestFailure, IngestReport, SourceDocument
+from kosmos_rag.records import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publishing import remove
 from kosmos_rag.storage.sql import statement
@@ -103,27 +103,32 @@ class Ingestor:
         publisher = Publisher(self._database, self._embedder, self._settings, tenant)
         done = 0
         for window in self._windows(todo, ledger):
-            self._ingest_window(
-                tenant, [item for item in window if isinstance(item, SourceDocument)], publisher, ledger
-            )
-            for item in window:
+            self._ingest_window(tenant, [document for document in window if document], publisher, ledger)
+            for item in todo[done : done + len(window)]:
                 done += 1
                 if on_progress is not None:
                     on_progress(done, len(todo), _source_of(item))
         if prune:
-            self._prune(tenant, found, ledger)
+            given = {item.source for item in todo if isinstance(item, SourceDocument)}
+            self._prune(tenant, found, given, ledger)
         return ledger.report()
 
     def delete(self, tenant: Tenant, sources: Sequence[str]) -> int:
         """Remove documents by source with all their rows. Returns how many there were."""
-        ids = [document_id(tenant.id, source) for source in sources]
+        ids = [document_id(tenant.id, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return remove(connection, tenant.id, ids)
 
-    def _windows(self, todo: Sequence[Item], ledger: _Ledger) -> Iterator[list[Item]]:
-        """Load the documents in windows of bounded size. What cannot be loaded is recorded and stays a path."""
+    def sources(self, tenant: Tenant) -> list[str]:
+        """Return the sources of all documents of a tenant, whoever may read them."""
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            rows = connection.execute(statement("sources"), {"tenant_id": tenant.id}).fetchall()
+        return [source for _, source in rows]
+
+    def _windows(self, todo: Sequence[Item], ledger: _Ledger) -> Iterator[list[SourceDocument | None]]:
+        """Load the documents in windows of bounded size. What cannot be loaded is recorded, and None here."""
         limit = self._settings.ingestion.max_file_mb * 1024 * 1024
-        window: list[Item] = []
+        window: list[SourceDocument | None] = []
         size = 0
         for item in todo:
             try:
@@ -133,7 +138,7 @@ class Ingestor:
                 size += len(document.data)
             except IngestionError as error:
                 ledger.fail(_source_of(item), error)
-                window.append(Path(_source_of(item)))
+                window.append(None)
             if len(window) >= _WINDOW_DOCUMENTS or size >= _WINDOW_BYTES:
                 yield window
                 window, size = [], 0
@@ -184,8 +189,8 @@ class Ingestor:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return dict(connection.execute(statement("fingerprints"), values).fetchall())
 
-    def _prune(self, tenant: Tenant, found: files.Discovery, ledger: _Ledger) -> None:
-        seen = {files.name_of(path) for path in found.files}
+    def _prune(self, tenant: Tenant, found: files.Discovery, given: set[str], ledger: _Ledger) -> None:
+        seen = {files.name_of(path) for path in found.files} | given
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("sources"), {"tenant_id": tenant.id}).fetchall()
             gone: dict[str, uuid.UUID] = {}
@@ -201,4 +206,4 @@ class Ingestor:
 
 
 def _source_of(item: Item) -> str:
-    return item.source if isinstance(item, SourceDocument) else files.name_of(item)
+    return str(item.source) if isinstance(item, SourceDocument) else files.name_of(item)

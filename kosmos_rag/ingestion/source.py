@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kosmos_rag.errors import SourceError
-from kosmos_rag.records import IngestFailure, SourceDocument
+from kosmos_rag.records import IngestFailure, SourceDocument, are_names, is_text
 
 MAX_SOURCE_CHARS = 2048
 """Longest name of a source; longer ones are refused, so that names stay fit for lists and logs."""
@@ -45,7 +45,7 @@ def discover(paths: Sequence[Path]) -> Discovery:
                 _walk(path, found)
             else:
                 found.files.append(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             found.failures.append(_failure(path, error))
     found.files = list({name_of(path): path for path in found.files}.values())
     return found
@@ -76,28 +76,33 @@ def load(path: Path, *, max_bytes: int) -> SourceDocument:
                 f"({max_bytes:,}); split the file or raise the limit",
             )
         return SourceDocument(source=name_of(path), data=path.read_bytes())
-    except OSError as error:
+    except (OSError, ValueError) as error:
         failure = _failure(path, error)
         raise SourceError(failure.code, failure.message) from error
 
 
 def check(document: SourceDocument, *, max_bytes: int) -> None:
     """Raise SourceError where a document given by the caller cannot be stored under its name, or is too large."""
-    if not document.source.strip() or len(document.source) > MAX_SOURCE_CHARS or "\x00" in document.source:
+    name = document.source
+    if not is_text(name) or not name.strip() or len(name) > MAX_SOURCE_CHARS:
         raise SourceError(
             "unreadable",
-            f"source name {document.source[:60]!r} must have 1 to {MAX_SOURCE_CHARS} characters and no NUL; rename it",
+            f"source name {str(name)[:60]!r} must be text of 1 to {MAX_SOURCE_CHARS} characters without NUL; rename it",
         )
+    if not isinstance(document.data, bytes):
+        raise SourceError("unreadable", f"data of {name!r} is {type(document.data).__name__}; give bytes")
+    readers = document.readers
+    if not readers or not are_names(readers):
+        raise SourceError("unreadable", f"readers of {name!r} are {readers!r}; give at least one name, ('finance',)")
     try:
-        kept = [document.source, document.title, dict(document.metadata), list(document.readers)]
-        json.dumps(kept, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(
+            [document.title, dict(document.metadata)], ensure_ascii=False, allow_nan=False, sort_keys=True
+        ).encode()
     except (TypeError, ValueError) as error:
         raise SourceError(
             "unreadable",
             f"title or metadata of {document.source!r} cannot be stored as JSON ({error}); correct them",
         ) from error
-    if not document.readers:
-        raise SourceError("unreadable", f"{document.source!r} has no readers; name at least one principal")
     if len(document.data) > max_bytes:
         raise SourceError(
             "too_large",
@@ -107,8 +112,12 @@ def check(document: SourceDocument, *, max_bytes: int) -> None:
 
 
 def missing_from(folder: Folder, stored: Iterable[str], seen: set[str]) -> list[str]:
-    """Return the stored sources under a folder that are no longer in it."""
-    return [source for source in stored if source.startswith(_prefix(folder)) and source not in seen]
+    """Return the stored sources under a folder that are no longer in it.
+
+    The disk is asked again: what was not walked (behind a link, hidden, made a moment ago) may be there all the same.
+    """
+    prefix = _prefix(folder)
+    return [s for s in stored if s.startswith(prefix) and s not in seen and not os.path.lexists(s)]
 
 
 def refusal_to_prune(folder: Folder, missing: Sequence[str], seen: set[str]) -> IngestFailure | None:
@@ -136,8 +145,9 @@ def _prefix(folder: Folder) -> str:
     return folder.path.rstrip("/") + "/"
 
 
-def _failure(path: Path, error: OSError) -> IngestFailure:
-    name = name_of(path)
+def _failure(path: Path, error: OSError | ValueError) -> IngestFailure:
+    """Describe why a path could not be read; ValueError is Python's word for a path that cannot exist."""
+    name = name_of(path).replace("\x00", "\\x00")
     if isinstance(error, FileNotFoundError):
         return IngestFailure(source=name, code="not_found", message=f"{name} does not exist; check the path")
     if isinstance(error, PermissionError):
@@ -149,5 +159,5 @@ def _failure(path: Path, error: OSError) -> IngestFailure:
     return IngestFailure(
         source=name,
         code="unreadable",
-        message=f"{name} cannot be read: {error.strerror or error}; check the disk",
+        message=f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; check the disk",
     )

@@ -1,6 +1,7 @@
 """Work under a deadline: done in time, or given up on with a reason."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ class Deadline:
         self._places = threading.BoundedSemaphore(concurrency)
 
     def run(self, call: Callable[[], T], *, timeout_ms: int) -> Outcome[T]:
-        """Return the call's value, or the reason that it has none: out of time, no free place, or its error."""
-        if not self._places.acquire(blocking=False):
-            return Outcome(value=None, reason="busy: earlier calls have not ended")
+        """Return the call's value, or the reason that it has none: out of time, or its error."""
+        until = time.monotonic() + timeout_ms / 1000
+        if not self._places.acquire(timeout=timeout_ms / 1000):
+            return Outcome(value=None, reason=f"the deadline of {timeout_ms} ms passed while earlier calls ran")
         future: Future[T] = Future()
 
         def work() -> None:
@@ -44,7 +46,7 @@ class Deadline:
         # A daemon, so that a hanging model does not keep the process from ending.
         threading.Thread(target=work, name="kosmos-rag-deadline", daemon=True).start()
         try:
-            return Outcome(value=future.result(timeout=timeout_ms / 1000), reason=None)
+            return Outcome(value=future.result(timeout=max(0.0, until - time.monotonic())), reason=None)
         except TimeoutError:
             return Outcome(value=None, reason=f"the deadline of {timeout_ms} ms passed")
         except Exception as error:  # noqa: BLE001 — whatever a model raises, the order that is there is served

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Filter
+from kosmos_rag.records import Filter, are_names, is_text
 
 MAX_K = 1000
 
@@ -39,12 +39,14 @@ def request(question: str, *, k: int, filter: Filter | None, max_chars: int) -> 
 
 def _checked(given: Filter) -> Filter:
     for key, value in given.metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
+        if not is_text(key) or (isinstance(value, str) and not is_text(value)):
+            raise RequestError(f"filter on metadata {key!r} has value {value!r}; remove NUL and lone surrogates")
+        if not isinstance(value, str | int | float | bool | None):
             raise RequestError(
                 f"filter on metadata {key!r} has value {value!r}; use text, numbers, true, false or null"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise RequestError(f"filter on metadata {key!r} has value {value!r}; use a finite number")
-    if any("\x00" in source for source in given.sources):
-        raise RequestError("a filter on sources holds a NUL character; remove it")
+    if not are_names(given.sources):
+        raise RequestError(f"filter on sources is {given.sources!r}; give a tuple of names, ('/docs',)")
     return given

@@ -3,13 +3,13 @@
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import psycopg
 from pgvector.psycopg import register_vector
 from psycopg import IsolationLevel
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from kosmos_rag.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.errors import ConfigError
@@ -118,8 +118,19 @@ class Role:
             self._open()
         # A read is a few statements known beforehand; a write needs each answer for the next, and sends megabytes.
         waiting = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
-        with translated(), self._pool.connection() as connection, waiting(connection), connection.transaction():
+        with translated(), self._borrowed() as connection, waiting(connection), connection.transaction():
             connection.execute(statement("enter"), {"tenant_id": tenant_id, "principals": list(principals)})
+            yield connection
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[psycopg.Connection]:
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(self._pool.connection())
+            except PoolTimeout:
+                # All in use, or the server gone? A pool does not tell; a connection of our own says why it fails.
+                psycopg.connect(self._conninfo, **self._connect_arguments()).close()  # type: ignore[arg-type]  # mixed
+                raise
             yield connection
 
     def close(self) -> None:

@@ -5,11 +5,13 @@ processes that use a folder; a process killed with -9 never leaves that list, so
 """
 
 import json
+import re
 import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from kosmos_rag.errors import ConfigError, DatabaseUnavailable
 
@@ -17,6 +19,9 @@ from kosmos_rag.errors import ConfigError, DatabaseUnavailable
 _starting = threading.Lock()
 
 DATABASE = "kosmos"
+
+# The package hands the folder to PostgreSQL within one string of options, which a space would cut.
+_USABLE = re.compile(r"[\w./~+,@:%=-]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +34,7 @@ class EmbeddedServer:
 
     def conninfo(self, user: str, database: str = DATABASE) -> str:
         """Return the connection string of one role. The socket's folder is the secret: there are no passwords."""
-        return f"postgresql://{user}@/{database}?host={self.socket_dir}&port={self.port}"
+        return f"postgresql://{user}@/{database}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
 
 
 def _package() -> Any:
@@ -97,6 +102,11 @@ def start(data_dir: Path) -> EmbeddedServer:
     Safe to call from several threads and processes at once. Raises ConfigError where the package is missing, and
     DatabaseUnavailable where the server does not start.
     """
+    if not _USABLE.fullmatch(str(data_dir)):
+        raise ConfigError(
+            f"database.data_dir = {str(data_dir)!r}: the embedded server takes no folder whose path holds spaces or "
+            "signs like quotes; choose another"
+        )
     package = _package()
     with _starting:
         try:

@@ -91,8 +91,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         problems.append("the database has no kosmos schema yet; run `kosmos-rag migrate`")
     elif not problems:
-        row = connection.execute(statement("revision")).fetchone()
-        revision = row[0] if row else None
+        revision = _revision(connection)
         if revision != REVISION:
             problems.append(_revision_problem(revision))
         else:
@@ -105,6 +104,16 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
         revision=revision,
         problems=tuple(problems),
     )
+
+
+def _revision(connection: psycopg.Connection) -> str | None:
+    try:
+        row = connection.execute(statement("revision")).fetchone()
+    except psycopg.errors.InsufficientPrivilege:
+        # Migrated down to nothing: the grants went with the tables.
+        connection.rollback()
+        return None
+    return row[0] if row else None
 
 
 def _revision_problem(revision: str | None) -> str:

@@ -27,12 +27,24 @@ def test_run__returns_the_error_as_a_reason() -> None:
     assert Deadline(concurrency=1).run(call, timeout_ms=1000).reason == "no such model"
 
 
-def test_run__does_not_wait_for_a_place() -> None:
+def test_run__waits_for_a_place_within_the_deadline() -> None:
+    deadline = Deadline(concurrency=1)
+    outcomes = []
+    call = lambda: outcomes.append(deadline.run(lambda: time.sleep(0.05), timeout_ms=5000))  # noqa: E731
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [outcome.reason for outcome in outcomes] == [None] * 4
+
+
+def test_run__gives_up_waiting_for_a_place_at_the_deadline() -> None:
     free = threading.Event()
     deadline = Deadline(concurrency=1)
     deadline.run(free.wait, timeout_ms=10)
-    outcome = deadline.run(lambda: 1, timeout_ms=1000)
-    assert outcome.reason == "busy: earlier calls have not ended"
+    outcome = deadline.run(lambda: 1, timeout_ms=50)
+    assert outcome.reason == "the deadline of 50 ms passed while earlier calls ran"
     free.set()
     while (again := deadline.run(lambda: 1, timeout_ms=1000)).value is None:
         time.sleep(0.01)
