@@ -279,8 +279,9 @@ class DatabaseSettings(Section):
         """The embedded server's folder as an absolute path, the default filled in."""
         import platformdirs
 
-        folder = self.data_dir or platformdirs.user_data_path("kosmos-rag", appauthor=False) / "postgres"
-        return folder.absolute()
+        usual = platformdirs.user_data_path("kosmos-rag", appauthor=False) / "postgres"
+        # The embedded server takes no path with a space, and the usual place on a Mac has one.
+        return (self.data_dir or (Path.home() / ".kosmos-rag" if " " in str(usual) else usual)).absolute()
 
     @model_validator(mode="after")
     def _check_urls(self) -> Self:

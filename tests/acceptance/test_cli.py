@@ -190,6 +190,9 @@ def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingeste
         (["search", "x", "--metadata", "year"], "error: --metadata 'year' is not KEY=VALUE"),
         (["search", "x", "--config", "missing.yaml"], "missing.yaml"),
         (["ask", "x", "--max-tokens", "0"], "error: max_tokens is 0"),
+        (["delete", ""], "error: SOURCE is empty"),
+        (["ingest", ""], "error: PATH is empty"),
+        (["search", "x", "--source", " "], "error: --source is empty"),
     ],
 )
 def test_bad_input__is_one_line_on_standard_error(
@@ -243,3 +246,4 @@ def test_worker__ingests_a_folder_once(folder: Path, kosmos: Run) -> None:
     assert main([str(watched), "--tenant", "worker", "--once"]) == 0
     assert "1 documents" in kosmos("documents", "--tenant", "worker").stdout
     assert main([str(watched / "missing.txt"), "--tenant", "worker", "--once"]) == 1
+    assert main([str(watched), "--tenant", "No!", "--once"]) == 1

@@ -150,3 +150,8 @@ def test_first_use__prepares_the_database_and_serves_as_the_app_role(tmp_path: P
             "WHERE r.rolname = 'kosmos_app'"
         ).fetchall()
     assert any("plan_cache_mode=force_custom_plan" in mode for (mode,) in modes)
+
+
+def test_a_folder_with_a_space_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="takes no folder whose path holds spaces"):
+        embedded.start(tmp_path / "my data")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.errors import SpaceMismatch
+from kosmos_rag.errors import RequestError, SpaceMismatch
 from kosmos_rag.storage.publishing import lexeme_frequencies
 from kosmos_rag.storage.tenancy import tenant
 from kosmos_rag.testing import HashingEmbedder
@@ -189,11 +189,20 @@ def test_ingest__a_file_larger_than_allowed_is_named(settings: Settings, tmp_pat
         _text("a", "words", metadata={"x": float("nan")}),
         _text("a", "words", title="lone \ud800 surrogate"),
         _text("a", "words", readers=()),
+        _text("a", "words", readers="finance"),
+        _text("a", "words", readers=(1,)),
+        _text("a", "words", metadata={1: 2, "a": 3}),
+        _text("u\ud800", "words"),
+        SourceDocument(source="a", data="words"),  # type: ignore[arg-type]
+        Path("/tmp/\x00x"),
     ],
-    ids=["blank name", "nul in name", "long name", "not json", "nan", "surrogate", "no readers"],
+    ids=lambda document: repr(document)[:60].encode("ascii", "replace").decode(),
 )
-def test_ingest__refuses_a_document_that_cannot_be_stored(document: SourceDocument, engine: Engine) -> None:
-    report = engine.tenant("acme").ingest([document, _text("good", "good words")])
+def test_ingest__refuses_a_document_that_cannot_be_stored(document: SourceDocument | Path, engine: Engine) -> None:
+    told: list[str] = []
+    report = engine.tenant("acme").ingest(
+        [document, _text("good", "good words")], on_progress=lambda _done, _total, source: told.append(source)
+    )
     assert [failure.code for failure in report.failed] == ["unreadable"]
     assert report.new == 1
 
@@ -381,3 +390,40 @@ def test_lexeme_frequencies__are_what_postgres_says(text: str, shared_connection
 def shared_connection(server: Any) -> Iterator[psycopg.Connection]:
     with psycopg.connect(server.admin, autocommit=True) as connection:
         yield connection
+
+
+def test_ingest__takes_one_path_or_document_as_well_as_many(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    scope = engine.tenant("acme")
+    assert scope.ingest(str(tmp_path)).new == 1
+    assert scope.ingest(tmp_path).unchanged == 1
+    assert scope.ingest(_text("b", "words")).new == 1
+
+
+def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.txt").write_text("behind a link")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "b.txt").write_text("a file")
+    (docs / ".hidden").write_text("hidden words")
+    (docs / "link").symlink_to(tmp_path / "elsewhere")
+    scope = engine.tenant("acme")
+    given = _text(str(docs / "virtual.md"), "made by a program")
+    report = scope.ingest([docs, docs / "link", docs / ".hidden", given])
+    assert (report.new, report.removed) == (4, 0)
+    assert scope.ingest([docs, given]).removed == 0
+    assert len(scope.sources()) == 4
+
+
+def test_principals__are_names_and_not_letters(engine: Engine) -> None:
+    for wrong in ("finance", [1], ["a\x00"]):
+        with pytest.raises(RequestError, match="give a list of names"):
+            engine.tenant("acme", principals=wrong)  # type: ignore[arg-type]
+
+
+def test_sources__lists_what_the_reader_may_not_read(engine: Engine) -> None:
+    scope = engine.tenant("acme", principals=["guest"])
+    scope.ingest(_text("board.md", "secret", readers=("board",)))
+    assert scope.documents() == []
+    assert scope.sources() == ["board.md"]

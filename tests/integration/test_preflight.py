@@ -1,11 +1,15 @@
 """The check before serving refuses every catalogue that would not keep tenants apart."""
 
+from typing import Any
+
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import ConfigError, DatabaseNotReady, DatabaseUnavailable
+from kosmos_rag.storage.setup import set_up
 from kosmos_rag.testing import HashingEmbedder
 
 POLICY = "tenant_id = kosmos.tenant()"
@@ -151,8 +155,6 @@ def test_writing__without_a_worker_address_says_so(settings: Settings, database:
 def test_a_server_that_is_not_there_is_named(
     change: dict[str, str], finding: str, settings: Settings, database: DatabaseSettings
 ) -> None:
-    from psycopg.conninfo import conninfo_to_dict
-
     parts = conninfo_to_dict(database.url)
     name = change.get("database", parts["dbname"])
     url = f"postgresql://kosmos_app:x@/{name}?host={parts['host']}&port={change.get('port', parts.get('port', 5432))}"
@@ -182,3 +184,25 @@ def test_a_wrong_password_is_named(settings: Settings, database: DatabaseSetting
         finally:
             rules.write_text(before)
             connection.execute("SELECT pg_reload_conf()")
+
+
+def test_preflight__after_migrating_down_to_nothing_says_what_to_do(
+    settings: Settings, database: DatabaseSettings
+) -> None:
+    set_up(database, "base")
+    with pytest.raises(DatabaseNotReady, match=r"is at revision None .*run `kosmos-rag migrate`"):
+        _ask(settings)
+
+
+def test_a_server_that_goes_away_under_an_open_engine_is_named(
+    settings: Settings, database: DatabaseSettings, server: Any
+) -> None:
+    impatient = database.model_copy(update={"connect_timeout_s": 1.0})
+    with Engine(settings.model_copy(update={"database": impatient}), embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").retrieve("x")
+        name = conninfo_to_dict(database.url)["dbname"]
+        with psycopg.connect(server.admin, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        with pytest.raises(DatabaseUnavailable, match="not currently accepting connections"):
+            engine.tenant("acme").retrieve("x")
