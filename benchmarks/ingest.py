@@ -25,12 +25,12 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
 from kosmos_rag import Settings
+from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.records import EVERYONE, Chunk, Space
 from kosmos_rag.storage.database import Database, resolve
 from kosmos_rag.storage.publishing import PreparedDocument, publish, remove
 from kosmos_rag.storage.tenancy import ensure_tenant, tenant
 
-BATCH = 512
 WORDS = 30_000
 # English begins so: these words are two fifths of a text, and none of the index.
 STOP_WORDS = (
@@ -82,7 +82,7 @@ def _published(
     probe = np.ones(dimensions, dtype=np.float32)
     space = Space(id=uuid.uuid4(), model="bench", dimensions=dimensions, normalized=True, probe=probe)
     now = datetime.now(UTC)
-    per_batch = max(1, BATCH // len(documents[0].chunks))
+    per_batch = max(1, BATCH_CHUNKS // len(documents[0].chunks))
     batches = [documents[start : start + per_batch] for start in range(0, len(documents), per_batch)]
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, space, now=now)
@@ -114,8 +114,8 @@ def _bare(admin: str, documents: list[PreparedDocument]) -> float:
         register_vector(connection)
         connection.execute("CREATE TABLE bare (text text, embedding halfvec)")
         began = time.perf_counter()
-        for start in range(0, len(rows), BATCH):
-            batch = rows[start : start + BATCH]
+        for start in range(0, len(rows), BATCH_CHUNKS):
+            batch = rows[start : start + BATCH_CHUNKS]
             connection.execute(
                 "INSERT INTO bare SELECT * FROM unnest(%s::text[], %b::halfvec[])",
                 ([text for text, _ in batch], [HalfVector(vector.astype(np.float16)) for _, vector in batch]),

@@ -37,8 +37,10 @@ Progress = Callable[[int, int, str], None]
 
 Item = SourceDocument | Path
 
-_BATCH_CHUNKS = 512
-_WINDOW_DOCUMENTS = 128
+BATCH_CHUNKS = 1024
+"""Chunks embedded and published together. The statistics change once a batch and lexeme: larger is faster, and longer
+between two signs of progress."""
+_WINDOW_DOCUMENTS = 256
 _WINDOW_BYTES = 8 * 1024 * 1024
 
 
@@ -171,7 +173,7 @@ class Ingestor:
                 batch.append(self._chunked(tenant, document))
             except IngestionError as error:
                 ledger.fail(document.source, error)
-            if sum(len(waiting.chunks) for waiting in batch) >= _BATCH_CHUNKS:
+            if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
                 flush()
         flush()
 
