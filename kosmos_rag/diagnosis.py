@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kosmos_rag.config import EMBEDDED, Settings
-from kosmos_rag.embedding.locate import locate
-from kosmos_rag.errors import KosmosError
+from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE, is_cached, locate
+from kosmos_rag.errors import DatabaseError, KosmosError, ModelUnavailable
 from kosmos_rag.storage.database import Database, Role
 
 _MIN_FREE = 1024**3
@@ -78,17 +78,10 @@ def _model(name: str, settings: Settings) -> str:
     location = locate(name)
     if Path(location).is_dir():
         return f"{name} in {location}"
-    from huggingface_hub import try_to_load_from_cache
-
-    cache = settings.models.cache_dir
-    cached = try_to_load_from_cache(location, "config.json", cache_dir=cache)
-    if isinstance(cached, str):
+    if is_cached(location, settings.models.cache_dir):
         return f"{name} in the local cache"
     if settings.models.offline:
-        from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE
-        from kosmos_rag.errors import ModelUnavailable
-
-        raise ModelUnavailable(f"{name!r} is not in the local cache and models.offline is true; {LOCAL_ALTERNATIVE}")
+        raise ModelUnavailable(f"{name!r} is not in the local cache, and models.offline is true; {LOCAL_ALTERNATIVE}")
     return f"{name} is not in the local cache and will be downloaded from the hub on first use"
 
 
@@ -101,8 +94,6 @@ def _backend(settings: Settings) -> str:
         try:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError as error:
-            from kosmos_rag.errors import ModelUnavailable
-
             extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag"
             raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
     return f"{settings.models.backend}: " + ", ".join(found)
@@ -114,7 +105,5 @@ def _disk(settings: Settings) -> str:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < _MIN_FREE:
-        from kosmos_rag.errors import DatabaseError
-
         raise DatabaseError(f"{free / 1024**2:.0f} MB free at {folder}; make room, or move database.data_dir")
     return f"{free / 1024**3:.0f} GB free at {folder}"

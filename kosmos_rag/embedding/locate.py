@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kosmos_rag.config import ModelsSettings
 from kosmos_rag.errors import ModelUnavailable
 
 PACKAGED = "packaged:"
@@ -24,11 +25,42 @@ def locate(name: str) -> str:
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
-            raise ModelUnavailable(f"folder {name!r} holds no model (no config.json); {LOCAL_ALTERNATIVE}")
+            raise ModelUnavailable(f"folder {name!r} holds no model (no config.json)")
         return str(folder)
     if name.startswith((".", "/", "~")):
-        raise ModelUnavailable(f"there is no model folder {name!r}; {LOCAL_ALTERNATIVE}")
+        raise ModelUnavailable(f"there is no model folder {name!r}")
     return name
+
+
+def is_cached(name: str, cache_dir: Path | None) -> bool:
+    """Whether a model of the hub is in the local cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json", cache_dir=cache_dir), str)
+
+
+def obtainable(name: str, models: ModelsSettings) -> str:
+    """Return where to load a model from, as `locate` does, and make sure that it can be had there.
+
+    Loading asks an unreachable hub for a dozen files, several times each, which takes a minute: one question first.
+    Raises ModelUnavailable.
+    """
+    location = locate(name)
+    if Path(location).is_dir() or is_cached(location, models.cache_dir):
+        return location
+    if models.offline:
+        raise ModelUnavailable(f"model {name!r} is not in the local cache, and models.offline is true")
+    try:
+        from huggingface_hub import HfApi
+
+        HfApi().model_info(location, timeout=10)
+    except (OSError, ValueError) as error:
+        reason = type(error).__name__
+        raise ModelUnavailable(
+            f"model {name!r} is no folder and not in the local cache, and the hub cannot be reached or does not "
+            f"have it ({reason})"
+        ) from error
+    return location
 
 
 def _packaged(name: str) -> Path:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag.config import EmbeddingSettings, ModelsSettings
-from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE, locate
+from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE, obtainable
 from kosmos_rag.embedding.tokenizer import FastTokenizer
 from kosmos_rag.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.ports import Tokenizer, Vectors
@@ -86,14 +86,13 @@ class SentenceTransformerEmbedder:
         return self._loaded
 
     def _load(self) -> Any:
-        location = locate(self.name)
         # The tokenizer's own thread pool deadlocks after a fork, and warns of it on standard error.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
             load = _load_onnx if self._models.backend == "onnx" else _load_torch
-            model = load(location, self._models)
-        except ModelError:
-            raise
+            model = load(obtainable(self.name, self._models), self._models)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(f"cannot load the embedding model: {error}; {LOCAL_ALTERNATIVE}") from error
         except ImportError as error:
             if self._models.backend == "onnx":
                 raise ModelUnavailable(
@@ -102,8 +101,7 @@ class SentenceTransformerEmbedder:
             raise
         except Exception as error:
             raise ModelUnavailable(
-                f"cannot load embedding model {self.name!r}: it is no folder and not in the local cache, and the hub "
-                f"cannot be reached or does not have it ({_reason(error)}); {LOCAL_ALTERNATIVE}"
+                f"cannot load the embedding model {self.name!r}: {_reason(error)}; {LOCAL_ALTERNATIVE}"
             ) from error
         self._check_dimensions(model)
         return model

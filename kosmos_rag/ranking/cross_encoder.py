@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kosmos_rag.config import ModelsSettings, RerankingSettings
-from kosmos_rag.embedding.locate import locate
+from kosmos_rag.embedding.locate import obtainable
 from kosmos_rag.errors import ModelError, ModelUnavailable
 
 
@@ -61,9 +61,10 @@ class CrossEncoderReranker:
         return self._loaded
 
     def _load(self) -> Any:
-        location = locate(self.name)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        remedy = "give a folder as rag.reranking.model, or set rag.reranking.enabled=false"
         try:
+            location = obtainable(self.name, self._models)
             from sentence_transformers import CrossEncoder
 
             return CrossEncoder(
@@ -73,12 +74,8 @@ class CrossEncoderReranker:
                 local_files_only=self._models.offline,
             )
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-            raise ModelUnavailable(
-                f"cannot load reranking model {self.name!r}: it is no folder and not in the local cache, and the hub "
-                f"cannot be reached or does not have it ({reason}); give a folder as rag.reranking.model, or set "
-                "rag.reranking.enabled=false"
-            ) from error
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ModelUnavailable(f"cannot load the reranking model: {reason}; {remedy}") from error
 
 
 def _identity(logits: Any) -> Any:

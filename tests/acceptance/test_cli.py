@@ -219,7 +219,7 @@ def test_a_model_that_cannot_be_loaded__names_the_local_alternative(kosmos: Run)
         "--set", "rag.embedding.model=sentence-transformers/all-mpnet-base-v2", "--set", "rag.embedding.dimensions=768",
     )  # fmt: skip
     assert done.exit_code == 1
-    assert "cannot load embedding model 'sentence-transformers/all-mpnet-base-v2'" in done.stderr
+    assert "model 'sentence-transformers/all-mpnet-base-v2' is not in the local cache" in done.stderr
     assert "rag.embedding.model=packaged:all-MiniLM-L6-v2" in done.stderr
 
 

@@ -80,7 +80,7 @@ def test_dimensions__that_the_model_does_not_have_are_named(tmp_path: Path) -> N
     [
         ("/no/such/folder", "there is no model folder '/no/such/folder'"),
         ("packaged:other", "no model is packaged as 'packaged:other'"),
-        ("some/model-on-the-hub", "cannot load embedding model 'some/model-on-the-hub'"),
+        ("some/model-on-the-hub", "cannot load the embedding model: model 'some/model-on-the-hub' is no folder"),
     ],
 )
 def test_model__that_cannot_be_had_names_the_local_alternative(name: str, message: str) -> None:
@@ -100,7 +100,7 @@ def test_reranker__that_cannot_be_had_is_asked_for_once() -> None:
     reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
     errors = []
     for _ in range(2):
-        with pytest.raises(ModelUnavailable, match="cannot load reranking model") as error:
+        with pytest.raises(ModelUnavailable, match="cannot load the reranking model") as error:
             reranker.score("question", ["passage"])
         errors.append(error.value)
     assert errors[0] is errors[1]
