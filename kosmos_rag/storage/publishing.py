@@ -19,6 +19,9 @@ from kosmos_rag.ports import Vectors
 from kosmos_rag.records import Chunk
 from kosmos_rag.storage.sql import statement
 
+_ROWS = 4096
+"""Rows of one statement at most: a document of any size stays within the time that a statement may take."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedDocument:
@@ -107,11 +110,11 @@ def publish(
         _sparse(bm25.saturated({lexeme_ids[lexeme]: tf for lexeme, tf in chunk.items()}, length, pivot))
         for chunk, length in zip(analysis.frequencies, analysis.lengths, strict=True)
     ]
-    connection.execute(statement("insert_chunks"), {**scope, **columns, "pivot": pivot, "terms": terms})
-    connection.execute(
-        statement("insert_embeddings"),
-        {**scope, "space_id": space_id, "id": columns["id"], "acl": columns["acl"], "embedding": vectors},
-    )
+    columns |= {"terms": terms, "embedding": vectors}
+    for start in range(0, len(terms), _ROWS):
+        rows_of = {name: values[start : start + _ROWS] for name, values in columns.items()}
+        connection.execute(statement("insert_chunks"), {**scope, **rows_of, "pivot": pivot})
+        connection.execute(statement("insert_embeddings"), {**scope, **rows_of, "space_id": space_id})
 
 
 def remove(connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID]) -> int:
@@ -155,7 +158,13 @@ class _Removal:
 
 
 def _analyse(connection: psycopg.Connection, texts: Sequence[str], language: str) -> _Analysis:
-    rows = connection.execute(statement("analyse"), {"texts": list(texts), "language": language}).fetchall()
+    rows = [
+        row
+        for start in range(0, len(texts), _ROWS)
+        for row in connection.execute(
+            statement("analyse"), {"texts": list(texts[start : start + _ROWS]), "language": language}
+        ).fetchall()
+    ]
     tsvectors = [tsvector for (tsvector,) in rows]
     return _Analysis(tsvectors=tsvectors, frequencies=[lexeme_frequencies(tsvector) for tsvector in tsvectors])
 
