@@ -86,3 +86,9 @@ class SpaceMismatch(ModelError):
 
 class RequestError(KosmosError):
     """The request cannot be answered as it stands: empty question, k of zero, malformed tenant name."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of a foreign error's message, or its type's name: ours are one line each."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

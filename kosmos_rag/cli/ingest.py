@@ -44,7 +44,7 @@ def ingest(
             if as_json:
                 report = scope.ingest(paths, prune=not keep_missing)
             else:
-                with _bar() as progress:
+                with _ProgressBar() as progress:
                     report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
     if as_json:
         print_json(_as_json(report))
@@ -54,7 +54,7 @@ def ingest(
         raise typer.Exit(1)
 
 
-class _bar:  # noqa: N801 — used as a function
+class _ProgressBar:
     """A progress bar on standard error: standard output is for the result."""
 
     def __enter__(self) -> "Progress":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kosmos_rag.config import EmbeddingSettings, ModelsSettings
 from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE, obtainable
 from kosmos_rag.embedding.tokenizer import FastTokenizer
-from kosmos_rag.errors import ConfigError, ModelError, ModelUnavailable
+from kosmos_rag.errors import ConfigError, ModelError, ModelUnavailable, first_line
 from kosmos_rag.ports import Tokenizer, Vectors
 
 
@@ -101,7 +101,7 @@ class SentenceTransformerEmbedder:
             raise
         except Exception as error:
             raise ModelUnavailable(
-                f"cannot load the embedding model {self.name!r}: {_reason(error)}; {LOCAL_ALTERNATIVE}"
+                f"cannot load the embedding model {self.name!r}: {first_line(error)[:160]}; {LOCAL_ALTERNATIVE}"
             ) from error
         self._check_dimensions(model)
         return model
@@ -113,11 +113,6 @@ class SentenceTransformerEmbedder:
                 f"rag.embedding.dimensions = {self.dimensions}, and model {self.name} has {found}; "
                 f"set rag.embedding.dimensions to {found}"
             )
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return text[0][:160] if text else type(error).__name__
 
 
 def _load_torch(location: str, models: ModelsSettings) -> Any:

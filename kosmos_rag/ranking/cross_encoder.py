@@ -9,7 +9,7 @@ import numpy as np
 
 from kosmos_rag.config import ModelsSettings, RerankingSettings
 from kosmos_rag.embedding.locate import obtainable
-from kosmos_rag.errors import ModelError, ModelUnavailable
+from kosmos_rag.errors import ModelError, ModelUnavailable, first_line
 
 
 class CrossEncoderReranker:
@@ -74,8 +74,7 @@ class CrossEncoderReranker:
                 local_files_only=self._models.offline,
             )
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ModelUnavailable(f"cannot load the reranking model: {reason}; {remedy}") from error
+            raise ModelUnavailable(f"cannot load the reranking model: {first_line(error)}; {remedy}") from error
 
 
 def _identity(logits: Any) -> Any:

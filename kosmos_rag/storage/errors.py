@@ -6,16 +6,11 @@ from contextlib import contextmanager
 import psycopg
 import psycopg_pool
 
-from kosmos_rag.errors import DatabaseUnavailable, StatementFailed
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+from kosmos_rag.errors import DatabaseUnavailable, StatementFailed, first_line
 
 
 def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
-    reason = _first_line(error)
+    reason = first_line(error)
     if "password" in reason or "authentication" in reason:
         remedy = "check user and password of database.url"
     elif "does not exist" in reason:
@@ -35,7 +30,7 @@ def translated() -> Iterator[None]:
         yield
     except psycopg_pool.PoolTimeout as error:
         raise DatabaseUnavailable(
-            f"no free connection to PostgreSQL: {_first_line(error)}; raise database.pool_size or lower the load"
+            f"no free connection to PostgreSQL: {first_line(error)}; raise database.pool_size or lower the load"
         ) from error
     except psycopg_pool.PoolClosed as error:
         raise DatabaseUnavailable("the engine is closed; open a new one") from error
@@ -43,6 +38,6 @@ def translated() -> Iterator[None]:
         # A cancelled statement or a full disk is operational too, but the server did answer: it has a code.
         if error.sqlstate is None or (error.sqlstate[:2] in {"08", "28", "3D", "57"} and error.sqlstate != "57014"):
             raise _unavailable(error) from error
-        raise StatementFailed(_first_line(error), sqlstate=error.sqlstate) from error
+        raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error
     except psycopg.Error as error:
-        raise StatementFailed(_first_line(error), sqlstate=error.sqlstate) from error
+        raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error
