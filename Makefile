@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow check bench bench-quality bench-ingest clean
+.PHONY: demo test test-slow check bench bench-quality bench-ingest bench-scale clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -35,6 +35,10 @@ bench-quality: $(STAMP)
 
 bench-ingest: $(STAMP)
 	$(BIN)/python -m benchmarks.ingest
+
+# CHUNKS=N rows of all tenants together, DATA=natural or zipf.
+bench-scale: $(STAMP)
+	$(BIN)/python -m benchmarks.scale $(if $(CHUNKS),--chunks $(CHUNKS)) $(if $(DATA),--data $(DATA))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist

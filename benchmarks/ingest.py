@@ -26,7 +26,7 @@ from pgvector.psycopg import register_vector
 
 from kosmos_rag import Settings
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.records import EVERYONE, Chunk, Space
+from kosmos_rag.records import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.storage.database import Database, resolve
 from kosmos_rag.storage.publishing import PreparedDocument, publish, remove
 from kosmos_rag.storage.tenancy import ensure_tenant, tenant
@@ -67,7 +67,7 @@ def _documents(count: int, chunks: int, dimensions: int) -> list[PreparedDocumen
         documents.append(
             PreparedDocument(
                 id=uuid.uuid4(), version_id=uuid.uuid4(), source=f"doc-{number}", title=f"Document {number}",
-                media_type="text/plain", metadata={}, readers=(EVERYONE,), content_hash="0" * 64,
+                media_type="text/plain", language="english", metadata={}, readers=(EVERYONE,), content_hash="0" * 64,
                 fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, indexed=texts,
                 vectors=vectors[number * chunks : (number + 1) * chunks],
             )
@@ -85,12 +85,12 @@ def _published(
     per_batch = max(1, BATCH_CHUNKS // len(documents[0].chunks))
     batches = [documents[start : start + per_batch] for start in range(0, len(documents), per_batch)]
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        ensure_tenant(connection, owner, space, now=now)
+        ensure_tenant(connection, owner, DEFAULT_COLLECTION, space, now=now)
 
     def write(batch: list[PreparedDocument]) -> float:
         began = time.perf_counter()
         with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            publish(connection, owner.id, batch, space_id=space.id, language="english", now=now)
+            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, space_id=space.id, now=now)
         return time.perf_counter() - began
 
     began = time.perf_counter()
@@ -100,7 +100,7 @@ def _published(
     chunks = sum(len(document.chunks) for document in documents)
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        remove(connection, owner.id, [document.id for document in documents])
+        remove(connection, owner.id, [document.id for document in documents], collection=DEFAULT_COLLECTION)
     return {
         f"chunks_per_s_{writers}_writers": round(chunks / published),
         f"batch_p50_ms_{writers}_writers": round(statistics.median(times) * 1000, 1),

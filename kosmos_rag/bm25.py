@@ -6,7 +6,11 @@ Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond"
 document frequency ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, as Lucene has it.
 """
 
+import math
 from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
 
 K1 = 1.5
 """How fast a repeated term stops counting."""
@@ -17,6 +21,24 @@ DIMENSIONS = 1_000_000_000
 
 _PRIOR_LENGTH = 60
 _PRIOR_CHUNKS = 50
+
+
+def inverse_document_frequency(chunks: int, holding: int) -> float:
+    """Return the weight of a term that `holding` of `chunks` chunks hold."""
+    return math.log(1 + (chunks - holding + 0.5) / (holding + 0.5))
+
+
+def norms(lengths: NDArray[np.integer], average: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what each chunk's length is held against it: k1 · (1 - b + b · |c| / average), shape of `lengths`."""
+    relative: NDArray[np.float64] = lengths / average
+    return K1 * (1 - B + B * relative)
+
+
+def contributions(
+    frequencies: NDArray[np.floating], norms: NDArray[np.floating], idf: NDArray[np.floating] | np.floating | float
+) -> NDArray[np.floating]:
+    """Return what terms add to the scores of their chunks, elementwise; the three broadcast."""
+    return frequencies * (K1 + 1) / (frequencies + norms) * idf
 
 
 def pivot(length: int, chunks: int) -> float:
@@ -32,3 +54,12 @@ def saturated(frequencies: Mapping[int, int], length: int, average: float) -> di
     """Return the saturated frequencies of a chunk of `length` terms, by the same keys."""
     norm = K1 * (1 - B + B * length / average)
     return {key: frequency * (K1 + 1) / (frequency + norm) for key, frequency in frequencies.items()}
+
+
+def frequencies(saturated: NDArray[np.floating], norms: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Solve `saturated` for the frequencies: exact for weights in single precision and frequencies up to 255.
+
+    `norms` are those that the weights were made with, one a weight.
+    """
+    weights = saturated.astype(np.float64)
+    return np.rint(weights * norms / (K1 + 1 - weights))

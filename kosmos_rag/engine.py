@@ -1,7 +1,7 @@
 """The composition root: settings in, a working engine out. The only place that knows which adapter fills which port."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,14 +10,17 @@ from kosmos_rag.config import Settings
 from kosmos_rag.context.assemble import assemble
 from kosmos_rag.embedding import SentenceTransformerEmbedder
 from kosmos_rag.errors import RequestError
+from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor, Progress
 from kosmos_rag.ports import Embedder, Reranker
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.records import (
+    DEFAULT_COLLECTION,
     EVERYONE,
     Context,
     DocumentInfo,
     Filter,
+    IndexInfo,
     IngestReport,
     Retrieval,
     SourceDocument,
@@ -26,7 +29,7 @@ from kosmos_rag.records import (
 from kosmos_rag.retrieval.retriever import Retriever
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.reading import list_documents, read_spans
-from kosmos_rag.storage.tenancy import Tenant, tenant
+from kosmos_rag.storage.tenancy import Tenant, tenant, well_formed
 
 
 class Engine:
@@ -52,6 +55,7 @@ class Engine:
         if reranker is None and settings.rag.reranking.enabled:
             self._reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
         self._ingestor = Ingestor(self._database, self._embedder, settings)
+        self._indexes = Indexes(self._database, settings.indexes)
         self._retriever = Retriever(self._database, self._embedder, self._reranker, settings)
 
     @classmethod
@@ -62,14 +66,18 @@ class Engine:
         """
         return cls(config if isinstance(config, Settings) else Settings.load(config))
 
-    def tenant(self, name: str, *, principals: Sequence[str] = (EVERYONE,)) -> "TenantScope":
-        """Return the scope of a tenant, for a reader who holds these principals.
+    def tenant(
+        self, name: str, *, principals: Sequence[str] = (EVERYONE,), collection: str | None = None
+    ) -> "TenantScope":
+        """Return the scope of a tenant, or of one collection of it, for a reader who holds these principals.
 
         Raises RequestError on a malformed name, and on principals that are not a sequence of names.
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
-        return TenantScope(self, tenant(name), tuple(principals))
+        if collection is not None:
+            well_formed("collection", collection)
+        return TenantScope(self, tenant(name), tuple(principals), collection)
 
     def warm_up(self) -> None:
         """Load the models now and not with the first question. Raises ModelUnavailable for the embedding model."""
@@ -91,14 +99,17 @@ class Engine:
 class TenantScope:
     """One tenant as one reader sees it: everything that is done with documents goes through here.
 
-    Reading shows what the reader's principals may read. Writing is the tenant's: `ingest`, `delete` and `sources`
-    reach every document of it, whoever may read it, so give a scope to those only who may write.
+    Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
+    `ingest`, `delete` and `sources` reach every document of one collection (`default` where none is named), whoever
+    may read it, so give a scope to those only who may write.
     """
 
-    def __init__(self, engine: Engine, owner: Tenant, principals: tuple[str, ...]) -> None:
+    def __init__(self, engine: Engine, owner: Tenant, principals: tuple[str, ...], collection: str | None) -> None:
         self._engine = engine
         self._tenant = owner
         self._principals = principals
+        self._collection = collection
+        self._written = collection or DEFAULT_COLLECTION
 
     @property
     def name(self) -> str:
@@ -126,6 +137,7 @@ class TenantScope:
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
         return self._engine._ingestor.run(  # noqa: SLF001 — a scope is its engine seen as one tenant
             self._tenant,
+            self._written,
             [Path(item) if isinstance(item, str) else item for item in several],
             prune=prune,
             on_progress=on_progress,
@@ -142,7 +154,7 @@ class TenantScope:
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
         """
         return self._engine._retriever.retrieve(  # noqa: SLF001
-            self._tenant, self._principals, question, k=k, filter=filter
+            self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
         )
 
     def context(
@@ -165,14 +177,43 @@ class TenantScope:
 
     def documents(self) -> list[DocumentInfo]:
         """List the documents that this reader may read, by source. Raises DatabaseError."""
-        return list_documents(self._engine._database.app, self._tenant.id, self._principals)  # noqa: SLF001
+        return list_documents(
+            self._engine._database.app,  # noqa: SLF001
+            self._tenant.id,
+            self._principals,
+            self._collection,
+        )
 
     def sources(self) -> list[str]:
-        """List the sources of all documents of the tenant, whoever may read them. Raises DatabaseError."""
-        return self._engine._ingestor.sources(self._tenant)  # noqa: SLF001
+        """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
+        return self._engine._ingestor.sources(self._tenant, self._written)  # noqa: SLF001
 
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
         return self._engine._ingestor.delete(  # noqa: SLF001
-            self._tenant, [sources] if isinstance(sources, str) else list(sources)
+            self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
         )
+
+    def index_status(self) -> list[IndexInfo]:
+        """Return the tenant's indexes, how they are, and what is due. Raises DatabaseError."""
+        return self._engine._indexes.status(self._tenant)  # noqa: SLF001
+
+    def index_build(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
+        """Build what is due: safe at any time, beside questions and ingestion.
+
+        Raises IndexesBusy while another process does so, ConfigError without `database.admin_url` where a vector index
+        is due, DatabaseError.
+        """
+        return self._engine._indexes.build(self._tenant, on_progress or _silent)  # noqa: SLF001
+
+    def index_tune(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
+        """Measure the vector index and search it as far as the recall target asks. Raises what `index_build` raises."""
+        return self._engine._indexes.tune(self._tenant, on_progress or _silent)  # noqa: SLF001
+
+    def index_rebuild(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
+        """Build all indexes again; the old ones serve until the new are ready. Raises what `index_build` raises."""
+        return self._engine._indexes.rebuild(self._tenant, on_progress or _silent)  # noqa: SLF001
+
+
+def _silent(_step: str) -> None:
+    """Tell nobody."""

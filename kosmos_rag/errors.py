@@ -12,7 +12,8 @@
     ├── ModelError
     │   ├── ModelUnavailable      the model cannot be loaded here
     │   └── SpaceMismatch         the tenant's vectors were made by another model
-    └── RequestError              the caller asked for something that cannot be answered
+    ├── RequestError              the caller asked for something that cannot be answered
+    └── IndexesBusy               another process works on the tenant's indexes
 
 A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
 """
@@ -86,6 +87,10 @@ class SpaceMismatch(ModelError):
 
 class RequestError(KosmosError):
     """The request cannot be answered as it stands: empty question, k of zero, malformed tenant name."""
+
+
+class IndexesBusy(KosmosError):
+    """Another process builds, tunes or merges the indexes of this tenant."""
 
 
 def first_line(error: BaseException) -> str:

@@ -19,6 +19,10 @@ EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
 
+DEFAULT_COLLECTION = "default"
+"""The collection of documents for which none is named."""
+
+
 def is_text(value: object) -> bool:
     """Whether a value is text that PostgreSQL can hold: no NUL, no lone surrogates."""
     return isinstance(value, str) and "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
@@ -41,6 +45,8 @@ class SourceDocument:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     readers: tuple[str, ...] = (EVERYONE,)
     """Principals that may read it: a reader must hold at least one of them."""
+    language: str | None = None
+    """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,8 +131,11 @@ class DocumentInfo:
 
     id: uuid.UUID
     source: str
+    collection: str
     title: str
     media_type: str
+    language: str
+    """Text search configuration that it was analysed with."""
     version: int
     """Counts from 1; raised by each publication of changed content."""
     content_hash: str
@@ -174,8 +183,8 @@ class Filter:
 
     sources: tuple[str, ...] = ()
     """Sources, or folders of sources: `/docs` matches `/docs/a.md`."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Key and value pairs that the document's metadata must contain."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Conditions on fields: `{"metadata.year": {"$gte": 2024}, "title": "Churn"}`; docs/filters.md lists them all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,6 +262,7 @@ class Passage:
     page_end: int | None
     text: str
     splitter: str
+    collection: str
     dense_rank: int | None
     dense_score: float | None
     """Cosine similarity to the question, -1 to 1."""
@@ -279,13 +289,38 @@ def _place(of: Citation | Passage) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IndexInfo:
+    """An index of a tenant, or one that it should have: of a collection's terms, or of its vectors."""
+
+    kind: str
+    """`segment`, `ivfflat`, `hnsw`; `tail`: chunks that no segment holds; `none`: vectors without an index."""
+    state: str
+    """`ready`, `building`, `retired`, or `exact` where rows are scanned."""
+    collection: str | None
+    """None for vectors: their index is over all collections."""
+    rows: int
+    """When it was built."""
+    rows_now: int
+    bytes: int
+    settings: Mapping[str, Any]
+    """How it was built and how far it is searched: lists, probes, m, ef_construction, ef_search, precision."""
+    health: Mapping[str, Any]
+    """What was measured when it was tuned: recall_at_10, recall_at_100, p50_ms, rows, recall_target."""
+    checked_at: datetime | None
+    due: str | None
+    """Why `index build` would work on it; None where it would not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LegAccount:
     """What one leg was asked for and gave."""
 
     asked: int
     returned: int
     plan: str
-    """How the rows were found, `exact scan`."""
+    """How the rows were found: `exact scan`, `ivfflat`, `hnsw`, `segments`."""
+    read: Mapping[str, int]
+    """How much was read to find them: `rows`, `postings`, `segments`, `lists`, `candidates`, as the plan has them."""
     reason: str | None
     """Why fewer came than were asked for; None when all came."""
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from kosmos_rag.cli import ask, config, delete, doctor, documents, ingest, migrate, search
+from kosmos_rag.cli import ask, config, delete, doctor, documents, index, ingest, migrate, search
 from kosmos_rag.version import __version__
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ app.command("documents")(documents.documents)
 app.command("delete")(delete.delete)
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
+app.add_typer(index.app, name="index")
 app.add_typer(config.app, name="config")
 
 

@@ -21,6 +21,7 @@ from kosmos_rag.cli.search import (
     MetadataOption,
     QuestionArgument,
     SourceOption,
+    WhereOption,
     as_object,
     filter_of,
 )
@@ -34,6 +35,7 @@ def ask(
     k: LimitOption = None,
     source: SourceOption = None,
     metadata: MetadataOption = None,
+    where: WhereOption = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget of the context.")] = None,
     tenant: TenantOption = "default",
     config: ConfigOption = None,
@@ -42,7 +44,7 @@ def ask(
 ) -> None:
     """Show the passages that answer a question best, numbered and cited, as they would go into a prompt."""
     with reported(as_json=as_json):
-        wanted = filter_of(source, metadata)
+        wanted = filter_of(source, metadata, where)
         with opened(config, set_) as engine:
             scope = engine.tenant(tenant)
             engine.warm_up()

@@ -30,31 +30,50 @@ LimitOption = Annotated[int | None, typer.Option("-k", help="How many hits; the 
 SourceOption = Annotated[list[str] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")]
 MetadataOption = Annotated[
     list[str] | None,
-    typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata."),
+    typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata; may be repeated."),
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
 ]
 
 
-def filter_of(sources: list[str] | None, metadata: list[str] | None) -> "Filter | None":
-    """Build the filter that the options describe. Raises RequestError on a malformed one."""
+def filter_of(sources: list[str] | None, metadata: list[str] | None, where: str | None) -> "Filter | None":
+    """Build the filter that the options describe; all of them must hold. Raises RequestError on a malformed one."""
     from kosmos_rag.ingestion.source import name_of
     from kosmos_rag.records import Filter
 
-    wanted: dict[str, Any] = {}
-    for pair in metadata or ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
-        try:
-            wanted[key] = json.loads(value)
-        except ValueError:
-            wanted[key] = value
-    if not sources and not wanted:
+    conditions = [_equality(pair) for pair in metadata or ()]
+    if where is not None:
+        conditions.append(_conditions(where))
+    if not sources and not conditions:
         return None
     # A source need not be a file: what is not there is taken as the name it was ingested under.
     names = tuple(
         name_of(Path(source)) if Path(source).exists() else source for source in not_blank(sources, "--source")
     )
-    return Filter(sources=names, metadata=wanted)
+    return Filter(sources=names, where={"$and": conditions} if conditions else {})
+
+
+def _equality(pair: str) -> dict[str, Any]:
+    key, equals, value = pair.partition("=")
+    if not equals or not key:
+        raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
+    try:
+        return {f"metadata.{key}": {"$eq": json.loads(value)}}
+    except ValueError:
+        return {f"metadata.{key}": {"$eq": value}}
+
+
+def _conditions(where: str) -> dict[str, Any]:
+    try:
+        conditions = json.loads(where)
+    except (ValueError, RecursionError):
+        conditions = None
+    if not isinstance(conditions, dict) or not conditions:
+        example = '{"metadata.year": {"$gte": 2024}}'
+        raise RequestError(f"--where {where!r} is not a JSON object of conditions; write --where '{example}'")
+    return conditions
 
 
 def search(
@@ -62,6 +81,7 @@ def search(
     k: LimitOption = None,
     source: SourceOption = None,
     metadata: MetadataOption = None,
+    where: WhereOption = None,
     tenant: TenantOption = "default",
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -69,7 +89,7 @@ def search(
 ) -> None:
     """Show the best passages for a question."""
     with reported(as_json=as_json):
-        wanted = filter_of(source, metadata)
+        wanted = filter_of(source, metadata, where)
         with opened(config, set_) as engine:
             scope = engine.tenant(tenant)
             engine.warm_up()
@@ -90,7 +110,13 @@ def as_object(found: "Retrieval") -> dict[str, Any]:
         "stages": list(found.stages),
         "timings_ms": dict(found.timings_ms),
         "legs": {
-            name: {"asked": leg.asked, "returned": leg.returned, "plan": leg.plan, "reason": leg.reason}
+            name: {
+                "asked": leg.asked,
+                "returned": leg.returned,
+                "plan": leg.plan,
+                "read": dict(leg.read),
+                "reason": leg.reason,
+            }
             for name, leg in found.legs.items()
         },
         "notes": list(found.notes),

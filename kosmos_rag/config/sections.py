@@ -327,6 +327,38 @@ class IngestionSettings(Section):
     max_file_mb: Count = Field(default=100, description="Megabytes above which a file is refused before it is read.")
 
 
+class IndexSettings(Section):
+    """What maintenance builds for a tenant that has grown, and what it aims at."""
+
+    vector: Literal["auto", "ivfflat", "hnsw", "none"] = Field(
+        default="auto",
+        description="Index of a large tenant's vectors; auto is ivfflat, or hnsw where ivfflat measures as too slow.",
+    )
+    precision: Literal["half", "bit"] = Field(
+        default="half",
+        description="Numbers of a vector index: half floats, or one bit a dimension, scored again with the vectors.",
+    )
+    recall_target: Share = Field(
+        default=0.95, description="Share of the ten nearest vectors that an index has to find, by measurement."
+    )
+    target_ms: Annotated[float, Strict(), Gt(0), AllowInfNan(False)] = Field(
+        default=10.0, description="Milliseconds of a search above which auto tries hnsw."
+    )
+    vector_min_chunks: Count = Field(
+        default=10_000, description="Chunks below which vectors are scanned: exact, and as fast."
+    )
+    build_memory_mb: Count = Field(
+        default=1024,
+        description="Megabytes that the server may use to build a vector index; hnsw is slow beyond them.",
+    )
+    lexical_tail_chunks: Count = Field(
+        default=2_000, description="Chunks that are scanned by the keyword leg before they are packed into a segment."
+    )
+    postings_cache_mb: Count = Field(
+        default=64, description="Megabytes of packed postings that a process keeps for the next question."
+    )
+
+
 class ObservabilitySettings(Section):
     """What the process says about itself."""
 

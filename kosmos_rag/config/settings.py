@@ -13,6 +13,7 @@ from kosmos_rag.config.display import one_line, show
 from kosmos_rag.config.schema import keys_of, nest
 from kosmos_rag.config.sections import (
     DatabaseSettings,
+    IndexSettings,
     IngestionSettings,
     ModelsSettings,
     ObservabilitySettings,
@@ -45,6 +46,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     models: ModelsSettings = ModelsSettings()
     ingestion: IngestionSettings = IngestionSettings()
+    indexes: IndexSettings = IndexSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
 
     @classmethod

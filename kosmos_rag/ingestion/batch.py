@@ -16,13 +16,16 @@ from kosmos_rag.storage.tenancy import Tenant, ensure_tenant, live_space
 
 
 class Publisher:
-    """Publishes into one tenant. The tenant, and its embedding space, are made with the first document."""
+    """Publishes into one collection. Tenant, collection and embedding space are made with the first document."""
 
-    def __init__(self, database: Database, embedder: Embedder, settings: Settings, tenant: Tenant) -> None:
+    def __init__(
+        self, database: Database, embedder: Embedder, settings: Settings, tenant: Tenant, collection: str
+    ) -> None:
         self._database = database
         self._embedder = embedder
         self._settings = settings
         self._tenant = tenant
+        self._collection = collection
 
     def publish(self, documents: Sequence[ChunkedDocument]) -> Iterator[tuple[ChunkedDocument, IngestionError | None]]:
         """Embed and publish; yields each document with None, or with why the database refused it.
@@ -47,7 +50,7 @@ class Publisher:
     def _space(self) -> Space:
         ours = space_of(self._tenant.id, self._embedder, normalized=self._settings.rag.embedding.normalize)
         with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            ensure_tenant(connection, self._tenant, ours, now=datetime.now(UTC))
+            ensure_tenant(connection, self._tenant, self._collection, ours, now=datetime.now(UTC))
             stored = live_space(connection, self._tenant.id)
         assert stored is not None, "ensure_tenant leaves a live space"
         require_same(stored, ours, self._tenant.name)
@@ -69,8 +72,8 @@ class Publisher:
                 connection,
                 self._tenant.id,
                 documents,
+                collection=self._collection,
                 space_id=self._space.id,
-                language=self._settings.ingestion.language,
                 now=datetime.now(UTC),
             )
 
@@ -90,6 +93,7 @@ def _prepared(document: ChunkedDocument, vectors: Vectors) -> PreparedDocument:
         source=source.source,
         title=document.title,
         media_type=document.parsed.media_type,
+        language=document.language,
         metadata=dict(source.metadata),
         readers=source.readers,
         content_hash=content_hash(source),

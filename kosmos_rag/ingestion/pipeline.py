@@ -93,7 +93,9 @@ class Ingestor:
         budget = self._embedder.max_tokens - HEADER_TOKENS
         return build_chunker(self._settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
 
-    def run(self, tenant: Tenant, items: Iterable[Item], *, prune: bool, on_progress: Progress | None) -> IngestReport:
+    def run(
+        self, tenant: Tenant, collection: str, items: Iterable[Item], *, prune: bool, on_progress: Progress | None
+    ) -> IngestReport:
         """Ingest paths and documents; with `prune`, remove those whose file is gone from a folder that was given.
 
         Raises DatabaseUnavailable, DatabaseNotReady, ModelError; failures of single documents are in the report.
@@ -102,29 +104,30 @@ class Ingestor:
         found = files.discover([item for item in items if isinstance(item, Path)])
         todo: list[Item] = [*found.files, *(item for item in items if isinstance(item, SourceDocument))]
         ledger = _Ledger(failed=found.failures)
-        publisher = Publisher(self._database, self._embedder, self._settings, tenant)
+        publisher = Publisher(self._database, self._embedder, self._settings, tenant, collection)
         done = 0
         for window in self._windows(todo, ledger):
-            self._ingest_window(tenant, [document for document in window if document], publisher, ledger)
+            self._ingest_window(tenant, collection, [document for document in window if document], publisher, ledger)
             for item in todo[done : done + len(window)]:
                 done += 1
                 if on_progress is not None:
                     on_progress(done, len(todo), _source_of(item))
         if prune:
             given = {item.source for item in todo if isinstance(item, SourceDocument)}
-            self._prune(tenant, found, given, ledger)
+            self._prune(tenant, collection, found, given, ledger)
         return ledger.report()
 
-    def delete(self, tenant: Tenant, sources: Sequence[str]) -> int:
+    def delete(self, tenant: Tenant, collection: str, sources: Sequence[str]) -> int:
         """Remove documents by source with all their rows. Returns how many there were."""
-        ids = [document_id(tenant.id, source) for source in sources if is_text(source)]
+        ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return remove(connection, tenant.id, ids)
+            return remove(connection, tenant.id, ids, collection=collection)
 
-    def sources(self, tenant: Tenant) -> list[str]:
-        """Return the sources of all documents of a tenant, whoever may read them."""
+    def sources(self, tenant: Tenant, collection: str) -> list[str]:
+        """Return the sources of all documents of a collection, whoever may read them."""
+        values = {"tenant_id": tenant.id, "collection": collection}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("sources"), {"tenant_id": tenant.id}).fetchall()
+            rows = connection.execute(statement("sources"), values).fetchall()
         return [source for _, source in rows]
 
     def _windows(self, todo: Sequence[Item], ledger: _Ledger) -> Iterator[list[SourceDocument | None]]:
@@ -148,9 +151,14 @@ class Ingestor:
             yield window
 
     def _ingest_window(
-        self, tenant: Tenant, documents: Sequence[SourceDocument], publisher: Publisher, ledger: _Ledger
+        self,
+        tenant: Tenant,
+        collection: str,
+        documents: Sequence[SourceDocument],
+        publisher: Publisher,
+        ledger: _Ledger,
     ) -> None:
-        ids = [document_id(tenant.id, document.source) for document in documents]
+        ids = [document_id(tenant.id, collection, document.source) for document in documents]
         stored = self._fingerprints(tenant, ids)
         batch: list[ChunkedDocument] = []
 
@@ -170,18 +178,19 @@ class Ingestor:
                 ledger.unchanged += 1
                 continue
             try:
-                batch.append(self._chunked(tenant, document))
+                batch.append(self._chunked(key, document))
             except IngestionError as error:
                 ledger.fail(document.source, error)
             if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
                 flush()
         flush()
 
-    def _chunked(self, tenant: Tenant, document: SourceDocument) -> ChunkedDocument:
+    def _chunked(self, key: uuid.UUID, document: SourceDocument) -> ChunkedDocument:
         return chunked(
             document,
-            tenant_id=tenant.id,
+            identity=key,
             key=self._key,
+            language=self._settings.ingestion.language,
             chunker=self._chunker,
             tokenizer=self._embedder.tokenizer,
         )
@@ -191,10 +200,11 @@ class Ingestor:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return dict(connection.execute(statement("fingerprints"), values).fetchall())
 
-    def _prune(self, tenant: Tenant, found: files.Discovery, given: set[str], ledger: _Ledger) -> None:
+    def _prune(self, tenant: Tenant, collection: str, found: files.Discovery, given: set[str], ledger: _Ledger) -> None:
         seen = {files.name_of(path) for path in found.files} | given
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("sources"), {"tenant_id": tenant.id}).fetchall()
+            values = {"tenant_id": tenant.id, "collection": collection}
+            rows = connection.execute(statement("sources"), values).fetchall()
             gone: dict[str, uuid.UUID] = {}
             stored = {source: key for key, source in rows}
             for folder in found.folders:
@@ -204,7 +214,7 @@ class Ingestor:
                 else:
                     gone |= {source: stored[source] for source in missing}
             if gone:
-                ledger.removed = remove(connection, tenant.id, list(gone.values()))
+                ledger.removed = remove(connection, tenant.id, list(gone.values()), collection=collection)
 
 
 def _source_of(item: Item) -> str:

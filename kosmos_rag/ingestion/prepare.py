@@ -10,13 +10,23 @@ from pathlib import PurePath
 from kosmos_rag.config import Settings
 from kosmos_rag.ingestion.parsing import parse
 from kosmos_rag.ports import Chunker, Tokenizer
-from kosmos_rag.records import Chunk, ParsedDocument, SourceDocument
+from kosmos_rag.records import DEFAULT_COLLECTION, Chunk, ParsedDocument, SourceDocument
 
 PIPELINE_VERSION = 1
 """Raised when parsing or chunking changes what comes of the same bytes: stored documents are then made anew."""
 
 HEADER_TOKENS = 48
 """How much of the model's input the line with title and section may take; the rest is the chunk's."""
+
+
+_CODE = frozenset(
+    (
+        *(".bash", ".c", ".cc", ".cpp", ".cs", ".css", ".go", ".h", ".hpp", ".java", ".js", ".json", ".jsx", ".kt"),
+        *(".lua", ".php", ".pl", ".ps1", ".py", ".r", ".rb", ".rs", ".scala", ".sh", ".sql", ".swift", ".toml"),
+        *(".ts", ".tsx", ".xml", ".yaml", ".yml"),
+    )
+)
+"""Files whose words are names: stemming them, or dropping `in` and `is`, would lose what is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,14 +37,24 @@ class ChunkedDocument:
     source: SourceDocument
     parsed: ParsedDocument
     title: str
+    language: str
     fingerprint: str
     chunks: Sequence[Chunk]
     indexed: Sequence[str]
 
 
-def document_id(tenant_id: uuid.UUID, source: str) -> uuid.UUID:
+def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:
     """Return the id of the document that `source` names: the same in every process and at every time."""
-    return uuid.uuid5(tenant_id, source)
+    # The default collection's documents are older than collections, and keep their ids.
+    corpus = tenant_id if collection == DEFAULT_COLLECTION else uuid.uuid5(tenant_id, f"\x1f{collection}")
+    return uuid.uuid5(corpus, source)
+
+
+def language_of(document: SourceDocument, configured: str) -> str:
+    """Return the text search configuration of a document."""
+    if document.language is not None:
+        return document.language
+    return "simple" if PurePath(document.source).suffix.lower() in _CODE else configured
 
 
 def version_id(document: "ChunkedDocument") -> uuid.UUID:
@@ -60,22 +80,33 @@ def pipeline_key(settings: Settings, model: str) -> str:
 
 def fingerprint(document: SourceDocument, key: str) -> str:
     """Return a hash over content, what is kept with it, and the pipeline: equal means that nothing is to be done."""
-    kept = json.dumps([document.title, dict(document.metadata), sorted(document.readers)], sort_keys=True, default=str)
+    kept = json.dumps(
+        [document.title, dict(document.metadata), sorted(document.readers), *filter(None, [document.language])],
+        sort_keys=True,
+        default=str,
+    )
     return hashlib.sha256(f"{content_hash(document)}\n{kept}\n{key}".encode()).hexdigest()
 
 
 def chunked(
-    document: SourceDocument, *, tenant_id: uuid.UUID, key: str, chunker: Chunker, tokenizer: Tokenizer
+    document: SourceDocument,
+    *,
+    identity: uuid.UUID,
+    key: str,
+    language: str,
+    chunker: Chunker,
+    tokenizer: Tokenizer,
 ) -> ChunkedDocument:
-    """Parse and split one document. Raises ParseError."""
+    """Parse and split one document; `language` is for documents without one of their own. Raises ParseError."""
     parsed = parse(document)
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
     return ChunkedDocument(
-        id=document_id(tenant_id, document.source),
+        id=identity,
         source=document,
         parsed=parsed,
         title=title,
+        language=language_of(document, language),
         fingerprint=fingerprint(document, key),
         chunks=chunks,
         indexed=_indexed(chunks, parsed.title or "", tokenizer),

@@ -1,12 +1,15 @@
 """A question made fit to be asked, or refused with a reason."""
 
-import math
 from dataclasses import dataclass
 
 from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Filter, are_names, is_text
+from kosmos_rag.records import Filter
+from kosmos_rag.retrieval.filtering import check
+from kosmos_rag.retrieval.syntax import Question, parse
 
 MAX_K = 1000
+MAX_OPERATORS = 32
+"""Phrases, required and excluded terms of one question together: each is a condition of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,6 +17,8 @@ class Request:
     """A valid question: not blank, of bounded length, encodable."""
 
     question: str
+    """As it was asked, without control characters."""
+    parsed: Question
     k: int
     filter: Filter
 
@@ -34,19 +39,20 @@ def request(question: str, *, k: int, filter: Filter | None, max_chars: int) -> 
         )
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
         raise RequestError(f"k is {k!r}; ask for 1 to {MAX_K} hits")
-    return Request(question=cleaned, k=k, filter=_checked(filter or Filter()))
+    wanted = Filter() if filter is None else filter
+    check(wanted)
+    return Request(question=cleaned, parsed=_parsed(cleaned), k=k, filter=wanted)
 
 
-def _checked(given: Filter) -> Filter:
-    for key, value in given.metadata.items():
-        if not is_text(key) or (isinstance(value, str) and not is_text(value)):
-            raise RequestError(f"filter on metadata {key!r} has value {value!r}; remove NUL and lone surrogates")
-        if not isinstance(value, str | int | float | bool | None):
-            raise RequestError(
-                f"filter on metadata {key!r} has value {value!r}; use text, numbers, true, false or null"
-            )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise RequestError(f"filter on metadata {key!r} has value {value!r}; use a finite number")
-    if not are_names(given.sources):
-        raise RequestError(f"filter on sources is {given.sources!r}; give a tuple of names, ('/docs',)")
-    return given
+def _parsed(cleaned: str) -> Question:
+    parsed = parse(cleaned)
+    if not parsed.text:
+        if parsed.excluded:
+            raise RequestError(f"the question {cleaned!r} excludes everything it names; say what to look for")
+        raise RequestError("the question is empty; ask something")
+    operators = len(parsed.phrases) + len(parsed.required) + len(parsed.excluded)
+    if operators > MAX_OPERATORS:
+        raise RequestError(
+            f"the question has {operators} phrases, required and excluded terms; use at most {MAX_OPERATORS}"
+        )
+    return parsed

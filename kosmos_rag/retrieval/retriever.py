@@ -1,31 +1,30 @@
 """The read side up to ranked passages: embed, ask both legs, fuse, fetch, rerank, and account for all of it.
 
-One retrieval is one read-only transaction of two round trips: both legs in one pipeline, then the passages.
+One retrieval is one read-only transaction: its candidates are looked up and its passages read in one snapshot.
 """
 
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 from uuid import UUID
 
-import numpy as np
 import psycopg
-from numpy.typing import NDArray
 
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import ModelError
 from kosmos_rag.ports import Embedder, Reranker
 from kosmos_rag.ranking.deadline import Deadline
-from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion
+from kosmos_rag.ranking.fusion import reciprocal_rank_fusion
 from kosmos_rag.records import Filter, Passage, Retrieval, Space
-from kosmos_rag.retrieval.legs import DENSE, LEXICAL, DenseLeg, Leg, LexicalLeg, filter_values
-from kosmos_rag.retrieval.request import Request, request
+from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
+from kosmos_rag.retrieval.passages import fetch
+from kosmos_rag.retrieval.postings import PostingsCache
+from kosmos_rag.retrieval.request import request
+from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.watch import Watch
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant, live_space
 
 
@@ -48,6 +47,7 @@ class Retriever:
         self._reranker = reranker
         self._settings = settings
         self._verified: set[UUID] = set()
+        self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
         # A second place lets one question be reranked while another's model call is past its deadline.
         self._deadline = Deadline(concurrency=2)
 
@@ -66,6 +66,7 @@ class Retriever:
         *,
         k: int | None,
         filter: Filter | None,  # noqa: A002 — the word that callers expect
+        collection: str | None,
     ) -> Retrieval:
         """Return the best passages of a tenant that these principals may read.
 
@@ -80,12 +81,27 @@ class Retriever:
             max_chars=settings.retrieval.max_question_chars,
         )
         watch = Watch()
-        vector = self._embedder.embed_query(asked.question)
-        watch.lap("embed")
+        vector = None
+        if settings.retrieval.semantic_weight:
+            vector = self._embedder.embed_query(asked.parsed.text)
+            watch.lap("embed")
         pool = max(asked.k, settings.retrieval.top_k) if self._reranker else asked.k
-        found = self._search(tenant, principals, asked, vector, pool, watch)
+        search = Search(
+            tenant=tenant,
+            principals=principals,
+            collection=collection,
+            request=asked,
+            vector=vector,
+            lexical=settings.retrieval.keyword_weight > 0,
+            depth=max(settings.retrieval.depth, pool),
+            similarity_threshold=settings.retrieval.similarity_threshold,
+            use_vector_index=self._settings.indexes.vector != "none",
+        )
+        found = self._search(search, pool, watch)
         hits, notes = self._reranked(asked.question, found.passages, watch)
-        returned = tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits[: asked.k], start=1))
+        returned = tuple(
+            hit if hit.rank == rank else replace(hit, rank=rank) for rank, hit in enumerate(hits[: asked.k], start=1)
+        )
         return Retrieval(
             question=asked.question,
             requested=asked.k,
@@ -97,43 +113,19 @@ class Retriever:
             shortfall=_shortfall(found, len(hits)) if len(returned) < asked.k else None,
         )
 
-    def _search(
-        self,
-        tenant: Tenant,
-        principals: Sequence[str],
-        asked: Request,
-        vector: NDArray[np.float32],
-        pool: int,
-        watch: Watch,
-    ) -> _Found:
-        retrieval, language = self._settings.rag.retrieval, self._settings.ingestion.language
-        depth = max(retrieval.depth, pool)
-        scope = {"tenant_id": tenant.id, **filter_values(asked.filter)}
-        analysis = {"language": language, "question": asked.question}
-        dense, lexical = DenseLeg(scope, vector, depth), LexicalLeg({**scope, **analysis}, depth)
-        with self._database.app.transaction(tenant.id, principals) as connection:
-            corpus = connection.execute(statement("corpus"), scope)
-            terms = connection.execute(statement("lexemes_of_question"), analysis)
-            clocks = [connection.execute(statement("clock"))]
-            dense_rows = dense.send(connection)
-            clocks.append(connection.execute(statement("clock")))
-            lexical_rows = lexical.send(connection)
-            clocks.append(connection.execute(statement("clock")))
-            chunks, space_id = corpus.fetchone() or (0, None)
-            self._verify(connection, tenant, space_id)
-            rows = lexical.settled(connection, lexical_rows.fetchall())
-            legs = {
-                DENSE: dense.leg(dense_rows.fetchall(), retrieval.similarity_threshold),
-                LEXICAL: lexical.leg(rows, (terms.fetchone() or ([],))[0]),
-            }
-            watch.server_laps((DENSE, LEXICAL), [(clock.fetchone() or (None,))[0] for clock in clocks])
+    def _search(self, search: Search, pool: int, watch: Watch) -> _Found:
+        retrieval = self._settings.rag.retrieval
+        with self._database.app.transaction(search.tenant.id, search.principals) as connection:
+            snapshot = search.look(connection)
+            self._verify(connection, search.tenant, snapshot.space_id)
+            legs = search.run(connection, snapshot, self._postings, watch)
             weights = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}
             proposed = {name: leg.candidates for name, leg in legs.items()}
             fused = reciprocal_rank_fusion(proposed, weights=weights, k=retrieval.rrf_k)
             watch.lap("fuse")
-            passages = _fetch(connection, scope, fused[:pool])
+            passages = fetch(connection, search.scope, fused[:pool])
         watch.lap("fetch")
-        return _Found(chunks=chunks, legs=legs, passages=passages)
+        return _Found(chunks=snapshot.chunks, legs=legs, passages=passages)
 
     def _verify(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> None:
         """Raise SpaceMismatch unless the tenant's live space is this model's. Looked at once a space."""
@@ -168,46 +160,6 @@ class Retriever:
         dropped = len(ordered) - len(kept)
         note = (f"{dropped} of {len(ordered)} reranked below the threshold {settings.threshold}",) if dropped else ()
         return kept, note
-
-
-def _fetch(connection: psycopg.Connection, scope: dict[str, Any], fused: Sequence[Fused]) -> list[Passage]:
-    if not fused:
-        return []
-    values = {**scope, "chunk_ids": [entry.chunk_id for entry in fused]}
-    rows = {row[0]: row for row in connection.execute(statement("passages"), values).fetchall()}
-    return [_passage(rank, entry, rows[entry.chunk_id]) for rank, entry in enumerate(fused, start=1)]
-
-
-def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
-    dense, lexical = fused.by_leg.get(DENSE), fused.by_leg.get(LEXICAL)
-    return Passage(
-        rank=rank,
-        score=fused.score,
-        chunk_id=row[0],
-        document_id=row[1],
-        version_id=row[2],
-        version=row[3],
-        source=row[4],
-        title=row[5],
-        media_type=row[6],
-        metadata=row[7],
-        ordinal=row[8],
-        section=tuple(row[9]),
-        start=row[10],
-        end=row[11],
-        line_start=row[12],
-        line_end=row[13],
-        page_start=row[14],
-        page_end=row[15],
-        text=row[16],
-        splitter=row[17],
-        dense_rank=dense.rank if dense else None,
-        dense_score=dense.score if dense else None,
-        lexical_rank=lexical.rank if lexical else None,
-        lexical_score=lexical.score if lexical else None,
-        fused_score=fused.score,
-        rerank_score=None,
-    )
 
 
 def _shortfall(found: _Found, hits: int) -> str:

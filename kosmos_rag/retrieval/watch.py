@@ -25,6 +25,12 @@ class Watch:
         self.lap("database")
         self._laps["database"] -= sum(self._laps[stage] for stage in stages)
 
+    def more(self, stage: str) -> None:
+        """Add the time since the last stage to one that has ended on the server."""
+        before = self._laps[stage]
+        self.lap(stage)
+        self._laps[stage] += before
+
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages that ran, in order."""

@@ -133,6 +133,17 @@ class Role:
                 raise
             yield connection
 
+    @contextmanager
+    def session(self) -> Iterator[psycopg.Connection]:
+        """Open a connection of its own, outside transactions: for what a session holds, such as an advisory lock.
+
+        Raises DatabaseUnavailable, DatabaseNotReady.
+        """
+        if not self._ready:
+            self._open()
+        with translated(), psycopg.connect(self._conninfo, autocommit=True, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
+            yield connection
+
     def close(self) -> None:
         """Close the connections; the role cannot be used afterwards."""
         self._pool.close()
@@ -155,6 +166,16 @@ class Database:
                 "set KOSMOS_DATABASE__WORKER_URL=postgresql://kosmos_worker:…@host/database"
             )
         return self._worker
+
+    @property
+    def admin_conninfo(self) -> str:
+        """Where to connect as the administrator. Raises ConfigError where the settings do not say."""
+        if self._addresses.admin is None:
+            raise ConfigError(
+                "database.admin_url is not set, and building a vector index needs an administrator; "
+                "set KOSMOS_DATABASE__ADMIN_URL=postgresql://postgres:…@host/database, or indexes.vector=none"
+            )
+        return self._addresses.admin
 
     def close(self) -> None:
         """Close both pools."""

@@ -10,13 +10,17 @@ from kosmos_rag.storage.database import Role
 from kosmos_rag.storage.sql import statement
 
 
-def list_documents(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> list[DocumentInfo]:
-    """Return the tenant's documents that these principals may read, by source."""
+def list_documents(
+    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+) -> list[DocumentInfo]:
+    """Return the documents of a collection, or of all, that these principals may read, by source."""
     with (
         role.transaction(tenant_id, principals) as connection,
         connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
     ):
-        return cursor.execute(statement("list_documents"), {"tenant_id": tenant_id}).fetchall()
+        return cursor.execute(
+            statement("list_documents"), {"tenant_id": tenant_id, "collection": collection}
+        ).fetchall()
 
 
 def read_spans(

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL, TSVECTOR
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL, TSVECTOR
 from sqlalchemy.types import TypeEngine
 
 from kosmos_rag.storage.revision import SCHEMA
@@ -37,8 +37,12 @@ def _tenant() -> Column[Any]:
     return _column("tenant_id", Uuid)
 
 
-def _time(name: str) -> Column[Any]:
-    return _column(name, DateTime(timezone=True))
+def _collection(*, null: bool = False) -> Column[Any]:
+    return _column("collection", Text(collation="C"), null=null)
+
+
+def _time(name: str, *, null: bool = False) -> Column[Any]:
+    return _column(name, DateTime(timezone=True), null=null)
 
 
 def _references(column: str, table: str, *, on_delete: str | None = "CASCADE") -> ForeignKeyConstraint:
@@ -97,6 +101,7 @@ documents = Table(
     _column("version", Integer),
     _time("created_at"),
     _time("updated_at"),
+    _column("collection", Text),
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
     _of_tenant(),
@@ -145,10 +150,11 @@ chunks = Table(
     _column("acl", ARRAY(Text)),
     _column("tsv", TSVECTOR),
     _column("length", Integer),  # lexemes with repetitions: the length in BM25
-    _column("pivot", REAL),  # the average length that `terms` was saturated with
-    _column("terms", SPARSEVEC),  # lexeme id → saturated term frequency
+    _column("collection", Text),
+    _column("serial", Integer),  # rises with each publication into the collection, and is never used again
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "version_id", "ordinal"),
+    UniqueConstraint("tenant_id", "collection", "serial"),
     CheckConstraint("end_offset > start_offset"),
     _references("version_id", "document_versions"),
 )
@@ -161,6 +167,7 @@ embeddings = Table(
     _column("space_id", Uuid),
     _column("acl", ARRAY(Text)),
     _column("embedding", HALFVEC),
+    _column("collection", Text),
     # chunk before space: the cascade from chunks looks up by (tenant_id, chunk_id).
     PrimaryKeyConstraint("tenant_id", "chunk_id", "space_id"),
     _references("chunk_id", "chunks"),
@@ -171,11 +178,13 @@ corpus_statistics = Table(
     "corpus_statistics",
     metadata,
     _tenant(),
+    _collection(),
     _column("chunks", BigInteger),
     _column("length", BigInteger),
-    _column("lowest_pivot", REAL),  # bounds how far any chunk's `terms` can be from today's average
     _column("next_lexeme_id", Integer),
-    PrimaryKeyConstraint("tenant_id"),
+    _column("next_serial", Integer),
+    _column("languages", ARRAY(Text)),  # of its documents: a question is analysed in each of them
+    PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),
     _of_tenant(),
@@ -185,10 +194,80 @@ lexemes = Table(
     "lexemes",
     metadata,
     _tenant(),
+    _collection(),
     _column("lexeme", Text(collation="C")),
-    _column("id", Integer),  # unique within the tenant by the lock on its corpus; a key would be one more index to fill
+    _column("id", Integer),  # unique in the collection by the lock on its corpus; a key would be one more index to fill
     _column("chunks", Integer),  # document frequency, counted in chunks
-    PrimaryKeyConstraint("tenant_id", "lexeme"),
+    PrimaryKeyConstraint("tenant_id", "collection", "lexeme"),
     CheckConstraint("chunks > 0"),
     _of_tenant(),
+)
+
+# Chunks that no segment holds yet. A narrow table of its own: it is scanned.
+lexical_tail = Table(
+    "lexical_tail",
+    metadata,
+    _tenant(),
+    _collection(),
+    _column("serial", Integer),
+    _column("chunk_id", Uuid),
+    _column("document_id", Uuid),
+    _column("acl", ARRAY(Text)),
+    _column("length", Integer),
+    _column("pivot", REAL),  # the average length that `terms` was saturated with
+    _column("terms", SPARSEVEC),  # lexeme id → saturated term frequency
+    PrimaryKeyConstraint("tenant_id", "collection", "serial"),
+    _of_tenant(),
+)
+
+# The catalogue of indexes: lexical segments and vector indexes, with what their maintenance knows about them.
+indexes = Table(
+    "indexes",
+    metadata,
+    _tenant(),
+    _column("id", Uuid),
+    _column("kind", Text),
+    _column("state", Text),
+    _collection(null=True),  # of a segment
+    _column("space_id", Uuid, null=True),  # of a vector index
+    _column("first_serial", Integer, null=True),
+    _column("last_serial", Integer, null=True),  # half open
+    _column("rows", BigInteger),  # when it was built
+    _column("settings", JSONB),
+    _column("health", JSONB),
+    _time("created_at"),
+    _time("checked_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    _references("space_id", "embedding_spaces", on_delete="RESTRICT"),
+    CheckConstraint("kind IN ('segment', 'ivfflat', 'hnsw')"),
+    CheckConstraint("state IN ('building', 'ready', 'retired')"),
+    CheckConstraint(
+        "(kind = 'segment') = (collection IS NOT NULL AND first_serial IS NOT NULL AND last_serial IS NOT NULL)"
+    ),
+    CheckConstraint("(kind = 'segment') = (space_id IS NULL)"),
+    _of_tenant(),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    _tenant(),
+    _column("index_id", Uuid),
+    _column("lengths", BYTEA),  # int32 by serial - first_serial; 0 where no chunk is
+    PrimaryKeyConstraint("tenant_id", "index_id"),
+    _references("index_id", "indexes"),
+)
+
+postings = Table(
+    "postings",
+    metadata,
+    _tenant(),
+    _column("index_id", Uuid),
+    _column("lexeme_id", Integer),
+    _column("serials", BYTEA),  # int32, ascending
+    _column("frequencies", BYTEA),  # uint8, in the same order: a tsvector counts no further
+    PrimaryKeyConstraint("tenant_id", "index_id", "lexeme_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "index_id"], [f"{SCHEMA}.segments.tenant_id", f"{SCHEMA}.segments.index_id"], ondelete="CASCADE"
+    ),
 )

@@ -26,17 +26,26 @@ class Tenant:
 
 def tenant(name: str) -> Tenant:
     """Return the tenant of that name, whether it has documents or not. Raises RequestError on a malformed name."""
-    if not _NAME.fullmatch(name):
+    return Tenant(id=uuid.uuid5(_NAMESPACE, well_formed("tenant", name)), name=name)
+
+
+def well_formed(what: str, name: str) -> str:
+    """Return the name of a tenant or a collection. Raises RequestError on a malformed one."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(
-            f"tenant name {name[:80]!r} is malformed; use 1 to 63 of a-z, 0-9, '-' and '_', a letter or digit first"
+            f"{what} name {str(name)[:80]!r} is malformed; "
+            "use 1 to 63 of a-z, 0-9, '-' and '_', a letter or digit first"
         )
-    return Tenant(id=uuid.uuid5(_NAMESPACE, name), name=name)
+    return name
 
 
-def ensure_tenant(connection: psycopg.Connection, owner: Tenant, space: Space, *, now: datetime) -> None:
-    """Create the tenant with this space where it is missing. A tenant that has a live space keeps it."""
+def ensure_tenant(
+    connection: psycopg.Connection, owner: Tenant, collection: str, space: Space, *, now: datetime
+) -> None:
+    """Create the tenant and the collection with this space where missing. A tenant that has a live space keeps it."""
     values = {
         "tenant_id": owner.id,
+        "collection": collection,
         "name": owner.name,
         "space_id": space.id,
         "model": space.model,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import RequestError, SpaceMismatch
-from kosmos_rag.storage.publishing import lexeme_frequencies
+from kosmos_rag.storage.corpus import lexeme_frequencies
 from kosmos_rag.storage.tenancy import tenant
 from kosmos_rag.testing import HashingEmbedder
 

@@ -87,12 +87,12 @@ def _compare(
 ) -> None:
     scope = engine.tenant(name, principals=principals)
     wanted = world.readable(name, principals, kind)
-    found = scope.retrieve(question, 50, Filter(metadata={"kind": kind}) if kind else None)
+    found = scope.retrieve(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
     texts = {hit.text for hit in found.hits}
     assert texts <= wanted, f"forbidden: {texts - wanted}"
     # Dense without a threshold reaches every chunk that may be read, so nothing may be missing either.
     assert texts == wanted
-    context = scope.context(question, 50, Filter(metadata={"kind": kind}) if kind else None)
+    context = scope.context(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
     assert {passage.text for passage in context.passages} <= wanted
     assert {d.title for d in scope.documents()} == {
         d.source for d in world.documents[name] if set(d.readers) & set(principals)

@@ -162,7 +162,7 @@ def test_retrieve__accounts_for_itself(library: Engine) -> None:
     assert found.hits[0].source == "/kb/churn.md"
     assert found.hits[0].section == ("Churn",)
     assert [hit.rank for hit in found.hits] == [1, 2, 3]
-    assert found.stages == ("embed", "dense", "lexical", "fuse", "fetch")
+    assert found.stages == ("embed", "plan", "dense", "lexical", "fuse", "fetch")
     assert set(found.timings_ms) == {*found.stages, "database", "total"}
     assert sum(v for k, v in found.timings_ms.items() if k != "total") <= found.timings_ms["total"] + 0.1
     assert found.shortfall is None
@@ -180,13 +180,13 @@ def test_retrieve__says_why_fewer_came(library: Engine) -> None:
 @pytest.mark.parametrize(
     ("given", "sources"),
     [
-        (Filter(metadata={"year": 2025}), {"/kb/churn.md"}),
-        (Filter(metadata={"year": "2025"}), set()),
+        (Filter(where={"metadata.year": 2025}), {"/kb/churn.md"}),
+        (Filter(where={"metadata.year": "2025"}), set()),
         (Filter(sources=("/kb",)), {"/kb/churn.md", "/kb/revenue.md", "/kb/deep/trial.md"}),
         (Filter(sources=("/kb/",)), {"/kb/churn.md", "/kb/revenue.md", "/kb/deep/trial.md"}),
         (Filter(sources=("/kb_x",)), {"/kb_x/quota.md"}),
         (Filter(sources=("/kb/churn.md", "/kb2")), {"/kb/churn.md", "/kb2/outage.md"}),
-        (Filter(sources=("/kb",), metadata={"year": 2026}), {"/kb/revenue.md"}),
+        (Filter(sources=("/kb",), where={"metadata.year": 2026}), {"/kb/revenue.md"}),
         (Filter(sources=("/%",)), set()),
         (Filter(sources=("/kb%",)), set()),
     ],

@@ -12,6 +12,10 @@ SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
 -- Migrations run as the owner, so that what they make is owned by it, until their transaction ends.
 SET LOCAL ROLE kosmos_owner
 
+-- name: become_owner_for_session
+-- As above for statements that no transaction may hold: CREATE INDEX CONCURRENTLY.
+SET ROLE kosmos_owner
+
 -- name: lock_provisioning
 -- Held to the end of the transaction: provisioning and migrating take turns, whoever starts them.
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))

@@ -1,10 +1,11 @@
 -- name: list_documents
-SELECT d.id, d.source, d.title, d.media_type, d.version, v.content_hash, v.bytes, v.chunks, d.metadata, d.updated_at
+SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks, d.metadata, d.updated_at
   FROM kosmos.documents d
   JOIN kosmos.document_versions v
     ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
  WHERE d.tenant_id = %(tenant_id)s AND v.tenant_id = %(tenant_id)s
- ORDER BY d.source, d.id
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+ ORDER BY d.source, d.collection
 
 -- name: fingerprints
 -- What is stored of these documents: enough to tell an unchanged one without reading it again.
@@ -13,7 +14,10 @@ SELECT v.document_id, v.fingerprint
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
 
 -- name: sources
-SELECT d.id, d.source FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s ORDER BY d.source, d.id
+SELECT d.id, d.source
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
+ ORDER BY d.source
 
 -- name: lexemes_of_documents
 -- How much these documents add to the lexical statistics, to be taken off before their chunks go.

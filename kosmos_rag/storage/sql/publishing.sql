@@ -1,20 +1,20 @@
 -- name: lock_corpus
--- First in every transaction that writes chunks. Publications of one tenant take turns from here to their commit, so
--- the statistics are right and no two of them can wait for each other.
-SELECT s.chunks, s.length, s.next_lexeme_id
+-- First lock of every transaction that writes chunks. Publications of one collection take turns from here to their
+-- commit, so the statistics are right, serials rise in the order of the commits, and no two can wait for each other.
+SELECT s.chunks, s.length, s.next_lexeme_id, s.next_serial
   FROM kosmos.corpus_statistics s
- WHERE s.tenant_id = %(tenant_id)s
+ WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
    FOR UPDATE
 
 -- name: analyse
--- Each text as a tsvector; the caller counts its lexemes.
-SELECT to_tsvector(%(language)s::regconfig, t.text)::text
-  FROM unnest(%(texts)b::text[]) WITH ORDINALITY AS t (text, ordinal)
+-- Each text as a tsvector of its language; the caller counts its lexemes.
+SELECT to_tsvector(t.language::regconfig, t.text)::text
+  FROM unnest(%(texts)b::text[], %(languages)b::text[]) WITH ORDINALITY AS t (text, language, ordinal)
  ORDER BY t.ordinal
 
 -- name: insert_lexemes
-INSERT INTO kosmos.lexemes (tenant_id, lexeme, id, chunks)
-SELECT %(tenant_id)s, u.lexeme, u.id, u.chunks
+INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, id, chunks)
+SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.id, u.chunks
   FROM unnest(%(lexemes)b::text[], %(ids)b::integer[], %(counts)b::integer[]) AS u (lexeme, id, chunks)
 RETURNING id
 
@@ -22,29 +22,38 @@ RETURNING id
 -- Those that no chunk holds any more: a deleted document leaves no word behind.
 DELETE FROM kosmos.lexemes l
  USING unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
- WHERE l.tenant_id = %(tenant_id)s AND l.lexeme = u.lexeme AND l.chunks + u.chunks <= 0
+ WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme AND l.chunks + u.chunks <= 0
 
 -- name: change_lexemes
 -- Returns the ids of the lexemes that are there; the others are new.
 UPDATE kosmos.lexemes l
    SET chunks = l.chunks + u.chunks
   FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
- WHERE l.tenant_id = %(tenant_id)s AND l.lexeme = u.lexeme
+ WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
 RETURNING l.lexeme, l.id
 
 -- name: change_corpus
 UPDATE kosmos.corpus_statistics
    SET chunks = chunks + %(chunks)s,
        length = length + %(length)s,
-       lowest_pivot = least(lowest_pivot, %(pivot)s),
-       next_lexeme_id = %(next_lexeme_id)s
- WHERE tenant_id = %(tenant_id)s
+       next_lexeme_id = %(next_lexeme_id)s,
+       next_serial = %(next_serial)s
+ WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
--- name: upsert_document
+-- name: add_languages
+-- Those of its documents: a question is analysed in each of them.
+UPDATE kosmos.corpus_statistics
+   SET languages = languages || ARRAY(SELECT unnest(%(languages)s::text[]) EXCEPT SELECT unnest(languages) ORDER BY 1)
+ WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s AND NOT languages @> %(languages)s::text[]
+
+-- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,
-                              created_at, updated_at)
-VALUES (%(tenant_id)s, %(id)s, %(source)s, %(title)s, %(media_type)s, %(language)s, %(metadata)s, %(acl)s,
-        %(number)s, %(now)s, %(now)s)
+                              created_at, updated_at, collection)
+SELECT %(tenant_id)s, u.id, u.source, u.title, u.media_type, u.language, u.metadata, u.acl::text[], u.number,
+       %(now)s, %(now)s, %(collection)s
+  FROM unnest(%(id)b::uuid[], %(source)b::text[], %(title)b::text[], %(media_type)b::text[], %(language)b::text[],
+              %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[])
+       AS u (id, source, title, media_type, language, metadata, acl, number)
 ON CONFLICT (tenant_id, id) DO UPDATE
    SET title = excluded.title, media_type = excluded.media_type, language = excluded.language,
        metadata = excluded.metadata, acl = excluded.acl, version = excluded.version,
@@ -53,31 +62,50 @@ ON CONFLICT (tenant_id, id) DO UPDATE
 -- name: delete_versions
 DELETE FROM kosmos.document_versions v WHERE v.tenant_id = %(tenant_id)s AND v.id = ANY (%(version_ids)s)
 
--- name: insert_version
+-- name: delete_tail
+DELETE FROM kosmos.lexical_tail t
+ WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s
+   AND t.serial IN (SELECT c.serial
+                      FROM kosmos.chunks c
+                     WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s))
+
+-- name: insert_versions
+-- RETURNING is there for Citus, which turns a plain INSERT … SELECT into a COPY, and row-level security refuses COPY.
 INSERT INTO kosmos.document_versions (tenant_id, id, document_id, number, content_hash, fingerprint, bytes, text,
                                       pages, chunks, acl, created_at)
-VALUES (%(tenant_id)s, %(version_id)s, %(id)s, %(number)s, %(content_hash)s, %(fingerprint)s, %(bytes)s, %(text)s,
-        %(pages)s, %(chunks)s, %(acl)s, %(now)s)
+SELECT %(tenant_id)s, u.version_id, u.id, u.number, u.content_hash, u.fingerprint, u.bytes, u.text,
+       u.pages::integer[], u.chunks, u.acl::text[], %(now)s
+  FROM unnest(%(version_id)b::uuid[], %(id)b::uuid[], %(number)b::integer[], %(content_hash)b::text[],
+              %(fingerprint)b::text[], %(bytes)b::bigint[], %(text)b::text[], %(pages)b::text[], %(chunks)b::integer[],
+              %(acl)b::text[])
+       AS u (version_id, id, number, content_hash, fingerprint, bytes, text, pages, chunks, acl)
+RETURNING id
 
 -- name: insert_chunks
--- RETURNING is there for Citus, which turns a plain INSERT … SELECT into a COPY, and row-level security refuses COPY.
 INSERT INTO kosmos.chunks (tenant_id, id, document_id, version_id, ordinal, start_offset, end_offset, line_start,
                            line_end, page_start, page_end, section, text, tokens, splitter, fallback_reason, acl,
-                           tsv, length, pivot, terms)
+                           tsv, length, collection, serial)
 SELECT %(tenant_id)s, u.id, u.document_id, u.version_id, u.ordinal, u.start_offset, u.end_offset, u.line_start,
        u.line_end, u.page_start, u.page_end, string_to_array(u.section, chr(31)), u.text, u.tokens, u.splitter,
-       u.fallback_reason, u.acl::text[], u.tsv::tsvector, u.length, %(pivot)s, u.terms
+       u.fallback_reason, u.acl::text[], u.tsv::tsvector, u.length, %(collection)s, u.serial
   FROM unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(ordinal)b::integer[],
               %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
               %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
               %(text)b::text[], %(tokens)b::integer[], %(splitter)b::text[], %(fallback_reason)b::text[],
-              %(acl)b::text[], %(tsv)b::text[], %(length)b::integer[], %(terms)b::sparsevec[])
+              %(acl)b::text[], %(tsv)b::text[], %(length)b::integer[], %(serial)b::integer[])
        AS u (id, document_id, version_id, ordinal, start_offset, end_offset, line_start, line_end, page_start,
-             page_end, section, text, tokens, splitter, fallback_reason, acl, tsv, length, terms)
+             page_end, section, text, tokens, splitter, fallback_reason, acl, tsv, length, serial)
 RETURNING id
 
+-- name: insert_tail
+INSERT INTO kosmos.lexical_tail (tenant_id, collection, serial, chunk_id, document_id, acl, length, pivot, terms)
+SELECT %(tenant_id)s, %(collection)s, u.serial, u.chunk_id, u.document_id, u.acl::text[], u.length, %(pivot)s, u.terms
+  FROM unnest(%(serial)b::integer[], %(id)b::uuid[], %(document_id)b::uuid[], %(acl)b::text[], %(length)b::integer[],
+              %(terms)b::sparsevec[]) AS u (serial, chunk_id, document_id, acl, length, terms)
+RETURNING serial
+
 -- name: insert_embeddings
-INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding)
-SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding
+INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection)
+SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding, %(collection)s
   FROM unnest(%(id)b::uuid[], %(acl)b::text[], %(embedding)b::halfvec[]) AS u (chunk_id, acl, embedding)
 RETURNING chunk_id

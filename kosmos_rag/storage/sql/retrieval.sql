@@ -1,97 +1,187 @@
--- name: corpus
--- What the tenant has, and which space answers for it: read in the same snapshot as the candidates.
-SELECT s.chunks, t.live_space_id
+-- name: corpora
+-- The statistics of each collection that may answer, read in the same snapshot as the candidates.
+SELECT s.collection, s.chunks, s.length, s.next_serial
+  FROM kosmos.corpus_statistics s
+ WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+ ORDER BY s.collection
+
+-- name: question_terms
+-- The question's terms after analysis in the languages of each collection; no id where no chunk holds the term. None
+-- at all means that the question holds only stop words or signs.
+SELECT a.collection, a.lexeme, l.id, l.chunks
+  FROM (SELECT DISTINCT s.collection,
+               unnest(tsvector_to_array(to_tsvector(g.language::regconfig, %(question)s))) COLLATE "C" AS lexeme
+          FROM kosmos.corpus_statistics s, unnest(s.languages) AS g (language)
+         WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) a
+  LEFT JOIN kosmos.lexemes l ON l.tenant_id = %(tenant_id)s AND l.collection = a.collection AND l.lexeme = a.lexeme
+ ORDER BY a.collection, l.id
+
+-- name: required_terms
+-- Phrases and required and excluded words as one tsquery: each analysed in every language that may answer.
+SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives || ')', ' & ')
+  FROM (SELECT w.words, w.excluded,
+               string_agg(DISTINCT nullif(phraseto_tsquery(g.language::regconfig, w.words)::text, ''), ' | ')
+                   AS alternatives
+          FROM unnest(%(phrases)s::text[], %(excluded)s::boolean[]) AS w (words, excluded),
+               (SELECT DISTINCT unnest(s.languages) AS language
+                  FROM kosmos.corpus_statistics s
+                 WHERE s.tenant_id = %(tenant_id)s
+                   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g
+         GROUP BY w.words, w.excluded) n
+ WHERE n.alternatives IS NOT NULL
+
+-- name: live_space_id
+SELECT t.live_space_id
   FROM kosmos.tenants t
-  JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
- WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
+ WHERE t.tenant_id = %(tenant_id)s
+
+-- name: ready_indexes
+SELECT i.id, i.kind, i.collection, i.space_id, i.first_serial, i.last_serial, i.settings, i.health
+  FROM kosmos.indexes i
+ WHERE i.tenant_id = %(tenant_id)s AND i.state = 'ready'
+   AND (%(collection)s::text IS NULL OR i.collection IS NULL OR i.collection = %(collection)s)
+ ORDER BY i.first_serial, i.id
+
+-- name: lexical_tail
+-- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
+-- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
+-- the average has moved, is a bound of the score: the caller scores the best by bound exactly, and asks for more where
+-- a chunk beyond them could belong in the result.
+SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
+  FROM (SELECT l.chunk_id, l.length, l.pivot, l.terms,
+               -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
+          FROM kosmos.lexical_tail l
+         WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
+           AND (NOT %(filtered)s OR l.document_id IN (
+               SELECT d.id
+                 FROM kosmos.documents d
+                WHERE d.tenant_id = %(tenant_id)s
+                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+           AND (%(required)s::text IS NULL OR EXISTS (
+               SELECT
+                 FROM kosmos.chunks c
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery))
+        OFFSET 0) t
+ WHERE t.bound > 0
+ ORDER BY t.bound DESC, t.chunk_id
+ LIMIT %(pool)s
+
+-- name: postings
+SELECT p.lexeme_id, p.serials, p.frequencies
+  FROM kosmos.postings p
+ WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(index_id)s AND p.lexeme_id = ANY (%(lexeme_ids)s::integer[])
+
+-- name: segment_lengths
+SELECT s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.index_id = %(index_id)s
+
+-- name: lexical_visible
+-- Which candidates of the segments are still there, and may be shown to this reader, under this filter.
+SELECT c.serial, c.id
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.serial = ANY (%(serials)s::integer[])
+   AND (NOT %(filtered)s OR c.document_id IN (
+       SELECT d.id
+         FROM kosmos.documents d
+        WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
+          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+   AND (%(required)s::text IS NULL OR c.tsv @@ %(required)s::tsquery)
+
+-- name: reach
+-- The documents that a filter, or a reader who may read little, leaves: not more than are worth listing.
+SELECT d.id, v.chunks
+  FROM kosmos.documents d
+  JOIN kosmos.document_versions v
+    ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
+ WHERE d.tenant_id = %(tenant_id)s AND v.tenant_id = %(tenant_id)s
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+   AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+ LIMIT %(limit)s
 
 -- name: dense_exact
 -- Exact scan of the tenant's vectors in its live space. Vectors are normalised, so the inner product is the cosine.
--- A live space of other dimensions matches no row instead of failing: the caller sees it in `corpus` and says why.
 SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.embeddings e
- WHERE e.tenant_id = %(tenant_id)s
-   AND e.space_id = (SELECT s.id
-                       FROM kosmos.tenants t
-                       JOIN kosmos.embedding_spaces s ON s.tenant_id = t.tenant_id AND s.id = t.live_space_id
-                      WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
-                        AND s.dimensions = %(dimensions)s)
+ WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
    AND (NOT %(filtered)s OR e.chunk_id IN (
        SELECT c.id
          FROM kosmos.chunks c
          JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
         WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s
-          AND d.metadata @> %(metadata)s
-          AND (cardinality(%(sources)s::text[]) = 0 OR d.source = ANY (%(sources)s)
-               OR d.source LIKE ANY (%(folders)s::text[]))))
+          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+   AND (%(required)s::text IS NULL OR e.chunk_id IN (
+       SELECT c.id
+         FROM kosmos.chunks c
+        WHERE c.tenant_id = %(tenant_id)s AND c.tsv @@ %(required)s::tsquery))
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
  LIMIT %(depth)s
 
--- name: lexical_exact
--- BM25 over the tenant's chunks, terms OR-ed, in two steps. `terms` holds each term frequency as saturated when the
--- chunk was written, with the average length of that moment (`pivot`): one inner product ranks all chunks, nearly.
--- The best %(pool)s of them are then scored exactly: the frequency is solved out of the stored weight, and saturated
--- again with today's average. `floor` and `drift` tell the caller whether a chunk outside the pool could belong in
--- the result: no such chunk scores above floor * drift.
-WITH corpus AS MATERIALIZED (
-    SELECT s.chunks, greatest(s.length, 1)::double precision / greatest(s.chunks, 1) AS average, s.lowest_pivot
-      FROM kosmos.corpus_statistics s
-     WHERE s.tenant_id = %(tenant_id)s
-), query AS MATERIALIZED (
-    SELECT l.id,
-           ln(1 + (c.chunks - l.chunks + 0.5) / (l.chunks + 0.5))::double precision AS idf,
-           format('{%%s:1}/%%s', l.id, %(dimensions)s::integer)::sparsevec AS axis
-      FROM kosmos.lexemes l, corpus c
-     WHERE l.tenant_id = %(tenant_id)s
-       AND l.lexeme = ANY (tsvector_to_array(to_tsvector(%(language)s::regconfig, %(question)s)))
-), question AS MATERIALIZED (
-    SELECT format('{%%s}/%%s', string_agg(q.id || ':' || q.idf, ',' ORDER BY q.id),
-                  %(dimensions)s::integer)::sparsevec AS weights
-      FROM query q
-    HAVING count(*) > 0
-), pool AS MATERIALIZED (
-    SELECT c.id, c.length, c.pivot, c.terms, -(c.terms <#> (SELECT weights FROM question)) AS estimate
-      FROM kosmos.chunks c
-     WHERE c.tenant_id = %(tenant_id)s AND c.terms <#> (SELECT weights FROM question) < 0
-       AND (NOT %(filtered)s OR c.document_id IN (
-           SELECT d.id
-             FROM kosmos.documents d
-            WHERE d.tenant_id = %(tenant_id)s
-              AND d.metadata @> %(metadata)s
-              AND (cardinality(%(sources)s::text[]) = 0 OR d.source = ANY (%(sources)s)
-                   OR d.source LIKE ANY (%(folders)s::text[]))))
-     ORDER BY c.terms <#> (SELECT weights FROM question), c.id
-     LIMIT %(pool)s
-), scored AS (
-    SELECT p.id, sum(q.idf * f.tf * (%(k1)s + 1) / (f.tf + %(k1)s * (1 - %(b)s + %(b)s * p.length / s.average))) AS score
-      FROM corpus s
-     CROSS JOIN pool p
-     CROSS JOIN query q,
-           LATERAL (SELECT -(p.terms <#> q.axis) AS weight,
-                           %(k1)s * (1 - %(b)s + %(b)s * p.length / p.pivot) AS norm) w,
-           LATERAL (SELECT round(w.weight * w.norm / (%(k1)s + 1 - w.weight)) AS tf) f
-     WHERE w.weight > 0
-     GROUP BY p.id
-)
-SELECT r.id AS chunk_id, r.score,
-       (SELECT count(*) FROM pool) AS pooled,
-       (SELECT min(estimate) FROM pool) AS floor,
-       (SELECT greatest(1, average / lowest_pivot) FROM corpus) AS drift
-  FROM scored r
- ORDER BY r.score DESC, r.id
+-- name: dense_of_documents
+-- Exact scan of a few documents' vectors, reached by key.
+SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
+  FROM kosmos.document_versions v
+  JOIN kosmos.chunks c ON c.tenant_id = v.tenant_id AND c.version_id = v.id
+  JOIN kosmos.embeddings e ON e.tenant_id = c.tenant_id AND e.chunk_id = c.id
+ WHERE v.tenant_id = %(tenant_id)s AND c.tenant_id = %(tenant_id)s AND e.tenant_id = %(tenant_id)s
+   AND v.document_id = ANY (%(document_ids)s::uuid[]) AND e.space_id = %(space_id)s
+   AND (%(required)s::text IS NULL OR c.tsv @@ %(required)s::tsquery)
+ ORDER BY e.embedding <#> %(vector)s, e.chunk_id
+ LIMIT %(depth)s
+
+-- name: search_vectors
+SELECT kosmos.search_vectors(%(probes)s, %(ef_search)s)
+
+-- name: dense_by_index
+-- The tenant's own index, which is partial: the planner takes it because tenant and space are bound values. The scan
+-- is iterative, and its order relaxed: the caller sorts.
+SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
+  FROM kosmos.embeddings e
+ WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+   AND (NOT %(filtered)s OR EXISTS (
+       SELECT
+         FROM kosmos.chunks c
+         JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
+        WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+   AND (%(required)s::text IS NULL OR EXISTS (
+       SELECT
+         FROM kosmos.chunks c
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery))
+ ORDER BY (e.embedding::halfvec({dimensions})) <#> %(vector)s::halfvec({dimensions})
+ LIMIT %(depth)s
+
+-- name: dense_by_bits
+-- An index of one bit a dimension: %(pool)s candidates by Hamming distance, scored with their vectors.
+SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
+  FROM (SELECT e.chunk_id, e.embedding
+          FROM kosmos.embeddings e
+         WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+           AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+           AND (NOT %(filtered)s OR EXISTS (
+               SELECT
+                 FROM kosmos.chunks c
+                 JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
+                WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+           AND (%(required)s::text IS NULL OR EXISTS (
+               SELECT
+                 FROM kosmos.chunks c
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery))
+         ORDER BY binary_quantize(e.embedding::halfvec({dimensions}))::bit({dimensions})
+                  <~> binary_quantize(%(vector)s::halfvec({dimensions}))::bit({dimensions})
+         LIMIT %(pool)s) n
+ ORDER BY n.embedding <#> %(vector)s, n.chunk_id
  LIMIT %(depth)s
 
 -- name: clock
 -- Between two statements of a pipeline: how long each took on the server, without a round trip for the answer.
 SELECT clock_timestamp()
 
--- name: lexemes_of_question
--- The question's terms after analysis: none means that it holds only stop words or signs.
-SELECT tsvector_to_array(to_tsvector(%(language)s::regconfig, %(question)s))
-
 -- name: passages
 SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.ordinal,
-       c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter
+       c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter,
+       d.collection
   FROM kosmos.chunks c
   JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
  WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s AND c.id = ANY (%(chunk_ids)s)

@@ -8,9 +8,9 @@ VALUES (%(tenant_id)s, %(name)s, %(now)s)
 ON CONFLICT (tenant_id) DO NOTHING
 
 -- name: create_corpus_statistics
-INSERT INTO kosmos.corpus_statistics (tenant_id, chunks, length, lowest_pivot, next_lexeme_id)
-VALUES (%(tenant_id)s, 0, 0, 'infinity', 1)
-ON CONFLICT (tenant_id) DO NOTHING
+INSERT INTO kosmos.corpus_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_serial, languages)
+VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, '{}')
+ON CONFLICT (tenant_id, collection) DO NOTHING
 
 -- name: live_space
 SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text

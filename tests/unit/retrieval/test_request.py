@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from kosmos_rag.errors import RequestError
 from kosmos_rag.records import Filter
 from kosmos_rag.retrieval.request import request
+from kosmos_rag.retrieval.syntax import parse
 
 
-def _ask(question: str = "what", k: object = 5, **options: object) -> str:
-    return request(question, k=k, max_chars=100, filter=options.get("filter")).question  # type: ignore[arg-type]
+def _ask(question: str = "what", k: object = 5, max_chars: int = 100, filter: Filter | None = None) -> str:  # noqa: A002
+    return request(question, k=k, max_chars=max_chars, filter=filter).question  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("question", ["", "   ", "\n\t\x00", "\ud800"])
@@ -30,10 +31,34 @@ def test_k__out_of_range_is_refused(k: object) -> None:
         _ask(k=k)
 
 
-@pytest.mark.parametrize("value", [object(), [1], {"a": 1}, float("inf")])
-def test_filter__of_a_wrong_type_is_refused(value: object) -> None:
-    with pytest.raises(RequestError, match="filter on metadata 'x'"):
-        _ask(filter=Filter(metadata={"x": value}))
+def test_filter__that_is_malformed_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"filter at where\['x'\] names no field"):
+        _ask(filter=Filter(where={"x": 1}))
+
+
+def test_question__is_parsed_and_kept_as_it_was_asked() -> None:
+    asked = request('how is\t"churn rate" -gross', k=5, filter=None, max_chars=100)
+    assert asked.question == 'how is "churn rate" -gross'
+    assert asked.parsed == parse('how is "churn rate" -gross')
+    assert asked.filter == Filter()
+
+
+def test_question__that_only_excludes_is_refused() -> None:
+    with pytest.raises(RequestError, match="'-car -\"big cat\"' excludes everything it names; say what to look for"):
+        _ask('-car -"big cat"')
+
+
+@pytest.mark.parametrize("question", ['""', '-"" “ ”'])
+def test_question__of_empty_quotes_is_refused(question: str) -> None:
+    with pytest.raises(RequestError, match="the question is empty"):
+        _ask(question)
+
+
+def test_question__with_too_many_operators_is_refused() -> None:
+    names = [f"{operator}a{index}" for index in range(16) for operator in "+-"]
+    assert _ask(" ".join(names), max_chars=200)
+    with pytest.raises(RequestError, match="has 33 phrases, required and excluded terms; use at most 32"):
+        _ask(" ".join([*names, '"x"']), max_chars=200)
 
 
 def test_question__keeps_its_words_and_loses_control_characters() -> None:

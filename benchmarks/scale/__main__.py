@@ -1,0 +1,193 @@
+"""Retrieval as tenants grow: both legs, alone and together, beside their alternatives, in one run.
+
+    python -m benchmarks.scale [--chunks N] [--data natural|zipf] [--json FILE] [--plot FILE] [--quick]
+
+On an embedded server in a temporary folder: five tenants of very different sizes are published, indexed, asked and
+written to. Prints one table with the goals, and writes the figures as JSON and as a plot.
+"""
+
+import argparse
+import atexit
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+import psycopg
+from numpy.typing import NDArray
+from rich.console import Console
+
+from benchmarks.scale import peers, writes
+from benchmarks.scale.data import QUESTIONS, Data, ZipfData, natural
+from benchmarks.scale.load import LARGEST, Say, build_indexes, publish_all, shares, storage, vacuum
+from benchmarks.scale.measure import (
+    BOTH,
+    CLIENTS,
+    LEXICAL,
+    OURS,
+    Measured,
+    Prepared,
+    Row,
+    measure_tenant,
+    opened,
+    settings,
+    throughput,
+)
+from benchmarks.scale.plot import plot
+from benchmarks.scale.report import as_json, show
+from kosmos_rag.config import EmbeddingSettings, ModelsSettings
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding.locate import PACKAGED_MINILM
+from kosmos_rag.embedding.space import PROBE
+from kosmos_rag.ports import Embedder
+from kosmos_rag.storage.database import Database, resolve
+from kosmos_rag.testing import HashingEmbedder
+
+WARM = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """How much is asked: questions of a row, seconds of each run with several clients."""
+
+    questions: int
+    seconds: float
+
+
+USUAL = Effort(questions=QUESTIONS - WARM, seconds=10)
+QUICK = Effort(questions=40, seconds=2)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    results = Path("benchmarks/results")
+    parser.add_argument("--chunks", type=int, default=100_000, help="rows of all tenants together")
+    parser.add_argument("--data", choices=["natural", "zipf"], default="natural")
+    parser.add_argument("--json", type=Path, default=results / "scale.json", metavar="FILE")
+    parser.add_argument("--plot", type=Path, default=results / "scale.png", metavar="FILE")
+    parser.add_argument("--quick", action="store_true", help="fewer questions and shorter runs, to see that it works")
+    arguments = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="kosmos-bench-"))
+    # What is registered first is done last: the server has stopped by then, and does not lose its folder while it runs.
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    rows, result = _run(arguments, scratch)
+    title = f"{result['chunks']:,} chunks, {result['data']}"
+    plot(rows, title, arguments.plot)
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps({**result, "rows": [as_json(row) for row in rows]}, indent=2, default=str))
+    # A pipe has no width of its own, and a table cut to 80 columns cannot be read.
+    show(result, rows, Console(width=None if sys.stdout.isatty() else 190))
+    print(f"figures: {arguments.json}, plot: {arguments.plot}")
+
+
+def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[str, Any]]:
+    say = _clock()
+    effort = QUICK if arguments.quick else USUAL
+    data, whole = _data(arguments.data, say)
+    beside = whole or HashingEmbedder(dimensions=data.dimensions)
+    known = {text: beside.embed_query(text) for text in (PROBE, writes.NEW_WORD)}
+    prepared = Prepared({**data.questions, **known}, data.dimensions)
+    questions = list(data.questions)
+    warm, asked = questions[:WARM], questions[WARM : WARM + effort.questions]
+    configured = settings(scratch, data.dimensions, {}).database
+    with closing(Database(configured)) as database, opened(scratch, prepared, whole or prepared) as engines:
+        admin, tenants = resolve(configured).admin or "", shares(arguments.chunks)
+        result = {"chunks": arguments.chunks, "data": data.name, "questions": len(asked), "machine": _machine(admin)}
+        result["load"] = publish_all(database, data, tenants, prepared, say)
+        vacuum(admin)
+        result["indexes"] = build_indexes(engines[BOTH], tenants, say)
+        vacuum(admin)
+        result["storage"] = storage(admin, arguments.chunks)
+        measured = []
+        for share in tenants:
+            say(f"asking tenant {share.tenant}, {share.chunks:,} chunks")
+            measured.append(measure_tenant(engines, share, warm, asked))
+        result["throughput"] = []
+        for clients in CLIENTS:
+            say(f"{clients} clients at once")
+            largest = engines[BOTH].tenant(LARGEST)
+            result["throughput"].append(throughput(largest, asked, clients, effort.seconds))
+        vectors = [data.questions[question] for question in asked]
+        rows, result["notes"] = _with_peers(admin, measured, asked, vectors, say)
+        say("writing")
+        result["publishing"] = writes.publishing(database, data, prepared)
+        result["found"] = writes.found_at_once(database, scratch, prepared)
+        say("asking during maintenance")
+        result["maintenance"] = writes.maintenance(scratch, data, engines[BOTH], asked)
+    return rows, result
+
+
+def _data(name: str, say: Say) -> tuple[Data, Embedder | None]:
+    """Return the data, and the model that its questions are embedded with; None where the vectors are made up."""
+    if name == "zipf":
+        return ZipfData(), None
+    shared = Path(__file__).parents[3] / "shared" / "datasets"
+    folders = [folder for name in ("cranfield", "cacm") if (folder := shared / name).is_dir()]
+    if not folders:
+        raise SystemExit(
+            "no evaluation sets at hand to take sentences from; measure made words: make bench-scale DATA=zipf"
+        )
+    embedder = SentenceTransformerEmbedder(
+        EmbeddingSettings(model=PACKAGED_MINILM, dimensions=384), ModelsSettings(backend="onnx")
+    )
+    say("embedding the sentences, once for all runs")
+    return natural(folders, embedder, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench"), embedder
+
+
+def _with_peers(
+    admin: str, measured: Sequence[Measured], asked: Sequence[str], vectors: Sequence[NDArray[np.float32]], say: Say
+) -> tuple[list[Row], list[str]]:
+    """Measure the alternatives on copies, and add them to our rows; returns words on those that are missing too."""
+    rows: list[Row] = []
+    with peers.connect(admin) as connection:
+        peers.copy_tables(connection, len(vectors[0]), say)
+        for tenant in measured:
+            share = tenant.rows[0].share
+            say(f"asking the alternatives for tenant {share.tenant}")
+            in_memory, references = peers.bm25_in_memory(connection, share, asked)
+            off = peers.difference(tenant.scores, references)
+            rows += [
+                replace(row, difference=off) if (row.leg, row.way) == (LEXICAL, OURS) else row for row in tenant.rows
+            ]
+            rows += [in_memory, *peers.lexical(connection, share, asked)]
+            rows += peers.dense(connection, share, vectors, tenant.exact)
+        missing = [] if peers.has_textsearch(connection) else [f"{peers.TEXTSEARCH} is not loaded on this server"]
+        connection.execute("DROP SCHEMA bench CASCADE")
+    return rows, missing
+
+
+def _machine(admin: str) -> dict[str, Any]:
+    with psycopg.connect(admin) as connection:
+        versions = "SELECT current_setting('server_version'), extversion FROM pg_extension WHERE extname = 'vector'"
+        server, vector = connection.execute(versions).fetchone() or ("", "")
+    return {
+        "cores": os.cpu_count(),
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "postgresql": server,
+        "pgvector": vector,
+    }
+
+
+def _clock() -> Say:
+    began = time.perf_counter()
+
+    def say(words: str) -> None:
+        print(f"{time.perf_counter() - began:7.1f} s  {words}", file=sys.stderr, flush=True)
+
+    return say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Questions through the public API: how long they take, what they find, and how many at once."""
+
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.scale.load import Share
+from kosmos_rag import Engine, KosmosError, Retrieval, Settings, TenantScope
+from kosmos_rag.ports import Embedder
+from kosmos_rag.testing import HashingEmbedder
+
+DEPTH = 100
+LEXICAL, DENSE, BOTH = "lexical", "dense", "both"
+ONLY: dict[str, dict[str, Any]] = {
+    LEXICAL: {"rag.retrieval.semantic_weight": 0.0, "rag.retrieval.keyword_weight": 1.0},
+    DENSE: {"rag.retrieval.semantic_weight": 1.0, "rag.retrieval.keyword_weight": 0.0},
+    BOTH: {},
+}
+"""What is changed in the settings to ask one leg alone."""
+EXACT = "exact scan"
+OURS = "kosmos"
+CLIENTS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What one way of answering costs and finds in one tenant. Times are milliseconds."""
+
+    leg: str
+    way: str
+    """`kosmos`, or the alternative."""
+    share: Share
+    plan: str
+    p50: float
+    p95: float
+    p99: float
+    in_leg: float | None = None
+    """p50 of the leg's own stage: what is left of p50 is the transaction, its plan and the passages."""
+    recall_10: float | None = None
+    recall_100: float | None = None
+    difference: float | None = None
+    """Largest relative difference of a score from that of the reference implementation."""
+    note: str = ""
+    detail: Mapping[str, Any] | None = None
+
+
+class Times(TypedDict):
+    """Percentiles, milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class Recalls(TypedDict):
+    """Shares of the true best hits that were found."""
+
+    recall_10: float
+    recall_100: float
+
+
+class Prepared(HashingEmbedder):
+    """An embedder that has the vectors of its texts already: what is measured then is the search alone."""
+
+    def __init__(self, vectors: Mapping[str, NDArray[np.float32]], dimensions: int) -> None:
+        """Take vectors by text."""
+        super().__init__(dimensions=dimensions)
+        self._vectors = vectors
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        """Look up one text. Raises KeyError on one that is not there: a made-up vector would be measured unseen."""
+        return self._vectors[question]
+
+
+def settings(data_dir: Path, dimensions: int, changes: Mapping[str, Any]) -> Settings:
+    """Return settings on one embedded server: vectors of that length, no reranker, a hundred hits, and `changes`."""
+    fixed = {
+        "database.data_dir": str(data_dir),
+        "rag.embedding.model": "prepared",
+        "rag.embedding.dimensions": dimensions,
+        "rag.reranking.enabled": False,
+        "rag.retrieval.top_k": DEPTH,
+        "rag.retrieval.depth": DEPTH,
+        # Or questions of made words, near to nothing, would get fewer hits than they ask for.
+        "rag.retrieval.similarity_threshold": -1.0,
+    }
+    return Settings.load(overrides={**fixed, **changes})
+
+
+@contextmanager
+def opened(data_dir: Path, prepared: Prepared, whole: Embedder) -> Iterator[dict[str, Engine]]:
+    """Open an engine for each leg alone, for the exact scan of the vectors, and for both legs.
+
+    The engine for both legs embeds its questions with `whole`; the others have their vectors prepared.
+    """
+    changes = {**ONLY, EXACT: {**ONLY[DENSE], "indexes.vector": "none"}}
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                Engine(settings(data_dir, prepared.dimensions, changed), embedder=whole if name == BOTH else prepared)
+            )
+            for name, changed in changes.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """One tenant measured: the rows of the table, and what the alternatives are compared with."""
+
+    rows: list[Row]
+    exact: list[list[UUID]]
+    """The true nearest chunks of each question, best first."""
+    scores: list[list[float]]
+    """Lexical scores of each question's hits, best first."""
+
+
+def measure_tenant(engines: Mapping[str, Engine], share: Share, warm: Sequence[str], asked: Sequence[str]) -> Measured:
+    """Ask a tenant `asked` in every way, after `warm`: questions of their own, so that none is asked twice."""
+    rows, answers = [], {}
+    for name, engine in engines.items():
+        scope = engine.tenant(share.tenant)
+        ask(scope, warm)
+        answers[name], times = ask(scope, asked)
+        rows.append(_row(name, share, answers[name], times))
+    exact = [[hit.chunk_id for hit in answer.hits] for answer in answers[EXACT]]
+    found = [[hit.chunk_id for hit in answer.hits] for answer in answers[DENSE]]
+    rows = [replace(row, **recalls(found, exact)) if (row.leg, row.way) == (DENSE, OURS) else row for row in rows]
+    scores = [[hit.lexical_score for hit in a.hits if hit.lexical_score is not None] for a in answers[LEXICAL]]
+    return Measured(rows=rows, exact=exact, scores=scores)
+
+
+def ask(scope: TenantScope, questions: Sequence[str]) -> tuple[list[Retrieval], list[float]]:
+    """Ask questions one after the other; returns the answers and the milliseconds of each."""
+    answers, times = [], []
+    for question in questions:
+        began = time.perf_counter()
+        answers.append(scope.retrieve(question, DEPTH))
+        times.append((time.perf_counter() - began) * 1000)
+    return answers, times
+
+
+def _row(name: str, share: Share, answers: Sequence[Retrieval], times: Sequence[float]) -> Row:
+    leg, way = (DENSE, EXACT) if name == EXACT else (name, OURS)
+    legs = {one: [asdict(answer.legs[one]) for answer in answers] for one in answers[0].legs}
+    plans = [Counter(account["plan"] for account in legs[one]).most_common(1)[0][0] for one in sorted(legs)]
+    stages = {
+        stage: round(statistics.median(answer.timings_ms.get(stage, 0.0) for answer in answers), 3)
+        for stage in sorted({stage for answer in answers for stage in answer.timings_ms})
+    }
+    return Row(
+        leg=leg,
+        way=way,
+        share=share,
+        plan="; ".join(plans),
+        **percentiles(times),
+        in_leg=stages.get(leg),
+        detail={"stages_p50_ms": stages, "legs": {one: _summary(accounts) for one, accounts in legs.items()}},
+    )
+
+
+def _summary(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sum up an account over all questions: the mean of each number, how often each text."""
+    summary: dict[str, Any] = {}
+    for key in {key: None for account in accounts for key in account}:
+        values = [account[key] for account in accounts if key in account]
+        if all(isinstance(value, Mapping) for value in values):
+            summary[key] = _summary(values)
+        elif all(isinstance(value, int | float) for value in values):
+            summary[key] = round(statistics.mean(values), 2)
+        else:
+            summary[key] = dict(Counter(map(str, values)))
+    return summary
+
+
+def percentiles(times: Sequence[float]) -> Times:
+    """Return p50, p95 and p99."""
+    p50, p95, p99 = (round(float(value), 2) for value in np.percentile(times, (50, 95, 99)))
+    return Times(p50=p50, p95=p95, p99=p99)
+
+
+def recalls(found: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]]) -> Recalls:
+    """Return the share of the true best 10 and 100 that was found among as many, over all questions."""
+
+    def recall(depth: int) -> float:
+        pairs = [(set(ours[:depth]), set(best[:depth])) for ours, best in zip(found, exact, strict=True)]
+        return round(statistics.mean(len(ours & best) / len(best) for ours, best in pairs), 4)
+
+    return Recalls(recall_10=recall(10), recall_100=recall(100))
+
+
+def throughput(scope: TenantScope, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:
+    """Let clients ask without pause for a time. `fairness` is the slowest client's count by the fastest's."""
+    times: list[list[float]] = [[] for _ in range(clients)]
+    errors: list[Counter[str]] = [Counter() for _ in range(clients)]
+    end = time.perf_counter() + seconds
+
+    def client(number: int) -> None:
+        at = number * len(questions) // clients
+        while (began := time.perf_counter()) < end:
+            try:
+                scope.retrieve(questions[at % len(questions)], DEPTH)
+            except KosmosError as error:
+                errors[number][type(error).__name__] += 1
+            else:
+                times[number].append((time.perf_counter() - began) * 1000)
+            at += 1
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = [len(of_client) for of_client in times]
+    return {
+        "clients": clients,
+        "queries_per_s": round(sum(counts) / seconds, 1),
+        **percentiles([taken for of_client in times for taken in of_client] or [float("nan")]),
+        "errors": dict(sum(errors, Counter())),
+        "fairness": round(min(counts) / max(1, *counts), 2),
+    }

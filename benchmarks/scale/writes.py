@@ -1,0 +1,92 @@
+"""What writing costs a large tenant, when a new chunk is found, and what maintenance costs those who ask meanwhile."""
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale.data import Data
+from benchmarks.scale.load import LARGEST, create, publish_block
+from benchmarks.scale.measure import Prepared, ask, settings
+from kosmos_rag import Engine, TenantScope
+from kosmos_rag.storage.database import Database
+
+CHUNKS = 1_000
+REPEATS = 5
+NEW_WORD = "zyxomorphquandle"
+
+
+def publishing(database: Database, data: Data, embedder: Prepared) -> dict[str, Any]:
+    """Publish 1,000 chunks into the largest tenant and into an empty one, in turn; medians of five."""
+    seconds: dict[str, list[float]] = {"largest": [], "empty": []}
+    blocks = data.blocks(2 * REPEATS * CHUNKS, size=CHUNKS, seed=1)
+    for repeat in range(REPEATS):
+        empty = f"empty-{repeat}"
+        create(database, empty, embedder)
+        for kind, name in (("empty", empty), ("largest", LARGEST)):
+            seconds[kind].append(publish_block(database, name, next(blocks), embedder))
+    medians = {kind: statistics.median(times) for kind, times in seconds.items()}
+    return {
+        "chunks": CHUNKS,
+        **{f"{kind}_ms": round(median * 1000, 1) for kind, median in medians.items()},
+        "ratio": round(medians["largest"] / medians["empty"], 3),
+    }
+
+
+def found_at_once(database: Database, data_dir: Path, embedder: Prepared) -> dict[str, bool]:
+    """Publish one chunk of a word that no other has, and ask for it: whether each leg has it first."""
+    publish_block(database, LARGEST, ([NEW_WORD], embedder.embed([NEW_WORD])), embedder)
+    with Engine(settings(data_dir, embedder.dimensions, {}), embedder=embedder) as engine:
+        hits = [hit for hit in engine.tenant(LARGEST).retrieve(NEW_WORD, 10).hits if hit.text == NEW_WORD]
+    return {
+        "lexical": any(hit.lexical_rank == 1 for hit in hits),
+        "dense": any(hit.dense_rank == 1 for hit in hits),
+    }
+
+
+def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[str]) -> dict[str, Any]:
+    """Ask the largest tenant while another process builds its indexes anew; the ratio of the medians.
+
+    `index_build` takes in what was published since, `index_rebuild` starts from nothing.
+    """
+    scope = engine.tenant(LARGEST)
+    ask(scope, questions)
+    _, quiet = ask(scope, questions)
+    result: dict[str, Any] = {"quiet_p50_ms": round(statistics.median(quiet), 2)}
+    for work in ("index_build", "index_rebuild"):
+        began = time.perf_counter()
+        busy = _during(data_dir, data.dimensions, work, scope, questions)
+        result[work] = {
+            "seconds": round(time.perf_counter() - began, 1),
+            "queries": len(busy),
+            "p50_ms": round(statistics.median(busy), 2) if busy else None,
+            "ratio": round(statistics.median(busy) / statistics.median(quiet), 2) if busy else None,
+        }
+    return result
+
+
+def _during(data_dir: Path, dimensions: int, work: str, scope: TenantScope, questions: Sequence[str]) -> list[float]:
+    """Ask for as long as a process of its own works; the time of its start does not count."""
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    process = context.Process(target=_work, args=(data_dir, dimensions, work, scope.name, started))
+    process.start()
+    times: list[float] = []
+    while process.is_alive() and not started.wait(0.1):
+        pass
+    while process.is_alive():
+        _, more = ask(scope, [questions[len(times) % len(questions)]])
+        times += more
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"{work} of tenant {scope.name} failed in its process, with exit code {process.exitcode}")
+    return times
+
+
+def _work(data_dir: Path, dimensions: int, work: str, tenant: str, started: Any) -> None:
+    with Engine(settings(data_dir, dimensions, {}), embedder=Prepared({}, dimensions)) as engine:
+        scope = engine.tenant(tenant)
+        started.set()
+        getattr(scope, work)()

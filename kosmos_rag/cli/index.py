@@ -1,0 +1,105 @@
+"""kosmos-rag index: look after the indexes of a tenant."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kosmos_rag.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    console,
+    opened,
+    print_json,
+    reported,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kosmos_rag.records import IndexInfo
+
+app = typer.Typer(help="Look after a tenant's indexes: what there is, what is due, and building it.")
+
+
+@app.command("status")
+def status(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Show the indexes, how they are, and what is due."""
+    _run("index_status", tenant, config, set_, as_json=as_json)
+
+
+@app.command("build")
+def build(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Build what is due. Safe to run at any time, beside questions and ingestion; run it by the clock."""
+    _run("index_build", tenant, config, set_, as_json=as_json)
+
+
+@app.command("tune")
+def tune(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Measure the vector index, and search it as far as indexes.recall_target asks."""
+    _run("index_tune", tenant, config, set_, as_json=as_json)
+
+
+@app.command("rebuild")
+def rebuild(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Build all indexes again, whether due or not; the old ones serve until the new are ready."""
+    _run("index_rebuild", tenant, config, set_, as_json=as_json)
+
+
+def _run(action: str, tenant: str, config: "Path | None", set_: list[str] | None, *, as_json: bool) -> None:
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        scope = engine.tenant(tenant)
+        work = getattr(scope, action)
+        if action == "index_status":
+            found = work()
+        else:
+            found = work(on_progress=None if as_json else lambda step: typer.echo(f"{step} …", err=True))
+    if as_json:
+        print_json({"tenant": tenant, "indexes": [asdict(info) for info in found]})
+    else:
+        _print(found)
+
+
+def _print(found: "Sequence[IndexInfo]") -> None:
+    from rich.table import Table
+
+    if not found:
+        console().print("no documents, and so no indexes")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due"):
+        table.add_column(name, justify="right" if name in {"rows", "now", "MB", "recall@10", "p50 ms"} else "left")
+    for info in found:
+        table.add_row(*_row(info))
+    console().print(table)
+
+
+def _row(info: "IndexInfo") -> list[str]:
+    def measured(name: str) -> str:
+        value: Any = info.health.get(name)
+        return "" if value is None else str(value)
+
+    searched = next((f"{name} {info.settings[name]}" for name in ("probes", "ef_search") if name in info.settings), "")
+    return [
+        info.kind,
+        info.collection or "vectors",
+        info.state,
+        f"{info.rows:,}",
+        f"{info.rows_now:,}",
+        f"{info.bytes / 1e6:.1f}" if info.bytes else "",
+        searched,
+        measured("recall_at_10"),
+        measured("p50_ms"),
+        info.due or "",
+    ]

@@ -1,0 +1,231 @@
+"""The life of a tenant's indexes, lexical and dense by one mechanism: look, build what is due, tune, rebuild, clean up.
+
+One maintenance of a tenant runs at a time. New indexes are built beside the old ones, which are used until the new are
+ready; what a crash leaves behind is found by the next run and taken away.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+import psycopg
+
+from kosmos_rag.config import IndexSettings
+from kosmos_rag.errors import IndexesBusy
+from kosmos_rag.indexing import catalogue, segments, vectors
+from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
+from kosmos_rag.indexing.status import LIVE_SHARE, covered, inspect, live_share, rows_of, segments_of, why_due
+from kosmos_rag.records import EVERYONE, IndexInfo
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant
+
+Progress = Callable[[str], None]
+"""Told what is being done, one line a step."""
+
+HNSW, IVFFLAT = "hnsw", "ivfflat"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One maintenance of one tenant, under its lock."""
+
+    tenant: Tenant
+    progress: Progress
+
+
+class Indexes:
+    """Builds and looks after the indexes of any tenant of one database. Thread-safe."""
+
+    def __init__(self, database: Database, settings: IndexSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def status(self, tenant: Tenant) -> list[IndexInfo]:
+        """Return what indexes there are, how they are, and what is due. Raises DatabaseError."""
+        with self._transaction(tenant) as connection:
+            return inspect(connection, tenant, self._settings)
+
+    def build(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
+        """Build what is due: pack and merge segments, build the vector index or make it again after drift.
+
+        Raises IndexesBusy while another maintenance of the tenant runs, ConfigError without `database.admin_url` where
+        a vector index is due, DatabaseError.
+        """
+        with self._locked(tenant, progress) as run:
+            self._clean_up(run)
+            self._pack(run)
+            self._merge(run, everything=False)
+            self._build_vectors(run, everything=False)
+        return self.status(tenant)
+
+    def rebuild(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
+        """Build all indexes again, whether due or not. Raises what `build` raises."""
+        with self._locked(tenant, progress) as run:
+            self._clean_up(run)
+            self._pack(run)
+            self._merge(run, everything=True)
+            self._build_vectors(run, everything=True)
+        return self.status(tenant)
+
+    def tune(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
+        """Measure the vector index again, and search it as far as the recall target asks. Raises as `build` does."""
+        with self._locked(tenant, progress) as run:
+            for entry in self._entries(tenant):
+                if entry.kind != SEGMENT and entry.state == READY and (space := self._space(tenant)) is not None:
+                    progress(f"measuring {entry.kind}")
+                    self._store(tenant, self._tuned(run, space, entry))
+        return self.status(tenant)
+
+    # --- one lock, one transaction -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self, tenant: Tenant, progress: Progress) -> Iterator[_Run]:
+        with self._database.worker.session() as session:
+            row = session.execute(statement("try_maintenance_lock"), {"tenant_id": tenant.id}).fetchone()
+            if row != (True,):
+                raise IndexesBusy(
+                    f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
+                )
+            yield _Run(tenant=tenant, progress=progress)
+
+    @contextmanager
+    def _transaction(self, tenant: Tenant) -> Iterator[psycopg.Connection]:
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            yield connection
+
+    def _entries(self, tenant: Tenant) -> list[Entry]:
+        with self._transaction(tenant) as connection:
+            return catalogue.entries(connection, tenant.id)
+
+    def _store(self, tenant: Tenant, entry: Entry) -> None:
+        with self._transaction(tenant) as connection:
+            catalogue.change(connection, tenant.id, entry)
+
+    # --- the lexical leg ----------------------------------------------------------------------------------------
+
+    def _pack(self, run: _Run) -> None:
+        for collection, tail in self._tails(run.tenant).items():
+            if tail < self._settings.lexical_tail_chunks:
+                continue
+            left = tail
+            while left > 0:
+                run.progress(f"packing {left:,} chunks of {collection}")
+                with self._transaction(run.tenant) as connection:
+                    held = segments_of(catalogue.entries(connection, run.tenant.id), collection)
+                    entry = segments.pack_tail(connection, run.tenant.id, collection, covered=covered(held))
+                left = left - entry.rows if entry else 0
+
+    def _tails(self, tenant: Tenant) -> dict[str, int]:
+        sizes = {}
+        with self._transaction(tenant) as connection:
+            for collection, _, _ in connection.execute(
+                statement("corpora_of_tenant"), {"tenant_id": tenant.id}
+            ).fetchall():
+                values = {"tenant_id": tenant.id, "collection": collection}
+                sizes[collection] = (connection.execute(statement("tail_size"), values).fetchone() or (0,))[0]
+        return sizes
+
+    def _merge(self, run: _Run, *, everything: bool) -> None:
+        for collection in self._tails(run.tenant):
+            with self._transaction(run.tenant) as connection:
+                held = segments_of(catalogue.entries(connection, run.tenant.id), collection)
+                chosen = held if everything else segments.mergeable(held) or self._worn(connection, run, held)
+                if chosen:
+                    rows = sum(entry.rows for entry in chosen)
+                    run.progress(f"merging {len(chosen)} segments of {collection}, {rows:,} chunks")
+                    segments.merge(connection, run.tenant.id, chosen)
+
+    def _worn(self, connection: psycopg.Connection, run: _Run, held: list[Entry]) -> list[Entry]:
+        """Return the segment of which least is still there, if that is little."""
+        shares = {entry.id: live_share(connection, run.tenant.id, entry) for entry in held}
+        worst = min(held, key=lambda entry: shares[entry.id], default=None)
+        return [worst] if worst is not None and shares[worst.id] < LIVE_SHARE else []
+
+    # --- the dense leg ------------------------------------------------------------------------------------------
+
+    def _space(self, tenant: Tenant) -> vectors.Space | None:
+        with self._transaction(tenant) as connection:
+            row = connection.execute(statement("space_of_tenant"), {"tenant_id": tenant.id}).fetchone()
+        return vectors.Space(tenant_id=tenant.id, space_id=row[0], dimensions=row[1]) if row else None
+
+    def _clean_up(self, run: _Run) -> None:
+        """Drop what no run will finish, and forget what is gone: nobody else holds the lock."""
+        with self._transaction(run.tenant) as connection:
+            known = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.kind != SEGMENT]
+            values = {"tenant_id": run.tenant.id}
+            physical = {row[0]: row[1] for row in connection.execute(statement("physical_indexes"), values).fetchall()}
+        good = {entry.relation for entry in known if entry.state == READY and physical.get(entry.relation)}
+        if leftovers := sorted(physical.keys() - good):
+            with vectors.administrator(self._database.admin_conninfo) as admin:
+                for relation in leftovers:
+                    run.progress(f"dropping {relation}, left by an interrupted run")
+                    vectors.drop(admin, relation)
+        with self._transaction(run.tenant) as connection:
+            catalogue.delete(connection, run.tenant.id, [entry for entry in known if entry.relation not in good])
+
+    def _build_vectors(self, run: _Run, *, everything: bool) -> None:
+        space = self._space(run.tenant)
+        if space is None:
+            return
+        with self._transaction(run.tenant) as connection:
+            rows = rows_of(connection, space.scope)
+            old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.kind != SEGMENT]
+        wanted = self._settings.vector != "none" and rows >= self._settings.vector_min_chunks
+        current = next((entry for entry in old if entry.space_id == space.space_id), None)
+        if wanted and (everything or current is None or why_due(current, rows, self._settings)):
+            best = self._best(run, space, rows)
+            with self._transaction(run.tenant) as connection:
+                catalogue.retire(connection, run.tenant.id, old)
+                catalogue.change(connection, run.tenant.id, replace(best, state=READY))
+        elif wanted:
+            return
+        self._drop(run, old)
+
+    def _best(self, run: _Run, space: vectors.Space, rows: int) -> Entry:
+        """Build the index that the settings name; for `auto`, hnsw as well where ivfflat is too slow, and choose."""
+        chosen = self._settings.vector
+        first = self._built(run, space, IVFFLAT if chosen == "auto" else chosen, rows)
+        if chosen != "auto" or first.health["p50_ms"] <= self._settings.target_ms:
+            return first
+        second = self._built(run, space, HNSW, rows)
+        target = self._settings.recall_target
+        better = second.health["recall_at_10"] >= min(target, first.health["recall_at_10"])
+        keep, lose = (second, first) if better and second.health["p50_ms"] < first.health["p50_ms"] else (first, second)
+        run.progress(f"{keep.kind} is kept, {keep.health['p50_ms']} ms against {lose.health['p50_ms']} ms")
+        self._drop(run, [lose])
+        beside = {key: lose.health[key] for key in ("recall_at_10", "recall_at_100", "p50_ms")}
+        return replace(keep, health={**keep.health, "beside": {"kind": lose.kind, **beside}})
+
+    def _built(self, run: _Run, space: vectors.Space, kind: str, rows: int) -> Entry:
+        entry = Entry(
+            id=uuid.uuid4(),
+            kind=kind,
+            state=BUILDING,
+            rows=rows,
+            space_id=space.space_id,
+            settings=vectors.planned_settings(kind, rows, self._settings),
+        )
+        with vectors.administrator(self._database.admin_conninfo) as admin:
+            with self._transaction(run.tenant) as connection:
+                catalogue.insert(connection, run.tenant.id, entry)
+            run.progress(f"building {kind} over {rows:,} vectors")
+            vectors.create(admin, space, entry, memory_mb=self._settings.build_memory_mb)
+        run.progress(f"measuring {kind}")
+        return self._tuned(run, space, entry)
+
+    def _tuned(self, run: _Run, space: vectors.Space, entry: Entry) -> Entry:
+        with self._transaction(run.tenant) as connection:
+            rows = rows_of(connection, space.scope)
+            return vectors.tuned(connection, space, entry, rows=rows, target=self._settings.recall_target)
+
+    def _drop(self, run: _Run, gone: list[Entry]) -> None:
+        if not gone:
+            return
+        with ExitStack() as stack:
+            admin = stack.enter_context(vectors.administrator(self._database.admin_conninfo))
+            for entry in gone:
+                vectors.drop(admin, entry.relation)
+        with self._transaction(run.tenant) as connection:
+            catalogue.delete(connection, run.tenant.id, gone)

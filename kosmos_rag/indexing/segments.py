@@ -1,0 +1,160 @@
+"""Segments of packed postings: the tail is packed into a new one, and small ones are merged into larger.
+
+Every change is one transaction: a reader sees the chunks in the tail or in the segment, and after a crash the corpus is
+as it was. Segments lie one after the other by serial, each at least twice as large as the next: so there are few of
+them, and a chunk is packed again only about once for each doubling of the corpus (O'Neil et al., "The Log-Structured
+Merge-Tree", 1996).
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from kosmos_rag import bm25
+from kosmos_rag.indexing import catalogue
+from kosmos_rag.indexing.catalogue import READY, SEGMENT, Entry
+from kosmos_rag.storage.packed import (
+    pack_frequencies,
+    pack_serials,
+    sparse_entries,
+    unpack_frequencies,
+    unpack_serials,
+)
+from kosmos_rag.storage.sql import statement
+
+PIECE_CHUNKS = 32_768
+"""Chunks packed at once at most: bounds memory and the length of the transaction."""
+_BATCH_ROWS = 4_096
+_BATCH_BYTES = 8 * 1024 * 1024
+
+Packed = tuple[int, bytes, bytes]
+"""Lexeme id, serials, frequencies."""
+
+
+def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, covered: int) -> Entry | None:
+    """Pack the oldest chunks of the tail into a segment, in the caller's transaction; None where there are none.
+
+    `covered` is the serial up to which segments exist. Publications take turns and serials rise with their commits, so
+    whatever is to come has a serial above those that are seen here.
+    """
+    scope = {"tenant_id": tenant_id, "collection": collection}
+    cursor = connection.cursor(binary=True)
+    rows = cursor.execute(statement("tail_piece"), {**scope, "limit": PIECE_CHUNKS}).fetchall()
+    if not rows:
+        return None
+    serials = np.array([row[0] for row in rows])
+    lengths = np.array([row[1] for row in rows])
+    pivots = np.array([row[2] for row in rows])
+    weights = sparse_entries([row[3] for row in rows])
+    frequencies = bm25.frequencies(weights.values, bm25.norms(lengths, pivots)[weights.rows])
+
+    last = int(serials[-1]) + 1
+    by_serial = np.zeros(last - covered, dtype=np.int32)
+    by_serial[serials - covered] = lengths
+    order = np.argsort(weights.lexeme_ids, kind="stable")
+    lexeme_ids = weights.lexeme_ids[order]
+    bounds = [0, *(np.flatnonzero(np.diff(lexeme_ids)) + 1).tolist(), len(lexeme_ids)] if len(lexeme_ids) else [0]
+    held, counted = serials[weights.rows[order]], frequencies[order]
+    packed = (
+        (int(lexeme_ids[start]), pack_serials(held[start:end]), pack_frequencies(counted[start:end]))
+        for start, end in pairwise(bounds)
+    )
+    entry = _entry(collection, covered, last, len(rows))
+    _write(connection, tenant_id, entry, by_serial, packed)
+    connection.execute(statement("clear_tail"), {**scope, "last_serial": last})
+    return entry
+
+
+def mergeable(segments: Sequence[Entry]) -> list[Entry]:
+    """Return the newest segments that are too small for their place: each older must be twice what follows it."""
+    chosen: list[Entry] = []
+    rows = 0
+    for entry in reversed(segments):
+        if chosen and entry.rows >= 2 * rows:
+            break
+        chosen.insert(0, entry)
+        rows += entry.rows
+    return chosen if len(chosen) > 1 else []
+
+
+def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[Entry]) -> Entry:
+    """Merge neighbouring segments into one without what has been deleted, in the caller's transaction."""
+    collection, first, last = segments[0].collection, segments[0].first_serial, segments[-1].last_serial
+    assert collection is not None, "a segment is of a collection"
+    assert first is not None, "a segment has a first serial"
+    assert last is not None, "a segment has a last serial"
+    scope = {"tenant_id": tenant_id, "collection": collection, "ids": [entry.id for entry in segments]}
+    bounds = {"first_serial": first, "last_serial": last}
+    cursor = connection.cursor(binary=True)
+    row = cursor.execute(statement("live_serials"), {**scope, **bounds}).fetchone()
+    assert row is not None, "an aggregate has a row"
+    live = np.zeros(last - first, dtype=bool)
+    live[np.frombuffer(row[0], dtype=">i4") - first] = True
+    lengths = np.zeros(last - first, dtype=np.int32)
+    for start, packed in cursor.execute(statement("lengths_of_segments"), scope).fetchall():
+        part = unpack_serials(packed)
+        lengths[start - first : start - first + len(part)] = part
+    lengths[~live] = 0
+    entry = _entry(collection, first, last, int(np.count_nonzero(live)))
+    with connection.cursor("kosmos_postings", binary=True) as stream:
+        stream.itersize = _BATCH_ROWS
+        rows = stream.execute(statement("postings_of_segments"), scope)
+        _write(connection, tenant_id, entry, lengths, _merged(rows, live, first))
+    catalogue.delete(connection, tenant_id, segments)
+    return entry
+
+
+def _merged(rows: Iterable[Packed], live: NDArray[np.bool_], first: int) -> Iterator[Packed]:
+    """Join the postings of each lexeme; `rows` come by lexeme, and within one by serial."""
+    for lexeme_id, parts in groupby(rows, key=itemgetter(0)):
+        held = list(parts)
+        serials = unpack_serials(b"".join(part[1] for part in held))
+        frequencies = unpack_frequencies(b"".join(part[2] for part in held))
+        kept = live[serials - first]
+        if kept.any():
+            yield lexeme_id, pack_serials(serials[kept]), pack_frequencies(frequencies[kept])
+
+
+def _entry(collection: str, first: int, last: int, rows: int) -> Entry:
+    return Entry(
+        id=uuid.uuid4(),
+        kind=SEGMENT,
+        state=READY,
+        rows=rows,
+        collection=collection,
+        first_serial=first,
+        last_serial=last,
+    )
+
+
+def _write(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    entry: Entry,
+    lengths: NDArray[np.int32],
+    postings: Iterable[Packed],
+) -> None:
+    scope = {"tenant_id": tenant_id, "id": entry.id}
+    catalogue.insert(connection, tenant_id, entry)
+    connection.execute(statement("insert_segment"), {**scope, "lengths": pack_serials(lengths)})
+    for batch in _batches(postings):
+        columns = dict(zip(("lexeme_ids", "serials", "frequencies"), map(list, zip(*batch, strict=True)), strict=True))
+        connection.execute(statement("insert_postings"), {**scope, **columns})
+
+
+def _batches(postings: Iterable[Packed]) -> Iterator[list[Packed]]:
+    batch: list[Packed] = []
+    size = 0
+    for posting in postings:
+        batch.append(posting)
+        size += len(posting[1]) + len(posting[2])
+        if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

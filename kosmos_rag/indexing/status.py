@@ -1,0 +1,161 @@
+"""What indexes a tenant has, how they are, and what is due: looked up, never changed."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from kosmos_rag.config import IndexSettings
+from kosmos_rag.indexing import catalogue
+from kosmos_rag.indexing.catalogue import READY, SEGMENT, Entry
+from kosmos_rag.indexing.segments import mergeable
+from kosmos_rag.records import IndexInfo
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant
+
+LIVE_SHARE = 0.7
+"""A segment is packed again when less of it than this is still there."""
+_GROWN, _SHRUNK = 2.0, 0.5
+"""A vector index is made again for this many times the rows that it was built on."""
+
+
+def segments_of(entries: Sequence[Entry], collection: str) -> list[Entry]:
+    """Return the segments of a collection, in the order of their serials."""
+    return [entry for entry in entries if entry.kind == SEGMENT and entry.collection == collection]
+
+
+def covered(segments: Sequence[Entry]) -> int:
+    """Return the serial up to which these segments hold the corpus."""
+    last = segments[-1].last_serial if segments else 1
+    assert last is not None, "a segment has a last serial"
+    return last
+
+
+def rows_of(connection: psycopg.Connection, scope: Mapping[str, Any]) -> int:
+    """Return how many vectors a space of a tenant has."""
+    return _number(connection, "vectors_of_space", scope)
+
+
+def live_chunks(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> int:
+    """Return how many chunks of a segment are still there."""
+    bounds = {name: getattr(segment, name) for name in ("collection", "first_serial", "last_serial")}
+    return _number(connection, "live_chunks", {"tenant_id": tenant_id, **bounds})
+
+
+def live_share(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> float:
+    """Return the share of a segment that is still there."""
+    return live_chunks(connection, tenant_id, segment) / segment.rows if segment.rows else 1.0
+
+
+def why_due(entry: Entry, rows: int, settings: IndexSettings) -> str | None:
+    """Return why a vector index should be built again; None where it need not."""
+    if settings.vector not in {"auto", entry.kind}:
+        return f"indexes.vector is {settings.vector}"
+    if entry.settings["precision"] != settings.precision:
+        return f"indexes.precision is {settings.precision}"
+    if rows > _GROWN * entry.rows:
+        return f"grown from {entry.rows:,} to {rows:,} rows"
+    if rows < _SHRUNK * entry.rows:
+        return f"shrunk from {entry.rows:,} to {rows:,} rows"
+    return None
+
+
+def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSettings) -> list[IndexInfo]:
+    """Return the indexes of a tenant, and what is scanned for want of one."""
+    entries = catalogue.entries(connection, tenant.id)
+    values = {"tenant_id": tenant.id}
+    corpora = connection.execute(statement("corpora_of_tenant"), values).fetchall()
+    found: list[IndexInfo] = []
+    for collection, _, _ in corpora:
+        found += _lexical(connection, tenant.id, collection, segments_of(entries, collection), settings)
+    space = connection.execute(statement("space_of_tenant"), values).fetchone()
+    if space is not None:
+        rows = rows_of(connection, {**values, "space_id": space[0]})
+        vectors = [entry for entry in entries if entry.kind != SEGMENT]
+        physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
+        found += [_vector(entry, rows, physical.get(entry.relation), settings) for entry in vectors]
+        if not any(entry.state == READY for entry in vectors):
+            found.append(_scanned(rows, settings))
+    return found
+
+
+def _lexical(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    collection: str,
+    segments: Sequence[Entry],
+    settings: IndexSettings,
+) -> list[IndexInfo]:
+    merging = {entry.id for entry in mergeable(segments)}
+    found = []
+    for segment in segments:
+        live = live_chunks(connection, tenant_id, segment)
+        due: str | None = "small beside the next" if segment.id in merging else None
+        if segment.rows and live < LIVE_SHARE * segment.rows:
+            due = f"{segment.rows - live:,} of {segment.rows:,} chunks are gone"
+        size = _number(connection, "segment_bytes", {"tenant_id": tenant_id, "id": segment.id})
+        found.append(_info(segment, rows_now=live, size=size, due=due))
+    tail = _number(connection, "tail_size", {"tenant_id": tenant_id, "collection": collection})
+    grown = tail >= settings.lexical_tail_chunks
+    found.append(
+        IndexInfo(
+            kind="tail",
+            state="exact",
+            collection=collection,
+            rows=tail,
+            rows_now=tail,
+            bytes=0,
+            settings={},
+            health={},
+            checked_at=None,
+            due=f"indexes.lexical_tail_chunks is {settings.lexical_tail_chunks:,}" if grown else None,
+        )
+    )
+    return found
+
+
+def _vector(entry: Entry, rows: int, physical: tuple[Any, ...] | None, settings: IndexSettings) -> IndexInfo:
+    if physical is None or not physical[1]:
+        due: str | None = "it is not in the server's catalogue" if physical is None else "it was not built to the end"
+    elif entry.state != READY:
+        due = "left by an interrupted run"
+    else:
+        due = why_due(entry, rows, settings)
+    return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
+
+
+def _scanned(rows: int, settings: IndexSettings) -> IndexInfo:
+    wanted = settings.vector != "none" and rows >= settings.vector_min_chunks
+    return IndexInfo(
+        kind="none",
+        state="exact",
+        collection=None,
+        rows=rows,
+        rows_now=rows,
+        bytes=0,
+        settings={},
+        health={},
+        checked_at=None,
+        due=f"indexes.vector_min_chunks is {settings.vector_min_chunks:,}" if wanted else None,
+    )
+
+
+def _info(entry: Entry, *, rows_now: int, size: int, due: str | None) -> IndexInfo:
+    return IndexInfo(
+        kind=entry.kind,
+        state=entry.state,
+        collection=entry.collection,
+        rows=entry.rows,
+        rows_now=rows_now,
+        bytes=size,
+        settings=entry.settings,
+        health=entry.health,
+        checked_at=entry.checked_at,
+        due=due,
+    )
+
+
+def _number(connection: psycopg.Connection, name: str, values: Mapping[str, Any]) -> int:
+    row = connection.execute(statement(name), values).fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,131 @@
+"""How far a vector index has to be searched: recall and latency measured against the exact scan, on the tenant's data.
+
+Queries are made of stored vectors: half of them as they are, half the sum of one and of half of another, because a
+question lies beside the passages that answer it. A vector that is its own query does not count as found.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from pgvector import HalfVector
+from psycopg import sql
+
+from kosmos_rag.storage.sql import statement
+
+DEPTH = 100
+_QUERIES = 48
+_SLACK = 0.02
+"""How much less of the hundred nearest may be found than of the ten nearest."""
+
+NO_FILTER: dict[str, Any] = {
+    "collection": None,
+    "filtered": False,
+    "required": None,
+    "condition": None,
+    "condition_values": None,
+    "sources": [],
+    "folders": [],
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What one setting of an index gives."""
+
+    setting: int
+    """Probes, or ef_search."""
+    recall_at_10: float
+    recall_at_100: float
+    p50_ms: float
+
+    def meets(self, target: float) -> bool:
+        """Whether enough of the nearest are found."""
+        return self.recall_at_10 >= target and self.recall_at_100 >= target - _SLACK
+
+
+Search = Callable[[NDArray[np.float32]], list[Any]]
+
+
+def sample_queries(connection: psycopg.Connection, scope: Mapping[str, Any], rows: int) -> list[NDArray[np.float32]]:
+    """Return query vectors made of stored ones, of length one."""
+    share = min(1.0, 4 * 2 * _QUERIES / max(rows, 1))
+    values = {**scope, "limit": 2 * _QUERIES, "share": share}
+    stored: list[NDArray[np.float32]] = [
+        embedding.to_numpy().astype(np.float32)
+        for (embedding,) in connection.execute(statement("sample_vectors"), values).fetchall()
+    ]
+    half = len(stored) // 2
+    queries: list[NDArray[np.float32]] = stored[:half:2]
+    queries += [one + np.float32(0.5) * other for one, other in zip(stored[:half:2], stored[half::2], strict=False)]
+    return [query / np.float32(np.linalg.norm(query)) for query in queries]
+
+
+def exact(connection: psycopg.Connection, scope: Mapping[str, Any]) -> Search:
+    """Return the exact search over a space."""
+
+    def search(query: NDArray[np.float32]) -> list[Any]:
+        values = {**NO_FILTER, **scope, "vector": HalfVector(query.astype(np.float16)), "depth": DEPTH}
+        return [row[0] for row in connection.execute(statement("dense_exact"), values).fetchall()]
+
+    return search
+
+
+def by_index(
+    connection: psycopg.Connection, scope: Mapping[str, Any], *, dimensions: int, oversampling: int | None
+) -> Search:
+    """Return the search by index over a space, as far as the transaction is set to search."""
+    text = sql.SQL(statement("dense_by_bits" if oversampling else "dense_by_index"))
+    query_text = text.format(dimensions=sql.Literal(dimensions))
+
+    def search(query: NDArray[np.float32]) -> list[Any]:
+        vector = HalfVector(query.astype(np.float16))
+        values = {**NO_FILTER, **scope, "vector": vector, "depth": DEPTH, "pool": DEPTH * (oversampling or 1)}
+        rows = connection.execute(query_text, values).fetchall()
+        return [row[0] for row in sorted(rows, key=lambda row: (-row[1], row[0]))]
+
+    return search
+
+
+def measure(search: Search, setting: int, queries: list[NDArray[np.float32]], truth: list[list[Any]]) -> Measured:
+    """Return recall and median latency of a search over these queries."""
+    took, at_10, at_100 = [], [], []
+    for query, nearest in zip(queries, truth, strict=True):
+        started = time.perf_counter()
+        found = search(query)
+        took.append((time.perf_counter() - started) * 1000)
+        at_10.append(_share(found, nearest, 10))
+        at_100.append(_share(found, nearest, DEPTH))
+    return Measured(
+        setting=setting,
+        recall_at_10=statistics.fmean(at_10),
+        recall_at_100=statistics.fmean(at_100),
+        p50_ms=statistics.median(took),
+    )
+
+
+def _share(found: list[Any], nearest: list[Any], k: int) -> float:
+    wanted = set(nearest[:k])
+    return len(wanted.intersection(found[:k])) / len(wanted) if wanted else 1.0
+
+
+def smallest_that_meets(target: float, settings: list[int], measured: Callable[[int], Measured]) -> Measured:
+    """Return the measurement of the smallest setting that meets the target, else of the largest.
+
+    `settings` rise, and recall with them: a bisection, so that few are measured.
+    """
+    low, high = 0, len(settings) - 1
+    best = None
+    while low <= high:
+        middle = (low + high) // 2
+        result = measured(settings[middle])
+        if result.meets(target):
+            best, high = result, middle - 1
+        else:
+            low = middle + 1
+    return best or measured(settings[-1])

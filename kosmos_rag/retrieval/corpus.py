@@ -1,0 +1,134 @@
+"""What a retrieval knows of its collections before it plans: statistics, terms and indexes, of one snapshot."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from kosmos_rag import bm25
+from kosmos_rag.storage.sql import statement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """Packed postings of the chunks with serials from `first` up to, not with, `last`."""
+
+    id: uuid.UUID
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Corpus:
+    """One collection of one tenant, as one question sees it."""
+
+    collection: str
+    chunks: int
+    """How many it has, readable or not."""
+    average: float
+    """Mean length of its chunks, in lexemes."""
+    next_serial: int
+    idf: Mapping[int, float]
+    """Inverse document frequency of the question's terms by lexeme id, ascending."""
+    segments: tuple[Segment, ...]
+
+    @property
+    def tail(self) -> int:
+        """How many chunks no segment holds, at most."""
+        covered = self.segments[-1].last if self.segments else 1
+        return min(self.chunks, self.next_serial - covered)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VectorIndex:
+    """The tenant's own index over its live space."""
+
+    kind: str
+    oversampling: int | None
+    """Of an index of one bit a dimension: candidates to score again with their vectors, for each hit wanted."""
+    probes: int
+    lists: int
+    ef_search: int
+    readers: Mapping[str, int]
+    """How many chunks each list of readers may read, when the index was built; lists as JSON text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """The tenant at the moment of the question."""
+
+    space_id: uuid.UUID | None
+    corpora: tuple[Corpus, ...]
+    terms: frozenset[str]
+    """The question's terms, in the languages of all collections that may answer."""
+    required: str | None
+    """What a chunk must hold, as a tsquery; None where the question requires nothing."""
+    vector_index: VectorIndex | None
+
+    @property
+    def chunks(self) -> int:
+        """How many the collections have, readable or not."""
+        return sum(corpus.chunks for corpus in self.corpora)
+
+
+def look(
+    connection: psycopg.Connection, scope: Mapping[str, Any], words: Mapping[str, Any], *, use_vector_index: bool
+) -> Snapshot:
+    """Read the snapshot in one round trip. `scope` names tenant and collection, `words` what the question says."""
+    values = {**scope, **words}
+    corpora = connection.execute(statement("corpora"), values)
+    terms = connection.execute(statement("question_terms"), values)
+    required = connection.execute(statement("required_terms"), values) if words["phrases"] else None
+    space = connection.execute(statement("live_space_id"), values)
+    indexes = connection.execute(statement("ready_indexes"), values)
+    rows = terms.fetchall()
+    ready = indexes.fetchall()
+    space_id = (space.fetchone() or (None,))[0]
+    return Snapshot(
+        space_id=space_id,
+        corpora=tuple(_corpora(corpora.fetchall(), rows, ready)),
+        terms=frozenset(lexeme for _, lexeme, _, _ in rows),
+        required=(required.fetchone() or (None,))[0] if required else None,
+        vector_index=_vector_index(
+            row for row in ready if use_vector_index and row[1] != "segment" and row[3] == space_id
+        ),
+    )
+
+
+def _corpora(
+    corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
+) -> Iterable[Corpus]:
+    for collection, chunks, length, next_serial in corpora:
+        yield Corpus(
+            collection=collection,
+            chunks=chunks,
+            average=max(length, 1) / max(chunks, 1),
+            next_serial=next_serial,
+            idf={
+                lexeme_id: bm25.inverse_document_frequency(chunks, holding)
+                for where, _, lexeme_id, holding in terms
+                if where == collection and lexeme_id is not None
+            },
+            segments=tuple(
+                Segment(id=row[0], first=row[4], last=row[5])
+                for row in ready
+                if row[1] == "segment" and row[2] == collection
+            ),
+        )
+
+
+def _vector_index(rows: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
+    row = next(iter(rows), None)
+    if row is None:
+        return None
+    settings, health = row[6], row[7]
+    return VectorIndex(
+        kind=row[1],
+        oversampling=settings.get("oversampling"),
+        probes=settings.get("probes", 1),
+        lists=settings.get("lists", 1),
+        ef_search=settings.get("ef_search", 40),
+        readers=health.get("readers", {}),
+    )

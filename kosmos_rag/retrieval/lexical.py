@@ -1,0 +1,123 @@
+"""The lexical leg: BM25, exact, by packed segments and by a scan of the chunks that no segment holds yet.
+
+Both parts score nearly first, and exactly what could belong in the result. A chunk of a segment may be deleted, or not
+for this reader, since the segment was packed: the best are looked up under row-level security, best first, until
+enough of them are found.
+"""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from kosmos_rag.retrieval.corpus import Corpus, Segment, Snapshot
+from kosmos_rag.retrieval.legs import Leg, leg
+from kosmos_rag.retrieval.postings import LENGTHS, MARGIN, PostingsCache, PostingsRequest, SegmentScores
+from kosmos_rag.retrieval.tail import TailScan
+from kosmos_rag.storage.sql import statement
+
+_GROWTH = 4
+
+
+class LexicalLeg:
+    """One question's lexical leg. Sent at once, then received: in between, other statements travel with it."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        scope: Mapping[str, Any],
+        snapshot: Snapshot,
+        depth: int,
+        cache: PostingsCache,
+    ) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._depth = depth
+        self._terms = snapshot.terms
+        corpora = [corpus for corpus in snapshot.corpora if corpus.idf]
+        self._tail_rows = sum(corpus.tail for corpus in corpora)
+        self._tails = [TailScan(connection, scope, corpus, depth) for corpus in corpora if corpus.tail]
+        self._requests: list[tuple[Corpus, Segment, PostingsRequest]] = [
+            (corpus, segment, PostingsRequest(connection, scope["tenant_id"], segment.id, corpus.idf, cache))
+            for corpus in corpora
+            for segment in corpus.segments
+        ]
+
+    def receive(self) -> Leg:
+        """Wait for what was sent, and rank."""
+        segments = [self._scores(corpus, segment, request.fetch()) for corpus, segment, request in self._requests]
+        found, candidates = self._walk(segments)
+        for tail in self._tails:
+            found |= tail.best(list(found.values()))
+        return leg(
+            found.items(),
+            depth=self._depth,
+            plan=self._plan(len(segments)),
+            read={
+                "rows": self._tail_rows,
+                "segments": len(segments),
+                "postings": sum(segment.read for segment in segments),
+                "candidates": candidates,
+            },
+            reason=self._reason(len(found)),
+        )
+
+    def _plan(self, segments: int) -> str:
+        if not segments:
+            return "exact scan"
+        return "segments, exact scan of the rest" if self._tails else "segments"
+
+    def _reason(self, found: int) -> str | None:
+        if not self._terms:
+            return "the question has no term to look up: stop words and signs only"
+        if found < self._depth:
+            return f"{found} chunks in reach hold one of the {len(self._terms)} terms"
+        return None
+
+    def _scores(self, corpus: Corpus, segment: Segment, postings: Mapping[int, Any]) -> SegmentScores:
+        return SegmentScores.of(
+            corpus.collection,
+            segment.first,
+            postings[LENGTHS],
+            corpus.average,
+            ((idf, postings[lexeme_id]) for lexeme_id, idf in corpus.idf.items()),
+        )
+
+    def _walk(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
+        """Return the best chunks of the segments that this reader may see, and how many were looked up."""
+        found: dict[uuid.UUID, float] = {}
+        looked_up, wanted = 0, self._depth + self._depth // 4
+        while any(segment.terms for segment in segments):
+            which, offsets = _best(segments, wanted)
+            for number, segment in enumerate(segments):
+                found |= self._visible(segment, offsets[looked_up:][which[looked_up:] == number])
+            looked_up = len(offsets)
+            if len(found) >= self._depth or looked_up < wanted:
+                break
+            wanted = looked_up * _GROWTH
+        return found, looked_up
+
+    def _visible(self, segment: SegmentScores, offsets: NDArray[np.intp]) -> dict[uuid.UUID, float]:
+        """Return the exact scores of those chunks that are still there, and that this reader may see."""
+        if not len(offsets):
+            return {}
+        scores = dict(zip((offsets + segment.first).tolist(), segment.exact(offsets).tolist(), strict=True))
+        values = {**self._scope, "collection": segment.collection, "serials": list(scores)}
+        rows = self._connection.cursor(binary=True).execute(statement("lexical_visible"), values).fetchall()
+        return {chunk_id: scores[serial] for serial, chunk_id in rows}
+
+
+def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return segment number and offset of the best chunks, best first: `count`, and all that may tie with the last."""
+    offsets = [segment.best(count) for segment in segments]
+    which = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
+    scores = np.concatenate([segment.scores[entry] for segment, entry in zip(segments, offsets, strict=True)])
+    flat = np.concatenate(offsets)
+    order = np.lexsort((flat, which, -scores))
+    if len(order) > count:
+        last = scores[order[count - 1]]
+        order = order[: count + int(np.count_nonzero(scores[order[count:]] >= last * (1 - MARGIN)))]
+    return which[order], flat[order]

@@ -1,0 +1,88 @@
+"""Both legs of one question, in the reader's transaction: look at the corpus, plan, send, receive.
+
+Three round trips where no plan falls short: what there is, both legs' statements, which candidates are to be seen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from kosmos_rag.retrieval.corpus import Snapshot, look
+from kosmos_rag.retrieval.dense import DenseLeg, few_in_reach
+from kosmos_rag.retrieval.filtering import filter_values
+from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
+from kosmos_rag.retrieval.lexical import LexicalLeg
+from kosmos_rag.retrieval.postings import PostingsCache
+from kosmos_rag.retrieval.request import Request
+from kosmos_rag.retrieval.watch import Watch
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """What is asked of the legs. A leg without which the answer would be the same is not asked."""
+
+    tenant: Tenant
+    principals: Sequence[str]
+    collection: str | None
+    """None for all of the tenant's."""
+    request: Request
+    vector: NDArray[np.float32] | None
+    """None where the dense leg is not asked."""
+    lexical: bool
+    depth: int
+    similarity_threshold: float
+    use_vector_index: bool
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """Values that every statement binds."""
+        chosen = {"tenant_id": self.tenant.id, "collection": self.collection}
+        return chosen | filter_values(self.request.filter)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What the question says, and what it requires and excludes."""
+        parsed = self.request.parsed
+        wanted = (*parsed.phrases, *parsed.required)
+        return {
+            "question": parsed.text,
+            "phrases": [*wanted, *parsed.excluded],
+            "excluded": [False] * len(wanted) + [True] * len(parsed.excluded),
+        }
+
+    def look(self, connection: psycopg.Connection) -> Snapshot:
+        """Read what there is to plan with."""
+        return look(connection, self.scope, self.words, use_vector_index=self.use_vector_index)
+
+    def run(
+        self, connection: psycopg.Connection, snapshot: Snapshot, cache: PostingsCache, watch: Watch
+    ) -> dict[str, Leg]:
+        """Ask the legs, and return their candidates with their accounts."""
+        scope = {**self.scope, "required": snapshot.required}
+        reach = few_in_reach(connection, scope, snapshot, self.principals) if self.vector is not None else None
+        watch.lap("plan")
+        clocks = [connection.execute(statement("clock"))]
+        dense = lexical = None
+        if self.vector is not None:
+            dense = DenseLeg(connection, scope, snapshot, self.vector, self.depth)
+            dense.send(reach, self.principals)
+            clocks.append(connection.execute(statement("clock")))
+        if self.lexical:
+            lexical = LexicalLeg(connection, scope, snapshot, self.depth, cache)
+            clocks.append(connection.execute(statement("clock")))
+        asked = [name for name, one in ((DENSE, dense), (LEXICAL, lexical)) if one is not None]
+        watch.server_laps(asked, [(clock.fetchone() or (None,))[0] for clock in clocks])
+        legs: dict[str, Leg] = {}
+        if dense is not None:
+            legs[DENSE] = dense.receive(self.similarity_threshold)
+            watch.more(DENSE)
+        if lexical is not None:
+            legs[LEXICAL] = lexical.receive()
+            watch.more(LEXICAL)
+        return legs

@@ -1,0 +1,128 @@
+-- name: try_maintenance_lock
+-- One maintenance of a tenant at a time, held by the session: what a killed one leaves behind has no holder.
+SELECT pg_try_advisory_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
+
+-- name: list_indexes
+SELECT i.id, i.kind, i.state, i.collection, i.space_id, i.first_serial, i.last_serial, i.rows, i.settings, i.health,
+       i.created_at, i.checked_at
+  FROM kosmos.indexes i
+ WHERE i.tenant_id = %(tenant_id)s
+ ORDER BY i.kind, i.collection, i.first_serial, i.created_at
+
+-- name: corpora_of_tenant
+SELECT s.collection, s.chunks, s.next_serial
+  FROM kosmos.corpus_statistics s
+ WHERE s.tenant_id = %(tenant_id)s
+ ORDER BY s.collection
+
+-- name: tail_size
+SELECT count(*)
+  FROM kosmos.lexical_tail t
+ WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s
+
+-- name: insert_index
+INSERT INTO kosmos.indexes (tenant_id, id, kind, state, collection, space_id, first_serial, last_serial, rows,
+                            settings, health, created_at, checked_at)
+VALUES (%(tenant_id)s, %(id)s, %(kind)s, %(state)s, %(collection)s, %(space_id)s, %(first_serial)s, %(last_serial)s,
+        %(rows)s, %(settings)s, %(health)s, %(now)s, %(checked_at)s)
+
+-- name: change_index
+UPDATE kosmos.indexes
+   SET state = %(state)s, settings = %(settings)s, health = %(health)s, checked_at = %(now)s
+ WHERE tenant_id = %(tenant_id)s AND id = %(id)s
+
+-- name: retire_indexes
+UPDATE kosmos.indexes SET state = 'retired' WHERE tenant_id = %(tenant_id)s AND id = ANY (%(ids)s::uuid[])
+
+-- name: delete_indexes
+-- Of segments, the postings go with them.
+DELETE FROM kosmos.indexes i WHERE i.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
+
+-- name: tail_piece
+SELECT t.serial, t.length, t.pivot, sparsevec_send(t.terms)
+  FROM kosmos.lexical_tail t
+ WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s
+ ORDER BY t.serial
+ LIMIT %(limit)s
+
+-- name: clear_tail
+DELETE FROM kosmos.lexical_tail t
+ WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s AND t.serial < %(last_serial)s
+
+-- name: insert_segment
+INSERT INTO kosmos.segments (tenant_id, index_id, lengths) VALUES (%(tenant_id)s, %(id)s, %(lengths)b)
+
+-- name: insert_postings
+INSERT INTO kosmos.postings (tenant_id, index_id, lexeme_id, serials, frequencies)
+SELECT %(tenant_id)s, %(id)s, u.lexeme_id, u.serials, u.frequencies
+  FROM unnest(%(lexeme_ids)b::integer[], %(serials)b::bytea[], %(frequencies)b::bytea[])
+       AS u (lexeme_id, serials, frequencies)
+RETURNING lexeme_id
+
+-- name: lengths_of_segments
+SELECT i.first_serial, s.lengths
+  FROM kosmos.indexes i
+  JOIN kosmos.segments s ON s.tenant_id = i.tenant_id AND s.index_id = i.id
+ WHERE i.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
+ ORDER BY i.first_serial
+
+-- name: live_serials
+-- Serials of the chunks that are there, packed: four bytes each, big-endian.
+SELECT coalesce(string_agg(int4send(c.serial), ''), ''::bytea)
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s
+   AND c.serial >= %(first_serial)s AND c.serial < %(last_serial)s
+
+-- name: postings_of_segments
+SELECT p.lexeme_id, p.serials, p.frequencies
+  FROM kosmos.indexes i
+  JOIN kosmos.postings p ON p.tenant_id = i.tenant_id AND p.index_id = i.id
+ WHERE i.tenant_id = %(tenant_id)s AND p.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
+ ORDER BY p.lexeme_id, i.first_serial
+
+-- name: live_chunks
+SELECT count(*)
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s
+   AND c.serial >= %(first_serial)s AND c.serial < %(last_serial)s
+
+-- name: segment_bytes
+SELECT coalesce(sum(octet_length(p.serials) + octet_length(p.frequencies)), 0)::bigint
+  FROM kosmos.postings p
+ WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(id)s
+
+-- name: space_of_tenant
+SELECT s.id, s.dimensions
+  FROM kosmos.tenants t
+  JOIN kosmos.embedding_spaces s ON s.tenant_id = t.tenant_id AND s.id = t.live_space_id
+ WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
+
+-- name: vectors_of_space
+SELECT count(*) FROM kosmos.embeddings e WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+
+-- name: readers_of_space
+-- How many vectors each list of readers may read: tells how far an index must be searched for a reader of few.
+SELECT array_to_string(e.acl, chr(31)), count(*)
+  FROM kosmos.embeddings e
+ WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+ GROUP BY 1
+ ORDER BY 2 DESC
+ LIMIT 1000
+
+-- name: sample_vectors
+SELECT e.embedding
+  FROM (SELECT t.embedding
+          FROM kosmos.embeddings t
+         WHERE t.tenant_id = %(tenant_id)s AND t.space_id = %(space_id)s AND random() < %(share)s) e
+ ORDER BY random()
+ LIMIT %(limit)s
+
+-- name: physical_indexes
+-- Vector indexes of the tenant as the catalogue has them, whether or not we know of them.
+SELECT c.relname::text, x.indisvalid, pg_relation_size(c.oid)
+  FROM pg_catalog.pg_index x
+  JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
+  JOIN pg_catalog.pg_class r ON r.oid = x.indrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
+ WHERE n.nspname = 'kosmos' AND r.relname = 'embeddings' AND starts_with(c.relname, 'vec_')
+   AND strpos(pg_get_expr(x.indpred, x.indrelid), %(tenant_id)s::uuid::text) > 0
