@@ -28,9 +28,9 @@ def inverse_document_frequency(chunks: int, holding: int) -> float:
     return math.log(1 + (chunks - holding + 0.5) / (holding + 0.5))
 
 
-def norms(lengths: NDArray[np.integer], average: float | NDArray[np.float64]) -> NDArray[np.float64]:
+def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floating | float) -> NDArray[np.floating]:
     """Return what each chunk's length is held against it: k1 · (1 - b + b · |c| / average), shape of `lengths`."""
-    relative: NDArray[np.float64] = lengths / average
+    relative: NDArray[np.floating] = lengths / average
     return K1 * (1 - B + B * relative)
 
 

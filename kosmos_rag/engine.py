@@ -55,7 +55,7 @@ class Engine:
         if reranker is None and settings.rag.reranking.enabled:
             self._reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
         self._ingestor = Ingestor(self._database, self._embedder, settings)
-        self._indexes = Indexes(self._database, settings.indexes)
+        self._indexes = Indexes(self._database, self._embedder, settings)
         self._retriever = Retriever(self._database, self._embedder, self._reranker, settings)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The ingestion worker: mirrors folders into a tenant, again and again, until it is told to stop.
+"""The ingestion worker: mirrors folders into a collection of a tenant, again and again, until it is told to stop.
 
 Argument parsing and signals only; what it does is `TenantScope.ingest`. Run it as `python -m workers.ingest --help`.
 """
@@ -24,6 +24,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="workers.ingest", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folders and files to mirror")
     parser.add_argument("--tenant", default="default", help="whose documents they are")
+    parser.add_argument("--collection", help="which collection of theirs; else the one named default")
     parser.add_argument("--config", type=Path, help="settings file")
     parser.add_argument("--every", type=float, default=60.0, metavar="SECONDS", help="pause between two rounds")
     parser.add_argument("--once", action="store_true", help="stop after one round")
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = Settings.load(arguments.config)
         set_up_logging(settings.observability)
         with Engine.open(settings) as engine:
-            return int(not _rounds(engine.tenant(arguments.tenant), arguments, stop))
+            scope = engine.tenant(arguments.tenant, collection=arguments.collection)
+            return int(not _rounds(scope, arguments, stop))
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1

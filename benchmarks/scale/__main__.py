@@ -34,10 +34,12 @@ from benchmarks.scale.measure import (
     BOTH,
     CLIENTS,
     LEXICAL,
+    NEW_WORD,
     OURS,
     Measured,
     Prepared,
     Row,
+    embedder,
     measure_tenant,
     opened,
     settings,
@@ -45,13 +47,9 @@ from benchmarks.scale.measure import (
 )
 from benchmarks.scale.plot import plot
 from benchmarks.scale.report import as_json, show
-from kosmos_rag.config import EmbeddingSettings, ModelsSettings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.embedding.locate import PACKAGED_MINILM
 from kosmos_rag.embedding.space import PROBE
 from kosmos_rag.ports import Embedder
 from kosmos_rag.storage.database import Database, resolve
-from kosmos_rag.testing import HashingEmbedder
 
 WARM = 50
 
@@ -94,14 +92,14 @@ def main() -> None:
 def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[str, Any]]:
     say = _clock()
     effort = QUICK if arguments.quick else USUAL
-    data, whole = _data(arguments.data, say)
-    beside = whole or HashingEmbedder(dimensions=data.dimensions)
-    known = {text: beside.embed_query(text) for text in (PROBE, writes.NEW_WORD)}
+    whole = embedder(arguments.data)
+    data = _data(arguments.data, whole, say)
+    known = {text: whole.embed_query(text) for text in (PROBE, NEW_WORD)}
     prepared = Prepared({**data.questions, **known}, data.dimensions)
     questions = list(data.questions)
     warm, asked = questions[:WARM], questions[WARM : WARM + effort.questions]
     configured = settings(scratch, data.dimensions, {}).database
-    with closing(Database(configured)) as database, opened(scratch, prepared, whole or prepared) as engines:
+    with closing(Database(configured)) as database, opened(scratch, prepared, whole) as engines:
         admin, tenants = resolve(configured).admin or "", shares(arguments.chunks)
         result = {"chunks": arguments.chunks, "data": data.name, "questions": len(asked), "machine": _machine(admin)}
         result["load"] = publish_all(database, data, tenants, prepared, say)
@@ -128,21 +126,18 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
     return rows, result
 
 
-def _data(name: str, say: Say) -> tuple[Data, Embedder | None]:
-    """Return the data, and the model that its questions are embedded with; None where the vectors are made up."""
-    if name == "zipf":
-        return ZipfData(), None
+def _data(name: str, model: Embedder, say: Say) -> Data:
+    """Return the data; natural text is embedded with the model."""
+    if name == ZipfData.name:
+        return ZipfData()
     shared = Path(__file__).parents[3] / "shared" / "datasets"
     folders = [folder for name in ("cranfield", "cacm") if (folder := shared / name).is_dir()]
     if not folders:
         raise SystemExit(
             "no evaluation sets at hand to take sentences from; measure made words: make bench-scale DATA=zipf"
         )
-    embedder = SentenceTransformerEmbedder(
-        EmbeddingSettings(model=PACKAGED_MINILM, dimensions=384), ModelsSettings(backend="onnx")
-    )
     say("embedding the sentences, once for all runs")
-    return natural(folders, embedder, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench"), embedder
+    return natural(folders, model, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench")
 
 
 def _with_peers(

@@ -117,6 +117,12 @@ class ZipfData:
         for start in range(0, count, size):
             yield self._block(min(size, count - start), (60, 100), dice)
 
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """Draw a vector from where all others are; the same text gets the same."""
+        dice = np.random.default_rng(list(text.encode()))
+        _, vectors = self._block(1, (1, 1), dice)
+        return vectors[0]
+
     def _block(self, size: int, lengths: tuple[int, int], dice: np.random.Generator) -> Block:
         ends = np.cumsum(dice.integers(lengths[0], lengths[1] + 1, size=size))
         ranks = np.searchsorted(self._cumulated, dice.random(ends[-1]))

@@ -9,24 +9,23 @@ from typing import Any
 
 from benchmarks.scale.data import Data
 from benchmarks.scale.load import LARGEST, create, publish_block
-from benchmarks.scale.measure import Prepared, ask, settings
+from benchmarks.scale.measure import NEW_WORD, Prepared, ask, embedder, settings
 from kosmos_rag import Engine, TenantScope
 from kosmos_rag.storage.database import Database
 
 CHUNKS = 1_000
 REPEATS = 5
-NEW_WORD = "zyxomorphquandle"
 
 
-def publishing(database: Database, data: Data, embedder: Prepared) -> dict[str, Any]:
+def publishing(database: Database, data: Data, prepared: Prepared) -> dict[str, Any]:
     """Publish 1,000 chunks into the largest tenant and into an empty one, in turn; medians of five."""
     seconds: dict[str, list[float]] = {"largest": [], "empty": []}
     blocks = data.blocks(2 * REPEATS * CHUNKS, size=CHUNKS, seed=1)
     for repeat in range(REPEATS):
         empty = f"empty-{repeat}"
-        create(database, empty, embedder)
+        create(database, empty, prepared)
         for kind, name in (("empty", empty), ("largest", LARGEST)):
-            seconds[kind].append(publish_block(database, name, next(blocks), embedder))
+            seconds[kind].append(publish_block(database, name, next(blocks), prepared))
     medians = {kind: statistics.median(times) for kind, times in seconds.items()}
     return {
         "chunks": CHUNKS,
@@ -35,10 +34,10 @@ def publishing(database: Database, data: Data, embedder: Prepared) -> dict[str, 
     }
 
 
-def found_at_once(database: Database, data_dir: Path, embedder: Prepared) -> dict[str, bool]:
+def found_at_once(database: Database, data_dir: Path, prepared: Prepared) -> dict[str, bool]:
     """Publish one chunk of a word that no other has, and ask for it: whether each leg has it first."""
-    publish_block(database, LARGEST, ([NEW_WORD], embedder.embed([NEW_WORD])), embedder)
-    with Engine(settings(data_dir, embedder.dimensions, {}), embedder=embedder) as engine:
+    publish_block(database, LARGEST, ([NEW_WORD], prepared.embed([NEW_WORD])), prepared)
+    with Engine(settings(data_dir, prepared.dimensions, {}), embedder=prepared) as engine:
         hits = [hit for hit in engine.tenant(LARGEST).retrieve(NEW_WORD, 10).hits if hit.text == NEW_WORD]
     return {
         "lexical": any(hit.lexical_rank == 1 for hit in hits),
@@ -57,7 +56,7 @@ def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[
     result: dict[str, Any] = {"quiet_p50_ms": round(statistics.median(quiet), 2)}
     for work in ("index_build", "index_rebuild"):
         began = time.perf_counter()
-        busy = _during(data_dir, data.dimensions, work, scope, questions)
+        busy = _during(data_dir, data.name, work, scope, questions)
         result[work] = {
             "seconds": round(time.perf_counter() - began, 1),
             "queries": len(busy),
@@ -67,11 +66,11 @@ def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[
     return result
 
 
-def _during(data_dir: Path, dimensions: int, work: str, scope: TenantScope, questions: Sequence[str]) -> list[float]:
+def _during(data_dir: Path, data: str, work: str, scope: TenantScope, questions: Sequence[str]) -> list[float]:
     """Ask for as long as a process of its own works; the time of its start does not count."""
     context = multiprocessing.get_context("spawn")
     started = context.Event()
-    process = context.Process(target=_work, args=(data_dir, dimensions, work, scope.name, started))
+    process = context.Process(target=_work, args=(data_dir, data, work, scope.name, started))
     process.start()
     times: list[float] = []
     while process.is_alive() and not started.wait(0.1):
@@ -85,8 +84,9 @@ def _during(data_dir: Path, dimensions: int, work: str, scope: TenantScope, ques
     return times
 
 
-def _work(data_dir: Path, dimensions: int, work: str, tenant: str, started: Any) -> None:
-    with Engine(settings(data_dir, dimensions, {}), embedder=Prepared({}, dimensions)) as engine:
+def _work(data_dir: Path, data: str, work: str, tenant: str, started: Any) -> None:
+    model = embedder(data)
+    with Engine(settings(data_dir, model.dimensions, {}), embedder=model) as engine:
         scope = engine.tenant(tenant)
         started.set()
         getattr(scope, work)()

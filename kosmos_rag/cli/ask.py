@@ -8,11 +8,14 @@ import typer
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    PrincipalOption,
+    ReadCollectionOption,
     SetOption,
     TenantOption,
     console,
     opened,
     print_json,
+    reader,
     reported,
     shown,
 )
@@ -38,6 +41,8 @@ def ask(
     where: WhereOption = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget of the context.")] = None,
     tenant: TenantOption = "default",
+    collection: ReadCollectionOption = None,
+    principal: PrincipalOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -46,7 +51,7 @@ def ask(
     with reported(as_json=as_json):
         wanted = filter_of(source, metadata, where)
         with opened(config, set_) as engine:
-            scope = engine.tenant(tenant)
+            scope = reader(engine, tenant, collection, principal)
             engine.warm_up()
             context = scope.context(question, k, wanted, max_tokens=max_tokens)
     if as_json:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kosmos_rag.config import Settings
-    from kosmos_rag.engine import Engine
+    from kosmos_rag.engine import Engine, TenantScope
 
 ConfigOption = Annotated[
     Path | None,
@@ -27,6 +27,18 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated."),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", "-t", help="Whose documents.")]
+ReadCollectionOption = Annotated[
+    str | None, typer.Option("--collection", "-C", metavar="NAME", help="Only this collection; else all of them.")
+]
+WriteCollectionOption = Annotated[
+    str | None, typer.Option("--collection", "-C", metavar="NAME", help="Which collection; else the one named default.")
+]
+PrincipalOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--principal", metavar="NAME", help="Read as one who holds this, and no other; may be repeated; else everyone."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -46,11 +58,19 @@ def overrides(pairs: list[str] | None) -> dict[str, Any]:
     return result
 
 
-def not_blank(values: list[str] | None, what: str) -> list[str]:
+def not_blank(values: list[str] | None, what: str, *, remedy: str = "name a file or folder") -> list[str]:
     """Return the values. Raises RequestError on a blank one: an unset shell variable must not mean everything."""
     if any(not value.strip() for value in values or ()):
-        raise RequestError(f"{what} is empty; name a file or folder")
+        raise RequestError(f"{what} is empty; {remedy}")
     return values or []
+
+
+def reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "TenantScope":
+    """Return what a reader sees of a tenant. Raises RequestError on a malformed name."""
+    from kosmos_rag.records import EVERYONE
+
+    held = not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
+    return engine.tenant(tenant, principals=held or (EVERYONE,), collection=collection)
 
 
 def load_settings(config: Path | None, pairs: list[str] | None) -> "Settings":

@@ -1,4 +1,4 @@
-"""kosmos-rag delete: documents out of a tenant, with every row of theirs."""
+"""kosmos-rag delete: documents out of a collection, with every row of theirs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +10,7 @@ from kosmos_rag.cli.common import (
     JsonOption,
     SetOption,
     TenantOption,
+    WriteCollectionOption,
     not_blank,
     opened,
     print_json,
@@ -21,6 +22,7 @@ from kosmos_rag.errors import RequestError
 def delete(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Paths, or names as `documents` shows.")],
     tenant: TenantOption = "default",
+    collection: WriteCollectionOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -29,8 +31,8 @@ def delete(
     with reported(as_json=as_json):
         not_blank(sources, "SOURCE")
         with opened(config, set_) as engine:
-            scope = engine.tenant(tenant)
-            chosen = _chosen(sources, scope.sources(), tenant)
+            scope = engine.tenant(tenant, collection=collection)
+            chosen = _chosen(sources, scope.sources(), tenant, collection)
             count = scope.delete(sorted(chosen))
     if as_json:
         print_json({"tenant": tenant, "removed": count, "sources": sorted(chosen)})
@@ -38,9 +40,10 @@ def delete(
         typer.echo(f"{count} documents removed")
 
 
-def _chosen(sources: list[str], stored: list[str], tenant: str) -> set[str]:
+def _chosen(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:
     """Return the stored sources that the arguments name, themselves or as a folder."""
     from kosmos_rag.ingestion.source import name_of
+    from kosmos_rag.records import DEFAULT_COLLECTION
 
     chosen: set[str] = set()
     for source in sources:
@@ -49,8 +52,8 @@ def _chosen(sources: list[str], stored: list[str], tenant: str) -> set[str]:
         matching = {name for name in stored if name in names or name.startswith(folders)}
         if not matching:
             raise RequestError(
-                f"tenant {tenant!r} has no document {source!r}, so nothing was removed; "
-                "`kosmos-rag documents` lists them"
+                f"collection {collection or DEFAULT_COLLECTION!r} of tenant {tenant!r} has no document {source!r}, "
+                "so nothing was removed; `kosmos-rag documents` lists what there is"
             )
         chosen |= matching
     return chosen

@@ -5,11 +5,14 @@ from dataclasses import asdict
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    PrincipalOption,
+    ReadCollectionOption,
     SetOption,
     TenantOption,
     console,
     opened,
     print_json,
+    reader,
     reported,
     shown,
 )
@@ -17,25 +20,31 @@ from kosmos_rag.cli.common import (
 
 def documents(
     tenant: TenantOption = "default",
+    collection: ReadCollectionOption = None,
+    principal: PrincipalOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the documents of a tenant."""
+    """List the documents of a tenant, or of one of its collections."""
     with reported(as_json=as_json), opened(config, set_) as engine:
-        listed = engine.tenant(tenant).documents()
+        listed = reader(engine, tenant, collection, principal).documents()
     if as_json:
         print_json({"tenant": tenant, "documents": [asdict(document) for document in listed]})
         return
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("source", "title", "type", "version", "chunks", "bytes", "updated", box=None)
+    table = Table(
+        *("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated"), box=None
+    )
     for document in listed:
         cells = (
             shown(document.source),
+            document.collection,
             document.title,
             document.media_type,
+            document.language,
             str(document.version),
             str(document.chunks),
             f"{document.bytes:,}",

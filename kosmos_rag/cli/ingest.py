@@ -1,4 +1,4 @@
-"""kosmos-rag ingest: files and folders into a tenant."""
+"""kosmos-rag ingest: files and folders into a collection of a tenant."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from kosmos_rag.cli.common import (
     JsonOption,
     SetOption,
     TenantOption,
+    WriteCollectionOption,
     console,
     not_blank,
     opened,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def ingest(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders.")],
     tenant: TenantOption = "default",
+    collection: WriteCollectionOption = None,
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents whose file has gone from a given folder.")
     ] = False,
@@ -40,7 +42,7 @@ def ingest(
     with reported(as_json=as_json):
         not_blank(paths, "PATH")
         with opened(config, set_) as engine:
-            scope = engine.tenant(tenant)
+            scope = engine.tenant(tenant, collection=collection)
             if as_json:
                 report = scope.ingest(paths, prune=not keep_missing)
             else:

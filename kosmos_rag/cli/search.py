@@ -9,12 +9,15 @@ import typer
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    PrincipalOption,
+    ReadCollectionOption,
     SetOption,
     TenantOption,
     console,
     not_blank,
     opened,
     print_json,
+    reader,
     reported,
     shown,
 )
@@ -52,7 +55,7 @@ def filter_of(sources: list[str] | None, metadata: list[str] | None, where: str 
     names = tuple(
         name_of(Path(source)) if Path(source).exists() else source for source in not_blank(sources, "--source")
     )
-    return Filter(sources=names, where={"$and": conditions} if conditions else {})
+    return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
 
 
 def _equality(pair: str) -> dict[str, Any]:
@@ -83,6 +86,8 @@ def search(
     metadata: MetadataOption = None,
     where: WhereOption = None,
     tenant: TenantOption = "default",
+    collection: ReadCollectionOption = None,
+    principal: PrincipalOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -91,7 +96,7 @@ def search(
     with reported(as_json=as_json):
         wanted = filter_of(source, metadata, where)
         with opened(config, set_) as engine:
-            scope = engine.tenant(tenant)
+            scope = reader(engine, tenant, collection, principal)
             engine.warm_up()
             found = scope.retrieve(question, k, wanted)
     if as_json:
@@ -130,6 +135,7 @@ def _hit(hit: "Passage") -> dict[str, Any]:
         "score": hit.score,
         "title": hit.title,
         "source": hit.source,
+        "collection": hit.collection,
         "section": hit.section[-1] if hit.section else None,
         "section_path": list(hit.section),
         "lines": [hit.line_start, hit.line_end],

@@ -351,6 +351,10 @@ class IndexSettings(Section):
         default=1024,
         description="Megabytes that the server may use to build a vector index; hnsw is slow beyond them.",
     )
+    build_workers: Amount = Field(
+        default=0,
+        description="Parallel workers of the server that build a vector index; 0 leaves other cores to questions.",
+    )
     lexical_tail_chunks: Count = Field(
         default=2_000, description="Chunks that are scanned by the keyword leg before they are packed into a segment."
     )

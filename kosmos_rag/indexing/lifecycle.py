@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from kosmos_rag.config import IndexSettings
+from kosmos_rag.config import Settings
+from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import IndexesBusy
-from kosmos_rag.indexing import catalogue, segments, vectors
+from kosmos_rag.indexing import catalogue, segments, tuning, vectors
 from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
 from kosmos_rag.indexing.status import LIVE_SHARE, covered, inspect, live_share, rows_of, segments_of, why_due
+from kosmos_rag.ports import Embedder
 from kosmos_rag.records import EVERYONE, IndexInfo
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.storage.tenancy import Tenant, live_space
 
 Progress = Callable[[str], None]
 """Told what is being done, one line a step."""
@@ -38,9 +40,11 @@ class _Run:
 class Indexes:
     """Builds and looks after the indexes of any tenant of one database. Thread-safe."""
 
-    def __init__(self, database: Database, settings: IndexSettings) -> None:
+    def __init__(self, database: Database, embedder: Embedder, settings: Settings) -> None:
         self._database = database
-        self._settings = settings
+        self._embedder = embedder
+        self._settings = settings.indexes
+        self._normalized = settings.rag.embedding.normalize
 
     def status(self, tenant: Tenant) -> list[IndexInfo]:
         """Return what indexes there are, how they are, and what is due. Raises DatabaseError."""
@@ -51,7 +55,7 @@ class Indexes:
         """Build what is due: pack and merge segments, build the vector index or make it again after drift.
 
         Raises IndexesBusy while another maintenance of the tenant runs, ConfigError without `database.admin_url` where
-        a vector index is due, DatabaseError.
+        a vector index is due, SpaceMismatch and ModelUnavailable where it cannot be measured, DatabaseError.
         """
         with self._locked(tenant, progress) as run:
             self._clean_up(run)
@@ -211,14 +215,27 @@ class Indexes:
             with self._transaction(run.tenant) as connection:
                 catalogue.insert(connection, run.tenant.id, entry)
             run.progress(f"building {kind} over {rows:,} vectors")
-            vectors.create(admin, space, entry, memory_mb=self._settings.build_memory_mb)
+            vectors.create(admin, space, entry, self._settings)
         run.progress(f"measuring {kind}")
         return self._tuned(run, space, entry)
 
     def _tuned(self, run: _Run, space: vectors.Space, entry: Entry) -> Entry:
         with self._transaction(run.tenant) as connection:
-            rows = rows_of(connection, space.scope)
-            return vectors.tuned(connection, space, entry, rows=rows, target=self._settings.recall_target)
+            stored = live_space(connection, run.tenant.id)
+            questions = tuning.sample_questions(connection, run.tenant.id)
+        assert stored is not None, "the space that the index is over"
+        ours = space_of(run.tenant.id, self._embedder, normalized=self._normalized)
+        require_same(stored, ours, run.tenant.name)
+        queries = [self._embedder.embed_query(question) for question in questions]
+        with self._transaction(run.tenant) as connection:
+            return vectors.tuned(
+                connection,
+                space,
+                entry,
+                queries=queries,
+                rows=rows_of(connection, space.scope),
+                target=self._settings.recall_target,
+            )
 
     def _drop(self, run: _Run, gone: list[Entry]) -> None:
         if not gone:

@@ -48,7 +48,7 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     if not rows:
         return None
     serials = np.array([row[0] for row in rows])
-    lengths = np.array([row[1] for row in rows])
+    lengths = np.array([row[1] for row in rows], dtype=np.float64)
     pivots = np.array([row[2] for row in rows])
     weights = sparse_entries([row[3] for row in rows])
     frequencies = bm25.frequencies(weights.values, bm25.norms(lengths, pivots)[weights.rows])

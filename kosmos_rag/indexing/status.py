@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -34,13 +34,13 @@ def covered(segments: Sequence[Entry]) -> int:
 
 def rows_of(connection: psycopg.Connection, scope: Mapping[str, Any]) -> int:
     """Return how many vectors a space of a tenant has."""
-    return _number(connection, "vectors_of_space", scope)
+    return _number(connection, statement("vectors_of_space"), scope)
 
 
 def live_chunks(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> int:
     """Return how many chunks of a segment are still there."""
     bounds = {name: getattr(segment, name) for name in ("collection", "first_serial", "last_serial")}
-    return _number(connection, "live_chunks", {"tenant_id": tenant_id, **bounds})
+    return _number(connection, statement("live_chunks"), {"tenant_id": tenant_id, **bounds})
 
 
 def live_share(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> float:
@@ -94,9 +94,9 @@ def _lexical(
         due: str | None = "small beside the next" if segment.id in merging else None
         if segment.rows and live < LIVE_SHARE * segment.rows:
             due = f"{segment.rows - live:,} of {segment.rows:,} chunks are gone"
-        size = _number(connection, "segment_bytes", {"tenant_id": tenant_id, "id": segment.id})
+        size = _number(connection, statement("segment_bytes"), {"tenant_id": tenant_id, "id": segment.id})
         found.append(_info(segment, rows_now=live, size=size, due=due))
-    tail = _number(connection, "tail_size", {"tenant_id": tenant_id, "collection": collection})
+    tail = _number(connection, statement("tail_size"), {"tenant_id": tenant_id, "collection": collection})
     grown = tail >= settings.lexical_tail_chunks
     found.append(
         IndexInfo(
@@ -156,6 +156,6 @@ def _info(entry: Entry, *, rows_now: int, size: int, due: str | None) -> IndexIn
     )
 
 
-def _number(connection: psycopg.Connection, name: str, values: Mapping[str, Any]) -> int:
-    row = connection.execute(statement(name), values).fetchone()
+def _number(connection: psycopg.Connection, query: LiteralString, values: Mapping[str, Any]) -> int:
+    row = connection.execute(query, values).fetchone()
     return int(row[0]) if row else 0

@@ -1,12 +1,15 @@
 """How far a vector index has to be searched: recall and latency measured against the exact scan, on the tenant's data.
 
-Queries are made of stored vectors: half of them as they are, half the sum of one and of half of another, because a
-question lies beside the passages that answer it. A vector that is its own query does not count as found.
+Questions are made of the tenant's own text: some words in a row, of chunks drawn at random, embedded as a question is.
+Stored vectors would be easier: they lie where the index has its lists, and a question lies beside (docs/indexes.md has
+figures).
 """
 
+import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +22,8 @@ from psycopg import sql
 from kosmos_rag.storage.sql import statement
 
 DEPTH = 100
-_QUERIES = 48
+QUERIES = 64
+"""Questions that recall is measured with."""
 _SLACK = 0.02
 """How much less of the hundred nearest may be found than of the ten nearest."""
 
@@ -52,18 +56,24 @@ class Measured:
 Search = Callable[[NDArray[np.float32]], list[Any]]
 
 
-def sample_queries(connection: psycopg.Connection, scope: Mapping[str, Any], rows: int) -> list[NDArray[np.float32]]:
-    """Return query vectors made of stored ones, of length one."""
-    share = min(1.0, 4 * 2 * _QUERIES / max(rows, 1))
-    values = {**scope, "limit": 2 * _QUERIES, "share": share}
-    stored: list[NDArray[np.float32]] = [
-        embedding.to_numpy().astype(np.float32)
-        for (embedding,) in connection.execute(statement("sample_vectors"), values).fetchall()
+def sample_questions(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
+    """Return questions made of the tenant's text: eight to twelve words in a row, of chunks drawn at random."""
+    texts = [
+        text
+        for _ in range(QUERIES)
+        # Ids of chunks are hashes: the next after a random one is a random chunk.
+        for (text,) in connection.execute(
+            statement("chunk_after"), {"tenant_id": tenant_id, "id": uuid.uuid4()}
+        ).fetchall()
     ]
-    half = len(stored) // 2
-    queries: list[NDArray[np.float32]] = stored[:half:2]
-    queries += [one + np.float32(0.5) * other for one, other in zip(stored[:half:2], stored[half::2], strict=False)]
-    return [query / np.float32(np.linalg.norm(query)) for query in queries]
+    return [_some_words(text) for text in texts]
+
+
+def _some_words(text: str) -> str:
+    words = text.split()
+    count = random.randint(8, 12)  # noqa: S311 — no secret
+    start = random.randint(0, max(0, len(words) - count))  # noqa: S311
+    return " ".join(words[start : start + count])
 
 
 def exact(connection: psycopg.Connection, scope: Mapping[str, Any]) -> Search:
@@ -80,7 +90,7 @@ def by_index(
     connection: psycopg.Connection, scope: Mapping[str, Any], *, dimensions: int, oversampling: int | None
 ) -> Search:
     """Return the search by index over a space, as far as the transaction is set to search."""
-    text = sql.SQL(statement("dense_by_bits" if oversampling else "dense_by_index"))
+    text = sql.SQL(statement("dense_by_bits") if oversampling else statement("dense_by_index"))
     query_text = text.format(dimensions=sql.Literal(dimensions))
 
     def search(query: NDArray[np.float32]) -> list[Any]:
@@ -92,7 +102,7 @@ def by_index(
     return search
 
 
-def measure(search: Search, setting: int, queries: list[NDArray[np.float32]], truth: list[list[Any]]) -> Measured:
+def measure(search: Search, setting: int, queries: Sequence[NDArray[np.float32]], truth: list[list[Any]]) -> Measured:
     """Return recall and median latency of a search over these queries."""
     took, at_10, at_100 = [], [], []
     for query, nearest in zip(queries, truth, strict=True):

@@ -3,13 +3,15 @@
 import logging
 import math
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import psycopg
+from numpy.typing import NDArray
 from psycopg import sql
 
 from kosmos_rag.config import IndexSettings
@@ -64,11 +66,12 @@ def planned_settings(kind: str, rows: int, settings: IndexSettings) -> dict[str,
     return planned | _HNSW
 
 
-def create(connection: psycopg.Connection, space: Space, entry: Entry, *, memory_mb: int) -> None:
+def create(connection: psycopg.Connection, space: Space, entry: Entry, settings: IndexSettings) -> None:
     """Build an index beside its use. It may be left invalid behind by a crash: `drop` takes it away."""
     expression, operators = _expression(space.dimensions, entry.settings["precision"])
     options = {key: value for key, value in entry.settings.items() if key in {"lists", "m", "ef_construction"}}
-    connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(f"{memory_mb}MB")))
+    connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(1024 * settings.build_memory_mb)))
+    connection.execute(sql.SQL("SET max_parallel_maintenance_workers = {}").format(sql.Literal(settings.build_workers)))
     connection.execute(
         sql.SQL(
             "CREATE INDEX CONCURRENTLY {name} ON kosmos.embeddings USING {method} (({expression}) {operators}) "
@@ -99,9 +102,16 @@ def _expression(dimensions: int, precision: str) -> tuple[sql.Composed, str]:
     return sql.SQL("embedding::halfvec({n})").format(n=sql.Literal(dimensions)), "halfvec_ip_ops"
 
 
-def tuned(connection: psycopg.Connection, space: Space, entry: Entry, *, rows: int, target: float) -> Entry:
+def tuned(
+    connection: psycopg.Connection,
+    space: Space,
+    entry: Entry,
+    *,
+    queries: Sequence[NDArray[np.float32]],
+    rows: int,
+    target: float,
+) -> Entry:
     """Return the index with the search setting that meets the recall target, measured in the caller's transaction."""
-    queries = tuning.sample_queries(connection, space.scope, rows)
     truth = [tuning.exact(connection, space.scope)(query) for query in queries]
     search = tuning.by_index(
         connection, space.scope, dimensions=space.dimensions, oversampling=entry.settings.get("oversampling")

@@ -12,6 +12,7 @@ from kosmos_rag.ports import Embedder, Vectors
 from kosmos_rag.records import EVERYONE, Space
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publishing import PreparedDocument, publish
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant, ensure_tenant, live_space
 
 
@@ -45,6 +46,12 @@ class Publisher:
         else:
             for document in documents:
                 yield document, None
+
+    @cached_property
+    def languages(self) -> tuple[str, ...]:
+        """What a document may be analysed as: the text search configurations of the server."""
+        with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
+            return tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall())
 
     @cached_property
     def _space(self) -> Space:

@@ -7,7 +7,7 @@ transaction on many rows. What fails is recorded with its reason and the rest go
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -178,19 +178,20 @@ class Ingestor:
                 ledger.unchanged += 1
                 continue
             try:
-                batch.append(self._chunked(key, document))
+                batch.append(self._chunked(key, document, publisher.languages))
             except IngestionError as error:
                 ledger.fail(document.source, error)
             if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
                 flush()
         flush()
 
-    def _chunked(self, key: uuid.UUID, document: SourceDocument) -> ChunkedDocument:
+    def _chunked(self, key: uuid.UUID, document: SourceDocument, languages: Collection[str]) -> ChunkedDocument:
         return chunked(
             document,
             identity=key,
             key=self._key,
             language=self._settings.ingestion.language,
+            languages=languages,
             chunker=self._chunker,
             tokenizer=self._embedder.tokenizer,
         )

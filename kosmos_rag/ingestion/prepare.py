@@ -3,11 +3,12 @@
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from kosmos_rag.config import Settings
+from kosmos_rag.errors import IngestionError
 from kosmos_rag.ingestion.parsing import parse
 from kosmos_rag.ports import Chunker, Tokenizer
 from kosmos_rag.records import DEFAULT_COLLECTION, Chunk, ParsedDocument, SourceDocument
@@ -50,11 +51,28 @@ def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID
     return uuid.uuid5(corpus, source)
 
 
-def language_of(document: SourceDocument, configured: str) -> str:
-    """Return the text search configuration of a document."""
+def own_language(document: SourceDocument) -> str | None:
+    """Return the language that goes with a document whatever is configured; None where the configured one does."""
     if document.language is not None:
         return document.language
-    return "simple" if PurePath(document.source).suffix.lower() in _CODE else configured
+    return "simple" if PurePath(document.source).suffix.lower() in _CODE else None
+
+
+def language_of(document: SourceDocument, configured: str, known: Collection[str]) -> str:
+    """Return the text search configuration of a document.
+
+    Raises IngestionError where it is not among the known ones, which are those of the server.
+    """
+    own = own_language(document)
+    language = configured if own is None else own
+    if language not in known:
+        place = "ingestion.language" if own is None else "SourceDocument.language"
+        raise IngestionError(
+            "unknown_language",
+            f"the language of {document.source} is {str(language)[:60]!r} ({place}), and the server has no text search "
+            "configuration of that name; use english, german, simple or another one of its catalogue pg_ts_config",
+        )
+    return language
 
 
 def version_id(document: "ChunkedDocument") -> uuid.UUID:
@@ -80,8 +98,9 @@ def pipeline_key(settings: Settings, model: str) -> str:
 
 def fingerprint(document: SourceDocument, key: str) -> str:
     """Return a hash over content, what is kept with it, and the pipeline: equal means that nothing is to be done."""
+    language = own_language(document)
     kept = json.dumps(
-        [document.title, dict(document.metadata), sorted(document.readers), *filter(None, [document.language])],
+        [document.title, dict(document.metadata), sorted(document.readers), *([] if language is None else [language])],
         sort_keys=True,
         default=str,
     )
@@ -94,10 +113,15 @@ def chunked(
     identity: uuid.UUID,
     key: str,
     language: str,
+    languages: Collection[str],
     chunker: Chunker,
     tokenizer: Tokenizer,
 ) -> ChunkedDocument:
-    """Parse and split one document; `language` is for documents without one of their own. Raises ParseError."""
+    """Parse and split one document; `language` is for documents without one of their own.
+
+    Raises IngestionError where its language is not among those that the server has, ParseError.
+    """
+    analysed = language_of(document, language, languages)
     parsed = parse(document)
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
@@ -106,7 +130,7 @@ def chunked(
         source=document,
         parsed=parsed,
         title=title,
-        language=language_of(document, language),
+        language=analysed,
         fingerprint=fingerprint(document, key),
         chunks=chunks,
         indexed=_indexed(chunks, parsed.title or "", tokenizer),

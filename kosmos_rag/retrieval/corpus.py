@@ -81,14 +81,14 @@ def look(
     corpora = connection.execute(statement("corpora"), values)
     terms = connection.execute(statement("question_terms"), values)
     required = connection.execute(statement("required_terms"), values) if words["phrases"] else None
-    space = connection.execute(statement("live_space_id"), values)
     indexes = connection.execute(statement("ready_indexes"), values)
     rows = terms.fetchall()
     ready = indexes.fetchall()
-    space_id = (space.fetchone() or (None,))[0]
+    statistics = corpora.fetchall()
+    space_id = statistics[0][4] if statistics else None
     return Snapshot(
         space_id=space_id,
-        corpora=tuple(_corpora(corpora.fetchall(), rows, ready)),
+        corpora=tuple(_corpora(statistics, rows, ready)),
         terms=frozenset(lexeme for _, lexeme, _, _ in rows),
         required=(required.fetchone() or (None,))[0] if required else None,
         vector_index=_vector_index(
@@ -100,7 +100,7 @@ def look(
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, chunks, length, next_serial in corpora:
+    for collection, chunks, length, next_serial, _ in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,

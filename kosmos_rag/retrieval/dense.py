@@ -108,7 +108,7 @@ class DenseLeg:
         self._connection.execute(statement("search_vectors"), {"probes": probes, "ef_search": ef_search})
         self._plan = f"{index.kind} on bits" if index.oversampling else index.kind
         self._read = {"lists": probes} if index.kind == "ivfflat" else {"ef_search": ef_search}
-        text = sql.SQL(statement("dense_by_bits" if index.oversampling else "dense_by_index"))
+        text = sql.SQL(statement("dense_by_bits") if index.oversampling else statement("dense_by_index"))
         query = text.format(dimensions=sql.Literal(self._dimensions))
         self._cursor = self._connection.execute(query, {**self._values, "pool": pool})
 

@@ -121,7 +121,9 @@ class SegmentScores:
 
     collection: str
     first: int
-    norms: NDArray[np.float64]
+    average: float
+    """Mean length of the chunks of the corpus, in lexemes."""
+    lengths: NDArray[np.int32]
     """By serial - first."""
     terms: tuple[tuple[float, Posting], ...]
     """Inverse document frequency and posting of each term, by lexeme id ascending; none is empty."""
@@ -133,15 +135,15 @@ class SegmentScores:
         cls, collection: str, first: int, lengths: Posting, average: float, terms: Iterable[tuple[float, Posting]]
     ) -> "SegmentScores":
         """Score every chunk that holds a term."""
-        norms = bm25.norms(lengths.serials, average)
-        single = norms.astype(np.float32)
-        scores = np.zeros(len(norms), dtype=np.float32)
+        by_offset = lengths.serials
+        scores = np.zeros(len(by_offset), dtype=np.float32)
         held = tuple((idf, posting) for idf, posting in terms if len(posting.serials))
         for idf, posting in held:
-            at = posting.serials - first
+            at = np.subtract(posting.serials, first, dtype=np.intp)
+            norms = bm25.norms(by_offset[at].astype(np.float32), np.float32(average))
             # A chunk stands once in a posting, so the sum may be taken in place.
-            scores[at] += bm25.contributions(posting.frequencies.astype(np.float32), single[at], np.float32(idf))
-        return cls(collection=collection, first=first, norms=norms, terms=held, scores=scores)
+            scores[at] += bm25.contributions(posting.frequencies.astype(np.float32), norms, np.float32(idf))
+        return cls(collection=collection, first=first, average=average, lengths=by_offset, terms=held, scores=scores)
 
     @property
     def read(self) -> int:
@@ -170,10 +172,11 @@ class SegmentScores:
     def exact(self, offsets: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the scores of the chunks at `offsets` in double precision."""
         serials = offsets + self.first
+        norms = bm25.norms(self.lengths[offsets].astype(np.float64), self.average)
         total = np.zeros(len(offsets))
         for idf, posting in self.terms:
             at = np.searchsorted(posting.serials, serials)
             at[at == len(posting.serials)] = 0
             frequencies = np.where(posting.serials[at] == serials, posting.frequencies[at], 0).astype(np.float64)
-            total += bm25.contributions(frequencies, self.norms[offsets], idf)
+            total += bm25.contributions(frequencies, norms, idf)
         return total

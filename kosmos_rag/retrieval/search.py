@@ -67,6 +67,7 @@ class Search:
         scope = {**self.scope, "required": snapshot.required}
         reach = few_in_reach(connection, scope, snapshot, self.principals) if self.vector is not None else None
         watch.lap("plan")
+        # Both legs travel together, so where one ends and the other begins only the server's clock can tell.
         clocks = [connection.execute(statement("clock"))]
         dense = lexical = None
         if self.vector is not None:

@@ -54,7 +54,7 @@ class TailScan:
     def _scored(self, rows: Sequence[tuple[Any, ...]]) -> dict[uuid.UUID, float]:
         """Solve the frequencies out of the stored weights, and weigh them with today's average."""
         entries = sparse_entries([row[3] for row in rows])
-        lengths = np.array([row[1] for row in rows], dtype=np.int64)
+        lengths = np.array([row[1] for row in rows], dtype=np.float64)
         pivots = np.array([row[2] for row in rows], dtype=np.float64)
         ids = np.fromiter(self._corpus.idf, dtype=np.int64)
         idf = np.fromiter(self._corpus.idf.values(), dtype=np.float64)

@@ -5,6 +5,8 @@ packs it into segments from there. Documents of before are in the collection `de
 """
 
 from alembic import op
+from alembic.util import CommandError
+from sqlalchemy import text
 
 revision = "0002"
 down_revision = "0001"
@@ -179,18 +181,35 @@ def upgrade() -> None:
         secure(table, acl=False)
 
 
+COLLECTIONS_IN_USE = """
+SELECT string_agg(c.name, ', ' ORDER BY c.name)
+  FROM (SELECT DISTINCT t.name || '/' || d.collection AS name
+          FROM kosmos.documents d
+          JOIN kosmos.tenants t ON t.tenant_id = d.tenant_id
+         WHERE d.collection <> 'default'
+         LIMIT 10) c
+"""
+
 # Packed chunks have no `terms` any more: they are made again, from the analysed text and with today's average length.
 BACK = """
 DROP FUNCTION kosmos.matches(kosmos.documents, text, jsonb, text[], text[]);
 DROP FUNCTION kosmos.search_vectors(integer, integer);
 
 DO $$
+DECLARE
+    vectors text;
 BEGIN
-    IF EXISTS (SELECT FROM kosmos.corpus_statistics WHERE collection <> 'default') THEN
-        RAISE EXCEPTION 'revision 0001 has no collections; delete the documents of all but `default` first';
-    END IF;
+    FOR vectors IN SELECT relname FROM pg_class
+                    WHERE relnamespace = 'kosmos'::regnamespace AND relkind = 'i' AND starts_with(relname, 'vec_')
+    LOOP
+        EXECUTE format('DROP INDEX kosmos.%I', vectors);
+    END LOOP;
 END
 $$;
+
+-- Of collections whose documents have been deleted.
+DELETE FROM kosmos.lexemes WHERE collection <> 'default';
+DELETE FROM kosmos.corpus_statistics WHERE collection <> 'default';
 
 ALTER TABLE kosmos.corpus_statistics ADD COLUMN lowest_pivot real NOT NULL DEFAULT 'infinity';
 UPDATE kosmos.corpus_statistics SET lowest_pivot = greatest(length, 1)::real / chunks WHERE chunks > 0;
@@ -221,13 +240,14 @@ ALTER TABLE kosmos.corpus_statistics ADD PRIMARY KEY (tenant_id);
 ALTER TABLE kosmos.chunks DROP COLUMN collection, DROP COLUMN serial;
 ALTER TABLE kosmos.embeddings DROP COLUMN collection;
 ALTER TABLE kosmos.documents DROP COLUMN collection;
-
 """
 
 
 def downgrade() -> None:
-    for table in (*REWRITTEN, "lexical_tail"):
+    for table in (*REWRITTEN, "lexical_tail", "tenants"):
         op.execute(f"ALTER TABLE kosmos.{table} NO FORCE ROW LEVEL SECURITY")
+    if names := op.get_bind().scalar(text(COLLECTIONS_IN_USE)):
+        raise CommandError(f"revision 0001 has no collections; delete the documents of these first: {names}")
     op.execute(BACK)
-    for table in REWRITTEN:
+    for table in (*REWRITTEN, "tenants"):
         op.execute(f"ALTER TABLE kosmos.{table} FORCE ROW LEVEL SECURITY")

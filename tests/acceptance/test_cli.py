@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag.cli.app import app
+from kosmos_rag.storage.revision import REVISION
 
 Run = Callable[..., Result]
 
@@ -144,8 +145,72 @@ def test_delete__removes_by_path_and_names_what_is_not_there(kosmos: Run, folder
     assert "0 documents" in kosmos("documents", "--tenant", "other").stdout
 
 
+def test_collections__are_written_read_and_emptied_one_by_one(kosmos: Run, folder: Path) -> None:
+    pages = folder / "pages"
+    pages.mkdir()
+    (pages / "leave.md").write_text("# Leave\n\nThirty days of leave a year.")
+    (pages / "plan.sql").write_text("SELECT days FROM leave WHERE id IN (1, 2)")
+    tenant = ("--tenant", "shelves")
+    assert kosmos("ingest", "pages", *tenant, "--collection", "wiki").exit_code == 0
+    assert kosmos("ingest", "pages/leave.md", *tenant).exit_code == 0
+
+    listed = json.loads(kosmos("documents", *tenant, "--json").stdout)["documents"]
+    assert [(Path(d["source"]).name, d["collection"], d["language"]) for d in listed] == [
+        ("leave.md", "default", "english"),
+        ("leave.md", "wiki", "english"),
+        ("plan.sql", "wiki", "simple"),
+    ]
+    shown = kosmos("documents", *tenant, "-C", "wiki").stdout
+    assert [line.split()[:2] for line in shown.splitlines()[:3]] == [
+        ["source", "collection"], ["pages/leave.md", "wiki"], ["pages/plan.sql", "wiki"],
+    ]  # fmt: skip
+    assert "2 documents" in shown
+
+    def collections(*options: str) -> set[str]:
+        found = json.loads(kosmos("search", "days of leave", *tenant, *options, "--json").stdout)
+        return {hit["collection"] for hit in found["hits"]}
+
+    assert collections() == {"default", "wiki"}
+    assert collections("-C", "wiki") == {"wiki"}
+    assert collections("-C", "default") == {"default"}
+    assert collections("-C", "unknown") == set()
+    cited = json.loads(kosmos("ask", "in", *tenant, "-C", "wiki", "-k", "1", "--json").stdout)
+    assert [Path(passage["citation"]["source"]).name for passage in cited["passages"]] == ["plan.sql"]
+
+    refused = kosmos("delete", "pages/plan.sql", *tenant)
+    assert refused.exit_code == 1
+    assert "collection 'default' of tenant 'shelves' has no document 'pages/plan.sql'" in refused.stderr
+    assert kosmos("delete", "pages", *tenant, "-C", "wiki").stdout == "2 documents removed\n"
+    assert "1 documents" in kosmos("documents", *tenant).stdout
+
+
+def test_principal__is_who_reads(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
+    from kosmos_rag import Engine, SourceDocument
+
+    with Engine.open() as engine:
+        engine.tenant("board").ingest(
+            [
+                SourceDocument(source="minutes", data=b"The churn target of the year.", readers=("board",)),
+                SourceDocument(source="notice", data=b"The churn rate is published."),
+            ]
+        )
+
+    def sources(command: str, *options: str) -> set[str]:
+        question = () if command == "documents" else ("churn",)
+        found = json.loads(kosmos(command, *question, "--tenant", "board", *options, "--json").stdout)
+        listed = {"documents": found.get("documents"), "search": found.get("hits")}
+        items = found["retrieval"]["hits"] if command == "ask" else listed[command]
+        return {item["source"] for item in items}
+
+    for command in ("search", "ask", "documents"):
+        assert sources(command) == {"notice"}
+        assert sources(command, "--principal", "board") == {"minutes"}
+        assert sources(command, "--principal", "board", "--principal", "everyone") == {"minutes", "notice"}
+        assert sources(command, "--principal", "nobody") == set()
+
+
 def test_migrate__of_an_embedded_server_is_already_done(ingested: dict[str, Any], kosmos: Run) -> None:
-    assert kosmos("migrate").stdout == "already at revision 0001\n"
+    assert kosmos("migrate").stdout == f"already at revision {REVISION}\n"
 
 
 def test_config_show__says_where_each_value_came_from(kosmos: Run, folder: Path) -> None:
@@ -193,6 +258,10 @@ def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingeste
         (["delete", ""], "error: SOURCE is empty"),
         (["ingest", ""], "error: PATH is empty"),
         (["search", "x", "--source", " "], "error: --source is empty"),
+        (["search", "x", "--collection", ""], "error: collection name '' is malformed"),
+        (["documents", "-C", "No!"], "error: collection name 'No!' is malformed"),
+        (["ingest", "documents", "-C", "a b"], "error: collection name 'a b' is malformed"),
+        (["ask", "x", "--principal", ""], "error: --principal is empty; name a principal"),
     ],
 )
 def test_bad_input__is_one_line_on_standard_error(
@@ -247,3 +316,7 @@ def test_worker__ingests_a_folder_once(folder: Path, kosmos: Run) -> None:
     assert "1 documents" in kosmos("documents", "--tenant", "worker").stdout
     assert main([str(watched / "missing.txt"), "--tenant", "worker", "--once"]) == 1
     assert main([str(watched), "--tenant", "No!", "--once"]) == 1
+    assert main([str(watched), "--tenant", "worker", "--collection", "watched", "--once"]) == 0
+    assert "2 documents" in kosmos("documents", "--tenant", "worker").stdout
+    assert "1 documents" in kosmos("documents", "--tenant", "worker", "--collection", "watched").stdout
+    assert main([str(watched), "--tenant", "worker", "--collection", "No!", "--once"]) == 1

@@ -1,13 +1,17 @@
 """The migrations: up, down and up again over data, and equal to the metadata."""
 
+import math
+import random
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from pgvector.psycopg import register_vector
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
@@ -47,6 +51,150 @@ def test_migrate__up_down_and_up_again_over_data(database: DatabaseSettings, set
     assert ingest() == 1
     again = set_up(database)
     assert again.before == again.after == REVISION
+
+
+QUESTIONS = ("churn", "revenue of the year", "w1 w5 w9", "w2", "secret churn")
+
+
+Answers = list[tuple[UUID, float, float, float]]
+"""Ids and scores: fused, of the dense leg, of the lexical one."""
+
+
+def _answers(settings: Settings) -> Answers:
+    """All that two readers find."""
+    found = []
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        for principals in (["everyone"], ["board", "everyone"]):
+            scope = engine.tenant("acme", principals=principals)
+            for question in QUESTIONS:
+                for hit in scope.retrieve(question, 100).hits:
+                    legs = (hit.dense_score or math.inf, hit.lexical_score or math.inf)
+                    found.append((hit.chunk_id, hit.score, *legs))
+    return found
+
+
+def _assert_same(answers: Answers, before: Answers) -> None:
+    assert [answer[0] for answer in answers] == [answer[0] for answer in before]
+    for answer, old in zip(answers, before, strict=True):
+        assert answer[1:] == pytest.approx(old[1:], rel=1e-6)
+
+
+def _fill(settings: Settings) -> None:
+    """Documents in a segment with gaps, in the tail, and in a vector index; some for one reader only."""
+    dice = random.Random(5)
+
+    def document(number: int) -> SourceDocument:
+        words = " ".join(dice.choices([f"w{n}" for n in range(30)], k=dice.randint(5, 80)))
+        text = f"{'secret ' * (number % 3)}{'churn' if number % 2 else 'revenue'} {words}"
+        readers = ("board",) if number % 7 == 0 else ("everyone",)
+        return SourceDocument(source=f"d{number}", data=text.encode(), readers=readers)
+
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant("acme")
+        scope.ingest(document(number) for number in range(40))
+        scope.index_build()
+        scope.delete(["d3", "d4"])
+        scope.ingest(document(number) for number in range(35, 60))
+        scope.ingest(SourceDocument(source="empty", data=b"the of and"))
+        engine.tenant("other").ingest(document(1))
+        engine.tenant("left").ingest(document(1))
+        engine.tenant("left").delete("d1")
+        assert {info.kind for info in scope.index_status()} == {"segment", "tail", "ivfflat"}
+
+
+@pytest.fixture
+def indexed(settings: Settings) -> Settings:
+    """Settings under which a few chunks are worth an index."""
+    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 30, "vector_min_chunks": 30})
+    return settings.model_copy(update={"indexes": indexes})
+
+
+def _unprotected(url: str) -> set[str]:
+    """Tables whose row-level security is not both enabled and forced."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'kosmos'::regnamespace AND relkind = 'r' "
+            "AND NOT (relrowsecurity AND relforcerowsecurity)"
+        ).fetchall()
+    return {name for (name,) in rows} - {"alembic_version"}
+
+
+def _assert_consistent_at_0001(url: str) -> None:
+    """Every chunk has its terms back: solved for the frequencies, they are those of its text."""
+    with psycopg.connect(url) as connection:
+        register_vector(connection)
+        ids = dict(connection.execute("SELECT (tenant_id, lexeme)::text, id FROM kosmos.lexemes").fetchall())
+        rows = connection.execute(
+            "SELECT c.terms, c.length, c.pivot, s.lowest_pivot, "
+            "ARRAY(SELECT (c.tenant_id, u.lexeme)::text FROM unnest(c.tsv) u), "
+            "ARRAY(SELECT cardinality(u.positions) FROM unnest(c.tsv) u) "
+            "FROM kosmos.chunks c JOIN kosmos.corpus_statistics s USING (tenant_id)"
+        ).fetchall()
+    assert len(rows) == 60
+    for terms, length, pivot, lowest, lexemes, counts in rows:
+        assert 0 < lowest <= pivot
+        held = dict(zip(terms.indices(), terms.values(), strict=True))
+        norm = 1.5 * (0.25 + 0.75 * length / pivot)
+        assert {key: round(weight * norm / (2.5 - weight)) for key, weight in held.items()} == {
+            ids[lexeme] - 1: count for lexeme, count in zip(lexemes, counts, strict=True)
+        }
+
+
+def test_migrate__to_the_revision_before_collections_and_back_gives_the_same_answers(
+    database: DatabaseSettings, indexed: Settings
+) -> None:
+    url = database.admin_url or ""
+    _fill(indexed)
+    before = _answers(indexed)
+    assert len(before) > 300
+    assert set_up(database, "0001").after == "0001"
+    assert _unprotected(url) == set()
+    assert not {"indexes", "segments", "postings", "lexical_tail"} & _tables(url)
+    _assert_consistent_at_0001(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_class WHERE starts_with(relname, 'vec_')").fetchall() == []
+    with pytest.raises(DatabaseNotReady, match="the database is at revision 0001"):
+        _answers(indexed)
+
+    assert set_up(database).after == REVISION
+    assert _unprotected(url) == set()
+    _assert_same(_answers(indexed), before)
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant("acme")
+        assert [info.due is not None for info in scope.index_status()] == [True, True]
+        assert {info.kind for info in scope.index_build()} == {"segment", "tail", "ivfflat"}
+    _assert_same(_answers(indexed), before)
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
+        assert engine.tenant("acme").retrieve("churn alone").hits[0].source == "new"
+        assert engine.tenant("left").ingest(SourceDocument(source="d1", data=b"churn")).new == 1
+
+
+def test_migrate__down_is_refused_while_other_collections_have_documents(
+    database: DatabaseSettings, indexed: Settings
+) -> None:
+    url = database.admin_url or ""
+    _fill(indexed)
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme", collection="wiki").ingest(SourceDocument(source="a", data=b"churn in the wiki"))
+        engine.tenant("other", collection="mail").ingest(SourceDocument(source="a", data=b"churn in a mail"))
+    tables, before = _tables(url), _answers(indexed)
+    wanted = r"cannot migrate to '0001': .* no collections; delete the documents of these first: acme/wiki, other/mail"
+    with pytest.raises(DatabaseNotReady, match=wanted):
+        set_up(database, "0001")
+    assert set_up(database).before == REVISION
+    assert _unprotected(url) == set()
+    assert _tables(url) == tables
+    assert _answers(indexed) == before
+
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        assert engine.tenant("acme", collection="wiki").delete("a") == 1
+        assert engine.tenant("other", collection="mail").delete("a") == 1
+    before = _answers(indexed)
+    assert set_up(database, "0001").after == "0001"
+    _assert_consistent_at_0001(url)
+    assert set_up(database).after == REVISION
+    _assert_same(_answers(indexed), before)
 
 
 def test_migrations_add_up_to_the_metadata(database: DatabaseSettings) -> None:

@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": set(),
     "context": set(),
     "ingestion": {"storage", "embedding"},
-    "indexing": {"storage"},
+    "indexing": {"storage", "embedding"},
     "ranking": {"embedding"},
     "retrieval": {"storage", "embedding", "ranking"},
     "engine": {"storage", "embedding", "ingestion", "indexing", "ranking", "retrieval", "context"},

@@ -25,6 +25,12 @@ SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))
 SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                 WHERE n.nspname = 'kosmos' AND c.relname = 'alembic_version')
 
+-- name: text_search_languages
+-- The text search configurations that a name alone finds.
+SELECT c.cfgname::text
+  FROM pg_catalog.pg_ts_config c
+ WHERE pg_ts_config_is_visible(c.oid)
+
 -- name: server
 -- What the server is and who we are on it. A superuser and the tables' owner would not be held by row-level security.
 SELECT current_setting('server_version_num')::integer AS server_version,

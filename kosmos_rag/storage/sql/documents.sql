@@ -1,9 +1,13 @@
 -- name: list_documents
-SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks, d.metadata, d.updated_at
+SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
+       d.metadata, d.updated_at
   FROM kosmos.documents d
-  JOIN kosmos.document_versions v
-    ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
- WHERE d.tenant_id = %(tenant_id)s AND v.tenant_id = %(tenant_id)s
+ CROSS JOIN LATERAL (
+       SELECT n.content_hash, n.bytes, n.chunks
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
  ORDER BY d.source, d.collection
 

@@ -109,13 +109,12 @@ SELECT array_to_string(e.acl, chr(31)), count(*)
  ORDER BY 2 DESC
  LIMIT 1000
 
--- name: sample_vectors
-SELECT e.embedding
-  FROM (SELECT t.embedding
-          FROM kosmos.embeddings t
-         WHERE t.tenant_id = %(tenant_id)s AND t.space_id = %(space_id)s AND random() < %(share)s) e
- ORDER BY random()
- LIMIT %(limit)s
+-- name: chunk_after
+SELECT c.text
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s AND c.id >= %(id)s
+ ORDER BY c.id
+ LIMIT 1
 
 -- name: physical_indexes
 -- Vector indexes of the tenant as the catalogue has them, whether or not we know of them.

@@ -22,7 +22,8 @@ RETURNING id
 -- Those that no chunk holds any more: a deleted document leaves no word behind.
 DELETE FROM kosmos.lexemes l
  USING unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
- WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme AND l.chunks + u.chunks <= 0
+ WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
+   AND l.chunks + u.chunks <= 0
 
 -- name: change_lexemes
 -- Returns the ids of the lexemes that are there; the others are new.

@@ -1,8 +1,10 @@
 -- name: corpora
--- The statistics of each collection that may answer, read in the same snapshot as the candidates.
-SELECT s.collection, s.chunks, s.length, s.next_serial
-  FROM kosmos.corpus_statistics s
- WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+-- The statistics of each collection that may answer, and the space that answers, read in the candidates' snapshot.
+SELECT s.collection, s.chunks, s.length, s.next_serial, t.live_space_id
+  FROM kosmos.tenants t
+  JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
+ WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
+   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
  ORDER BY s.collection
 
 -- name: question_terms
@@ -30,11 +32,6 @@ SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives 
          GROUP BY w.words, w.excluded) n
  WHERE n.alternatives IS NOT NULL
 
--- name: live_space_id
-SELECT t.live_space_id
-  FROM kosmos.tenants t
- WHERE t.tenant_id = %(tenant_id)s
-
 -- name: ready_indexes
 SELECT i.id, i.kind, i.collection, i.space_id, i.first_serial, i.last_serial, i.settings, i.health
   FROM kosmos.indexes i
@@ -43,6 +40,11 @@ SELECT i.id, i.kind, i.collection, i.space_id, i.first_serial, i.last_serial, i.
  ORDER BY i.first_serial, i.id
 
 -- name: lexical_tail
+-- Here and below: row-level security, and tables that were never analysed, make the planner expect one row where a
+-- tenant has many, and a join may then run over the whole tenant for each row. So conditions on other tables are
+-- subqueries that it does not turn into joins: IS TRUE keeps an IN hashed and an EXISTS looked up by key, OFFSET 0
+-- keeps a LATERAL looked up by key.
+--
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
 -- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
 -- the average has moved, is a bound of the score: the caller scores the best by bound exactly, and asks for more where
@@ -52,15 +54,15 @@ SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
                -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
           FROM kosmos.lexical_tail l
          WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
-           AND (NOT %(filtered)s OR l.document_id IN (
+           AND (NOT %(filtered)s OR (l.document_id IN (
                SELECT d.id
                  FROM kosmos.documents d
                 WHERE d.tenant_id = %(tenant_id)s
-                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s))) IS TRUE)
            AND (%(required)s::text IS NULL OR EXISTS (
                SELECT
                  FROM kosmos.chunks c
-                WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery))
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
         OFFSET 0) t
  WHERE t.bound > 0
  ORDER BY t.bound DESC, t.chunk_id
@@ -79,20 +81,23 @@ SELECT s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.
 SELECT c.serial, c.id
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.serial = ANY (%(serials)s::integer[])
-   AND (NOT %(filtered)s OR c.document_id IN (
-       SELECT d.id
+   AND (NOT %(filtered)s OR EXISTS (
+       SELECT
          FROM kosmos.documents d
         WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)) IS TRUE)
    AND (%(required)s::text IS NULL OR c.tsv @@ %(required)s::tsquery)
 
 -- name: reach
 -- The documents that a filter, or a reader who may read little, leaves: not more than are worth listing.
 SELECT d.id, v.chunks
   FROM kosmos.documents d
-  JOIN kosmos.document_versions v
-    ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
- WHERE d.tenant_id = %(tenant_id)s AND v.tenant_id = %(tenant_id)s
+ CROSS JOIN LATERAL (
+       SELECT n.chunks
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
    AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
  LIMIT %(limit)s
@@ -103,16 +108,20 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.embeddings e
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
    AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-   AND (NOT %(filtered)s OR e.chunk_id IN (
+   AND (NOT %(filtered)s OR (e.chunk_id IN (
        SELECT c.id
          FROM kosmos.chunks c
-         JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
-        WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s
-          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
-   AND (%(required)s::text IS NULL OR e.chunk_id IN (
+        WHERE c.tenant_id = %(tenant_id)s
+          AND (c.document_id IN (
+              SELECT d.id
+                FROM kosmos.documents d
+               WHERE d.tenant_id = %(tenant_id)s
+                 AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+              )) IS TRUE)) IS TRUE)
+   AND (%(required)s::text IS NULL OR (e.chunk_id IN (
        SELECT c.id
          FROM kosmos.chunks c
-        WHERE c.tenant_id = %(tenant_id)s AND c.tsv @@ %(required)s::tsquery))
+        WHERE c.tenant_id = %(tenant_id)s AND c.tsv @@ %(required)s::tsquery)) IS TRUE)
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
  LIMIT %(depth)s
 
@@ -120,11 +129,18 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
 -- Exact scan of a few documents' vectors, reached by key.
 SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.document_versions v
-  JOIN kosmos.chunks c ON c.tenant_id = v.tenant_id AND c.version_id = v.id
-  JOIN kosmos.embeddings e ON e.tenant_id = c.tenant_id AND e.chunk_id = c.id
- WHERE v.tenant_id = %(tenant_id)s AND c.tenant_id = %(tenant_id)s AND e.tenant_id = %(tenant_id)s
-   AND v.document_id = ANY (%(document_ids)s::uuid[]) AND e.space_id = %(space_id)s
-   AND (%(required)s::text IS NULL OR c.tsv @@ %(required)s::tsquery)
+ CROSS JOIN LATERAL (
+       SELECT n.id
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.version_id = v.id
+          AND (%(required)s::text IS NULL OR n.tsv @@ %(required)s::tsquery)
+       OFFSET 0) c
+ CROSS JOIN LATERAL (
+       SELECT n.chunk_id, n.embedding
+         FROM kosmos.embeddings n
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = c.id AND n.space_id = %(space_id)s
+       OFFSET 0) e
+ WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s::uuid[])
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
  LIMIT %(depth)s
 
@@ -141,13 +157,17 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
    AND (NOT %(filtered)s OR EXISTS (
        SELECT
          FROM kosmos.chunks c
-         JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
-        WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
-          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+          AND EXISTS (
+              SELECT
+                FROM kosmos.documents d
+               WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
+                 AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+              ) IS TRUE) IS TRUE)
    AND (%(required)s::text IS NULL OR EXISTS (
        SELECT
          FROM kosmos.chunks c
-        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery))
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
  ORDER BY (e.embedding::halfvec({dimensions})) <#> %(vector)s::halfvec({dimensions})
  LIMIT %(depth)s
 
@@ -161,13 +181,17 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
            AND (NOT %(filtered)s OR EXISTS (
                SELECT
                  FROM kosmos.chunks c
-                 JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
-                WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
-                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)))
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+                  AND EXISTS (
+                      SELECT
+                        FROM kosmos.documents d
+                       WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
+                         AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+                      ) IS TRUE) IS TRUE)
            AND (%(required)s::text IS NULL OR EXISTS (
                SELECT
                  FROM kosmos.chunks c
-                WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery))
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
          ORDER BY binary_quantize(e.embedding::halfvec({dimensions}))::bit({dimensions})
                   <~> binary_quantize(%(vector)s::halfvec({dimensions}))::bit({dimensions})
          LIMIT %(pool)s) n
@@ -183,8 +207,12 @@ SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_
        c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter,
        d.collection
   FROM kosmos.chunks c
-  JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
- WHERE c.tenant_id = %(tenant_id)s AND d.tenant_id = %(tenant_id)s AND c.id = ANY (%(chunk_ids)s)
+ CROSS JOIN LATERAL (
+       SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection
+         FROM kosmos.documents n
+        WHERE n.tenant_id = %(tenant_id)s AND n.id = c.document_id
+       OFFSET 0) d
+ WHERE c.tenant_id = %(tenant_id)s AND c.id = ANY (%(chunk_ids)s)
 
 -- name: version_text
 -- The text between two offsets of a version: what joins neighbouring chunks without the overlap twice.

@@ -203,6 +203,7 @@ def test_options__become_one_filter() -> None:
     }
     assert filter_of(None, None, None) is None
     assert filter_of(["/kb"], None, None) == Filter(sources=("/kb",))
+    assert filter_of(None, None, '{"title": "A"}') == Filter(where={"title": "A"})
 
 
 @pytest.mark.parametrize("where", ["", "{", "[]", "{}", "title", "[" * 100_000])

@@ -1,0 +1,164 @@
+"""The cache of postings, and the scores of a segment: bounded, the least recently used goes first, exact on demand."""
+
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kosmos_rag.retrieval.postings import LENGTHS, Key, Posting, PostingsCache, SegmentScores
+
+SEGMENT = uuid.UUID(int=1)
+
+
+def _posting(count: int) -> Posting:
+    return Posting(serials=np.arange(count, dtype=np.int32), frequencies=np.ones(count, dtype=np.uint8))
+
+
+def _key(number: int) -> Key:
+    return SEGMENT, number
+
+
+ONE = _posting(10).bytes
+
+
+def test_posting__counts_its_numbers_and_something_for_itself() -> None:
+    assert _posting(1000).bytes - _posting(0).bytes == 5000
+    assert _posting(0).bytes > 0
+
+
+def test_cache__drops_the_least_recently_used() -> None:
+    cache = PostingsCache(3 * ONE)
+    cache.keep({_key(n): _posting(10) for n in (1, 2, 3)})
+    cache.take([_key(1)])
+    cache.keep({_key(4): _posting(10)})
+    assert set(cache.take(map(_key, range(5)))) == {_key(1), _key(3), _key(4)}
+    assert cache.bytes == 3 * ONE
+
+
+def test_cache__keeps_what_it_has_where_an_entry_is_larger_than_all_of_it() -> None:
+    cache = PostingsCache(3 * ONE)
+    cache.keep({_key(1): _posting(10)})
+    cache.keep({_key(2): _posting(1000)})
+    assert set(cache.take([_key(1), _key(2)])) == {_key(1)}
+    assert cache.bytes == ONE
+
+
+def test_cache__counts_an_entry_once() -> None:
+    cache = PostingsCache(3 * ONE)
+    for _ in range(5):
+        cache.keep({_key(1): _posting(10)})
+    assert cache.bytes == ONE
+    assert cache.take([_key(1)])[_key(1)].serials.tolist() == list(range(10))
+
+
+def test_cache__keeps_segments_apart() -> None:
+    cache = PostingsCache(10 * ONE)
+    other = uuid.UUID(int=2)
+    cache.keep({(SEGMENT, LENGTHS): _posting(3), (other, LENGTHS): _posting(4)})
+    assert len(cache.take([(other, LENGTHS)])[other, LENGTHS].serials) == 4
+
+
+@given(
+    limit=st.integers(0, 5000),
+    steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 300)), max_size=60),
+)
+def test_cache__is_a_dictionary_that_forgets(limit: int, steps: list[tuple[bool, int, int]]) -> None:
+    """Against a list in the order of use, in which the last is the most recent."""
+    cache = PostingsCache(limit)
+    used: list[tuple[Key, Posting]] = []
+    for keeps, number, count in steps:
+        key, posting = _key(number), _posting(count)
+        known = dict(used)
+        if keeps:
+            cache.keep({key: posting})
+            if key not in known and posting.bytes <= limit:
+                used.append((key, posting))
+            while sum(entry.bytes for _, entry in used) > limit:
+                used.pop(0)
+        else:
+            found = cache.take([key])
+            assert found == ({key: known[key]} if key in known else {})
+            if key in known:
+                used.append(used.pop([entry[0] for entry in used].index(key)))
+        assert cache.bytes == sum(entry.bytes for _, entry in used) <= limit
+
+
+def test_cache__holds_under_eight_threads() -> None:
+    limit = 20 * ONE
+    cache = PostingsCache(limit)
+    together = threading.Barrier(8)
+
+    def work(seed: int) -> int:
+        dice = np.random.default_rng(seed)
+        together.wait()
+        hits = 0
+        for _ in range(2_000):
+            number = int(dice.integers(1, 60))
+            found = cache.take([_key(number)])
+            if found:
+                hits += 1
+                assert len(found[_key(number)].serials) == number
+            else:
+                cache.keep({_key(number): _posting(number)})
+            assert cache.bytes <= limit + _posting(60).bytes  # read without the lock, while another adds
+        return hits
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(work, range(8))) > 0
+    kept = cache.take(map(_key, range(60)))
+    assert cache.bytes == sum(entry.bytes for entry in kept.values()) <= limit
+
+
+def _segment(first: int, bags: list[dict[int, int]], idf: dict[int, float]) -> SegmentScores:
+    """A segment whose chunk `first + n` holds the terms of `bags[n]` with their frequencies."""
+    lengths = np.array([sum(bag.values()) for bag in bags], dtype=np.int32)
+    average = max(int(lengths.sum()), 1) / max(len(bags), 1)
+    postings = []
+    for term, weight in idf.items():
+        held = [number for number, bag in enumerate(bags) if term in bag]
+        serials = np.array([first + number for number in held], dtype=np.int32)
+        frequencies = np.array([bags[number][term] for number in held], dtype=np.uint8)
+        postings.append((weight, Posting(serials=serials, frequencies=frequencies)))
+    nothing = np.empty(0, dtype=np.uint8)
+    return SegmentScores.of("default", first, Posting(serials=lengths, frequencies=nothing), average, postings)
+
+
+def _expected(bags: list[dict[int, int]], idf: dict[int, float]) -> list[float]:
+    average = max(sum(sum(bag.values()) for bag in bags), 1) / max(len(bags), 1)
+    return [
+        sum(
+            bag[term] * 2.5 / (bag[term] + 1.5 * (0.25 + 0.75 * sum(bag.values()) / average)) * weight
+            for term, weight in idf.items()
+            if term in bag
+        )
+        for bag in bags
+    ]
+
+
+_BAG = st.dictionaries(st.integers(1, 6), st.integers(1, 255), max_size=6)
+_IDF = st.dictionaries(st.integers(1, 8), st.floats(1e-6, 20), max_size=5).map(lambda idf: dict(sorted(idf.items())))
+
+
+@given(bags=st.lists(_BAG, min_size=1, max_size=60), idf=_IDF, first=st.integers(1, 2**30), count=st.integers(1, 20))
+def test_segment_scores__are_exact_and_their_best_are_all_there(
+    bags: list[dict[int, int]], idf: dict[int, float], first: int, count: int
+) -> None:
+    segment = _segment(first, bags, idf)
+    expected = np.array(_expected(bags, idf))
+    assert segment.exact(np.arange(len(bags))).tolist() == pytest.approx(expected.tolist(), rel=1e-12)
+    assert segment.scores.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    best = set(segment.best(count).tolist())
+    holding = np.flatnonzero(expected)
+    assert best <= set(holding.tolist())
+    cut = np.sort(expected[holding])[::-1][:count][-1] if len(holding) else 0.0
+    assert {number for number in holding.tolist() if expected[number] >= cut} <= best
+
+
+def test_segment_scores__of_a_question_that_no_chunk_answers_are_none() -> None:
+    segment = _segment(1, [{1: 2}, {}], {5: 1.0})
+    assert (segment.terms, segment.read) == ((), 0)
+    assert segment.best(3).tolist() == []

@@ -1,0 +1,77 @@
+"""Packed numbers: what goes in comes out, in the bytes that other readers expect."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pgvector import SparseVector
+
+from kosmos_rag import bm25
+from kosmos_rag.storage.packed import (
+    MAX_FREQUENCY,
+    pack_frequencies,
+    pack_serials,
+    sparse_entries,
+    unpack_frequencies,
+    unpack_serials,
+)
+
+_INT32 = st.integers(-(2**31), 2**31 - 1)
+_WEIGHT = st.floats(min_value=2.0**-100, max_value=2.5, width=32)
+_VECTOR = st.dictionaries(st.integers(1, bm25.DIMENSIONS), _WEIGHT, max_size=20)
+
+
+def _sent(weights: dict[int, float]) -> bytes:
+    """A vector over lexeme ids in the binary form, as pgvector's own client writes it."""
+    return SparseVector({key - 1: value for key, value in weights.items()}, bm25.DIMENSIONS).to_binary()
+
+
+@given(st.lists(_INT32, max_size=50))
+def test_serials__come_back_as_they_were(serials: list[int]) -> None:
+    packed = pack_serials(np.array(serials, dtype=np.int64))
+    assert packed == struct.pack(f"<{len(serials)}i", *serials)
+    assert unpack_serials(packed).tolist() == serials
+    assert unpack_serials(packed).dtype == np.int32
+
+
+@given(st.lists(st.integers(0, 1000), max_size=50))
+def test_frequencies__come_back_up_to_what_a_tsvector_keeps(frequencies: list[int]) -> None:
+    packed = pack_frequencies(np.array(frequencies, dtype=np.float64))
+    assert len(packed) == len(frequencies)
+    assert unpack_frequencies(packed).tolist() == [min(frequency, MAX_FREQUENCY) for frequency in frequencies]
+
+
+@given(st.lists(_VECTOR, max_size=8))
+def test_sparse_entries__are_those_of_the_vectors(vectors: list[dict[int, float]]) -> None:
+    read = sparse_entries([_sent(weights) for weights in vectors])
+    entries = [(row, key, weights[key]) for row, weights in enumerate(vectors) for key in sorted(weights)]
+    assert list(zip(read.rows.tolist(), read.lexeme_ids.tolist(), read.values.tolist(), strict=True)) == entries
+
+
+@given(_VECTOR)
+def test_sparse_entries__agree_with_pgvectors_own_reader(weights: dict[int, float]) -> None:
+    read = sparse_entries([_sent(weights)])
+    theirs = SparseVector.from_binary(_sent(weights))
+    assert (read.lexeme_ids - 1).tolist() == theirs.indices()
+    assert read.values.tolist() == theirs.values()
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_sparse_entries__of_vectors_without_entries_are_none(count: int) -> None:
+    read = sparse_entries([_sent({})] * count)
+    assert (len(read.rows), len(read.lexeme_ids), len(read.values)) == (0, 0, 0)
+
+
+@given(
+    frequency=st.integers(1, MAX_FREQUENCY),
+    others=st.integers(0, 2_000),
+    pivot=st.floats(min_value=1, max_value=5_000),
+)
+def test_frequencies__are_solved_out_of_stored_weights(frequency: int, others: int, pivot: float) -> None:
+    """What the tail stores: the weight in single precision, and the average that it was made with, also in single."""
+    length = frequency + others
+    read = sparse_entries([_sent(bm25.saturated({7: frequency}, length, pivot))])
+    norms = bm25.norms(np.array([length], dtype=np.float64), np.array([np.float32(pivot)], dtype=np.float64))
+    assert bm25.frequencies(read.values, norms).tolist() == [frequency]
