@@ -1,6 +1,7 @@
 """The ingestion worker: mirrors folders into a collection of a tenant, again and again, until it is told to stop.
 
-Argument parsing and signals only; what it does is `TenantScope.ingest`. Run it as `python -m workers.ingest --help`.
+Argument parsing and signals only; what it does is `TenantScope.ingest`, and `index_build` after it. Run it as
+`python -m workers.ingest --help`.
 """
 
 import argparse
@@ -79,7 +80,16 @@ def _round(scope: TenantScope, paths: Sequence[Path], stop: threading.Event) -> 
     )  # fmt: skip
     for failure in report.failed:
         log.warning("%s [%s]: %s", failure.source, failure.code, failure.message, extra={"action": "document_failed"})
+    _look_after_indexes(scope)
     return not report.failed
+
+
+def _look_after_indexes(scope: TenantScope) -> None:
+    """Build what has become due. Where that is not for us to do, questions are answered all the same: by a scan."""
+    try:
+        scope.index_build(lambda step: log.info("%s", step, extra={"action": "index_build", "tenant": scope.name}))
+    except KosmosError as error:
+        log.warning("%s", error, extra={"action": "index_build_left", "tenant": scope.name})
 
 
 if __name__ == "__main__":

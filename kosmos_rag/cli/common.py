@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kosmos_rag.config import Settings
     from kosmos_rag.engine import Engine, TenantScope
 
+_WIDE = 10_000
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Settings file; else KOSMOS_CONFIG, else ./rag-config.yaml."),
@@ -123,7 +125,9 @@ def console() -> "Console":
     """Return a console for people: colours only where it is a terminal, no markup read into document text."""
     from rich.console import Console
 
-    return Console(markup=False, highlight=False, soft_wrap=True)
+    # What goes into a file or a pipe is cut and folded for no one.
+    width = None if sys.stdout.isatty() else _WIDE
+    return Console(markup=False, highlight=False, soft_wrap=True, width=width)
 
 
 def shown(source: str) -> str:

@@ -103,7 +103,7 @@ def _file_layer(settings: type[BaseSettings], path: Path, named_by: str) -> Laye
         _collect(settings, data, layer)
     elif data is not None:
         sections = ", ".join(settings.model_fields)
-        raise ConfigError(f"{subject} holds {show(data)}: its top level must be a mapping of {sections}")
+        raise ConfigError(one_line(f"{subject} holds {show(data)}: its top level must be a mapping of {sections}"))
     return layer
 
 

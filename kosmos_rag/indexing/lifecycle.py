@@ -76,8 +76,9 @@ class Indexes:
     def tune(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
         """Measure the vector index again, and search it as far as the recall target asks. Raises as `build` does."""
         with self._locked(tenant, progress) as run:
+            space = self._space(tenant)
             for entry in self._entries(tenant):
-                if entry.kind != SEGMENT and entry.state == READY and (space := self._space(tenant)) is not None:
+                if space is not None and entry.space_id == space.space_id and entry.state == READY:
                     progress(f"measuring {entry.kind}")
                     self._store(tenant, self._tuned(run, space, entry))
         return self.status(tenant)
@@ -178,14 +179,14 @@ class Indexes:
             old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.kind != SEGMENT]
         wanted = self._settings.vector != "none" and rows >= self._settings.vector_min_chunks
         current = next((entry for entry in old if entry.space_id == space.space_id), None)
-        if wanted and (everything or current is None or why_due(current, rows, self._settings)):
+        kept = current if wanted and not everything and current and not why_due(current, rows, self._settings) else None
+        gone = [entry for entry in old if entry is not kept]
+        if wanted and kept is None:
             best = self._best(run, space, rows)
             with self._transaction(run.tenant) as connection:
-                catalogue.retire(connection, run.tenant.id, old)
+                catalogue.retire(connection, run.tenant.id, gone)
                 catalogue.change(connection, run.tenant.id, replace(best, state=READY))
-        elif wanted:
-            return
-        self._drop(run, old)
+        self._drop(run, gone)
 
     def _best(self, run: _Run, space: vectors.Space, rows: int) -> Entry:
         """Build the index that the settings name; for `auto`, hnsw as well where ivfflat is too slow, and choose."""
@@ -224,6 +225,8 @@ class Indexes:
             stored = live_space(connection, run.tenant.id)
             questions = tuning.sample_questions(connection, run.tenant.id)
         assert stored is not None, "the space that the index is over"
+        if not questions:
+            return entry  # all is deleted; there is nothing to find
         ours = space_of(run.tenant.id, self._embedder, normalized=self._normalized)
         require_same(stored, ours, run.tenant.name)
         queries = [self._embedder.embed_query(question) for question in questions]

@@ -16,6 +16,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag import bm25
+from kosmos_rag.errors import IndexesBusy
 from kosmos_rag.indexing import catalogue
 from kosmos_rag.indexing.catalogue import READY, SEGMENT, Entry
 from kosmos_rag.storage.packed import (
@@ -40,7 +41,7 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     """Pack the oldest chunks of the tail into a segment, in the caller's transaction; None where there are none.
 
     `covered` is the serial up to which segments exist. Publications take turns and serials rise with their commits, so
-    whatever is to come has a serial above those that are seen here.
+    whatever is to come has a serial above those that are seen here. Raises IndexesBusy.
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     cursor = connection.cursor(binary=True)
@@ -66,6 +67,10 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     )
     entry = _entry(collection, covered, last, len(rows))
     _write(connection, tenant_id, entry, by_serial, packed)
+    # A publication deletes rows of the tail in an order of its own: without taking turns the two could wait for each
+    # other. Last, so that publications wait for no more than this.
+    connection.execute(statement("lock_corpus"), scope)
+    _require_alone(connection, tenant_id, entry)
     connection.execute(statement("clear_tail"), {**scope, "last_serial": last})
     return entry
 
@@ -83,11 +88,12 @@ def mergeable(segments: Sequence[Entry]) -> list[Entry]:
 
 
 def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[Entry]) -> Entry:
-    """Merge neighbouring segments into one without what has been deleted, in the caller's transaction."""
-    collection, first, last = segments[0].collection, segments[0].first_serial, segments[-1].last_serial
+    """Merge neighbouring segments into one without what has been deleted, in the caller's transaction.
+
+    Raises IndexesBusy.
+    """
+    collection, first, last = segments[0].collection, _serials(segments[0]).start, _serials(segments[-1]).stop
     assert collection is not None, "a segment is of a collection"
-    assert first is not None, "a segment has a first serial"
-    assert last is not None, "a segment has a last serial"
     scope = {"tenant_id": tenant_id, "collection": collection, "ids": [entry.id for entry in segments]}
     bounds = {"first_serial": first, "last_serial": last}
     cursor = connection.cursor(binary=True)
@@ -106,7 +112,31 @@ def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequen
         rows = stream.execute(statement("postings_of_segments"), scope)
         _write(connection, tenant_id, entry, lengths, _merged(rows, live, first))
     catalogue.delete(connection, tenant_id, segments)
+    _require_alone(connection, tenant_id, entry)
     return entry
+
+
+def _serials(segment: Entry) -> range:
+    """Return the serials that a segment covers."""
+    assert segment.first_serial is not None, "a segment has a first serial"
+    assert segment.last_serial is not None, "a segment has a last serial"
+    return range(segment.first_serial, segment.last_serial)
+
+
+def _require_alone(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> None:
+    """Raise IndexesBusy where another transaction has packed or merged these chunks in the meantime.
+
+    The lock of a maintenance ends with its session, and its last transaction may end a moment later.
+    """
+    mine = _serials(segment)
+    for other in catalogue.entries(connection, tenant_id):
+        if other.collection != segment.collection or other.id == segment.id:
+            continue
+        theirs = _serials(other)
+        if theirs.start < mine.stop and mine.start < theirs.stop:
+            raise IndexesBusy(
+                f"segments of collection {segment.collection} have been changed by another process; try again later"
+            )
 
 
 def _merged(rows: Iterable[Packed], live: NDArray[np.bool_], first: int) -> Iterator[Packed]:

@@ -54,6 +54,8 @@ def why_due(entry: Entry, rows: int, settings: IndexSettings) -> str | None:
         return f"indexes.vector is {settings.vector}"
     if entry.settings["precision"] != settings.precision:
         return f"indexes.precision is {settings.precision}"
+    if rows < settings.vector_min_chunks:
+        return f"indexes.vector_min_chunks is {settings.vector_min_chunks:,}, and there are {rows:,} rows"
     if rows > _GROWN * entry.rows:
         return f"grown from {entry.rows:,} to {rows:,} rows"
     if rows < _SHRUNK * entry.rows:
@@ -74,8 +76,10 @@ def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSetti
         rows = rows_of(connection, {**values, "space_id": space[0]})
         vectors = [entry for entry in entries if entry.kind != SEGMENT]
         physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
-        found += [_vector(entry, rows, physical.get(entry.relation), settings) for entry in vectors]
-        if not any(entry.state == READY for entry in vectors):
+        live = [entry for entry in vectors if entry.space_id == space[0]]
+        found += [_vector(entry, rows, physical.get(entry.relation), settings) for entry in live]
+        found += [_of_old_space(entry, physical.get(entry.relation)) for entry in vectors if entry not in live]
+        if not any(entry.state == READY for entry in live):
             found.append(_scanned(rows, settings))
     return found
 
@@ -123,6 +127,10 @@ def _vector(entry: Entry, rows: int, physical: tuple[Any, ...] | None, settings:
     else:
         due = why_due(entry, rows, settings)
     return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
+
+
+def _of_old_space(entry: Entry, physical: tuple[Any, ...] | None) -> IndexInfo:
+    return _info(entry, rows_now=0, size=physical[2] if physical else 0, due="its vectors do not answer any more")
 
 
 def _scanned(rows: int, settings: IndexSettings) -> IndexInfo:

@@ -57,13 +57,16 @@ Search = Callable[[NDArray[np.float32]], list[Any]]
 
 
 def sample_questions(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
-    """Return questions made of the tenant's text: eight to twelve words in a row, of chunks drawn at random."""
+    """Return questions made of the tenant's text: eight to twelve words in a row, of chunks drawn at random.
+
+    None only where the tenant has no chunks.
+    """
     texts = [
         text
-        for _ in range(QUERIES)
-        # Ids of chunks are hashes: the next after a random one is a random chunk.
+        for number in range(QUERIES)
+        # Ids of chunks are hashes: those after evenly spaced ones are chunks at random.
         for (text,) in connection.execute(
-            statement("chunk_after"), {"tenant_id": tenant_id, "id": uuid.uuid4()}
+            statement("chunk_after"), {"tenant_id": tenant_id, "id": uuid.UUID(int=(number << 128) // QUERIES)}
         ).fetchall()
     ]
     return [_some_words(text) for text in texts]

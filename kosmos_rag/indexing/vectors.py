@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ _MAX_EF_SEARCH = 1_000
 _MAX_LISTS = 32_768
 """Bounds of pgvector."""
 _HNSW = {"m": 16, "ef_construction": 128}
+_WHOLE_TABLE = uuid.UUID(int=0)
+"""The lock of this tenant, which nobody is, stands for the table of vectors."""
+_TURN_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +52,17 @@ class Space:
 
 @contextmanager
 def administrator(conninfo: str) -> Iterator[psycopg.Connection]:
-    """Connect as kosmos_owner, outside transactions: an index built beside its use cannot be built within one."""
+    """Connect as kosmos_owner, outside transactions: an index built beside its use cannot be built within one.
+
+    Administrators take turns: of two such statements on one table each would wait for the other, a deadlock. So would
+    one that waits for a lock within a statement; this one asks again and again.
+    """
     with translated(), psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statement("become_owner_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
+        turn = {"tenant_id": _WHOLE_TABLE}
+        while connection.execute(statement("try_maintenance_lock"), turn).fetchone() != (True,):
+            time.sleep(_TURN_S)
         yield connection
 
 
@@ -70,7 +81,8 @@ def create(connection: psycopg.Connection, space: Space, entry: Entry, settings:
     """Build an index beside its use. It may be left invalid behind by a crash: `drop` takes it away."""
     expression, operators = _expression(space.dimensions, entry.settings["precision"])
     options = {key: value for key, value in entry.settings.items() if key in {"lists", "m", "ef_construction"}}
-    connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(1024 * settings.build_memory_mb)))
+    kilobytes = 1024 * settings.build_memory_mb
+    connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(kilobytes)))
     connection.execute(sql.SQL("SET max_parallel_maintenance_workers = {}").format(sql.Literal(settings.build_workers)))
     connection.execute(
         sql.SQL(

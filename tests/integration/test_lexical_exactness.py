@@ -127,9 +127,15 @@ class Corpora(RuleBasedStateMachine):
         self._tenant = f"t{uuid.uuid4().hex}"
         self._stored: dict[tuple[str, str], list[str]] = {}
 
-    @initialize(seed=st.integers(0, 2**32))
-    def begin(self, seed: int) -> None:
+    @initialize(seed=st.integers(0, 2**32), packed=st.booleans())
+    def begin(self, seed: int, *, packed: bool) -> None:
         self._dice = random.Random(seed)
+        for collection in LANGUAGES:
+            for names in (_NAMES[:3], _NAMES[3:5], _NAMES[5:]):
+                words = [[(self._dice.choice(WORDS), self._dice.randint(1, 3)) for _ in range(4)] for _ in range(4)]
+                self.publish(collection=collection, names=set(names), paragraphs=[_paragraph(line) for line in words])
+                if packed:
+                    self.pack(which=0)
 
     @rule(collection=_COLLECTION, names=st.sets(st.sampled_from(_NAMES), min_size=1), paragraphs=_PARAGRAPHS)
     def publish(self, collection: str, names: set[str], paragraphs: list[str]) -> None:

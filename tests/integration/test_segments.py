@@ -1,4 +1,4 @@
-"""Segments under readers, writers, crashes and each other: no answer changes by how its chunks are stored."""
+"""Segments under readers and writers: no answer changes by how its chunks are stored."""
 
 import itertools
 import math
@@ -50,7 +50,9 @@ def _document(source: str, text: str, *readers: str) -> SourceDocument:
 
 
 def _sources(engine: Engine, question: str, k: int, *principals: str) -> list[str]:
-    return [hit.source for hit in engine.tenant("acme", principals=principals or (EVERYONE,)).retrieve(question, k).hits]
+    return [
+        hit.source for hit in engine.tenant("acme", principals=principals or (EVERYONE,)).retrieve(question, k).hits
+    ]
 
 
 def _rows(admin: psycopg.Connection) -> dict[str, int]:
@@ -87,8 +89,10 @@ def test_deleted_chunk__is_gone_though_postings_hold_it(keywords: Engine, admin:
     assert _rows(admin) == before
     for k in (1, 5, 10, 20):
         assert _sources(keywords, "secret", k) == [f"{n}.txt" for n in range(1, 20, 2)][:k]
+    assert scope.retrieve("secret").legs["lexical"].read["postings"] == 20
     scope.index_rebuild()
     assert _sources(keywords, "secret", 20) == [f"{n}.txt" for n in range(1, 20, 2)]
+    assert scope.retrieve("secret").legs["lexical"].read["postings"] == 10
 
 
 def test_replaced_document__shows_its_new_version_at_once(keywords: Engine) -> None:
@@ -141,11 +145,13 @@ def _corpus_size(score: float, holding: int) -> float:
 def test_answers__are_of_one_committed_state_while_everything_changes(keywords: Engine) -> None:
     """All chunks are of eight terms: so the average length stays, and of a state only the number of chunks tells."""
     scope = keywords.tenant("acme")
-    scope.ingest(_document(f"fixed{n:02}.txt", " ".join(["anchor"] * (n % 4 + 1) + [f"f{n}"] * (7 - n % 4))) for n in range(FIXED))
+    scope.ingest(
+        _document(f"fixed{n:02}.txt", " ".join(["anchor"] * (n % 4 + 1) + [f"f{n}"] * (7 - n % 4)))
+        for n in range(FIXED)
+    )
     anchors = _sources(keywords, "anchor", 100)
     assert len(anchors) == FIXED
     dice = random.Random(1)
-    engine_of = itertools.cycle([keywords])
 
     def anchored() -> None:
         found = scope.retrieve("anchor", 100)
@@ -174,7 +180,6 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
 
     repeat = _everlasting(6)
     _together(repeat, [anchored, drifting, publish, delete, scope.index_build])
-    del engine_of
     assert _sources(keywords, "anchor", 100) == anchors
 
 
@@ -183,9 +188,12 @@ def _counted(admin: psycopg.Connection) -> None:
     stored = admin.execute("SELECT chunks, length FROM kosmos.corpus_statistics").fetchall()
     assert stored == admin.execute("SELECT count(*), coalesce(sum(length), 0) FROM kosmos.chunks").fetchall()
     lexemes = admin.execute("SELECT lexeme, chunks FROM kosmos.lexemes ORDER BY lexeme").fetchall()
-    assert lexemes == admin.execute(
-        "SELECT u.lexeme COLLATE \"C\", count(*) FROM kosmos.chunks c, unnest(c.tsv) u GROUP BY 1 ORDER BY 1"
-    ).fetchall()
+    assert (
+        lexemes
+        == admin.execute(
+            'SELECT u.lexeme COLLATE "C", count(*) FROM kosmos.chunks c, unnest(c.tsv) u GROUP BY 1 ORDER BY 1'
+        ).fetchall()
+    )
 
 
 def _deadlocks(admin: psycopg.Connection) -> int:
@@ -221,3 +229,33 @@ def test_writers__of_the_same_documents_never_wait_for_each_other_in_a_circle(
     _counted(admin)
     assert _deadlocks(admin) == 0
     assert sorted(_sources(keywords, "shared", 100)) == sorted(scope.sources())
+
+
+def test_packing__waits_for_a_publication_before_it_locks_a_chunk(
+    keywords: Engine, database: DatabaseSettings, admin: psycopg.Connection
+) -> None:
+    """A publication locks the corpus, then chunks in any order: here the last before the first."""
+    scope = keywords.tenant("acme")
+    scope.ingest(_document(f"{n}.txt", f"shared word{n}") for n in range(50))
+    serials = [row[0] for row in admin.execute("SELECT serial FROM kosmos.lexical_tail ORDER BY serial").fetchall()]
+    delete = "DELETE FROM kosmos.lexical_tail WHERE tenant_id = %s AND serial = %s"
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database.admin_url or "") as publication:
+        publication.execute("SELECT FROM kosmos.corpus_statistics WHERE tenant_id = %s FOR UPDATE", (ACME,))
+        publication.execute(delete, (ACME, serials[-1]))
+        packing = pool.submit(scope.index_build)
+        _wait_for_a_waiting_one(admin)
+        publication.execute(delete, (ACME, serials[0]))
+        publication.commit()
+        packing.result()
+    assert _deadlocks(admin) == 0
+    assert _rows(admin)["lexical_tail"] == 0
+
+
+def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:
+    """Return when a transaction of this database waits for another."""
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    for _ in range(200):
+        if admin.execute(waiting).fetchone() is not None:
+            return
+        time.sleep(0.05)
+    pytest.fail("nothing waits")
