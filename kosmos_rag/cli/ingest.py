@@ -48,10 +48,13 @@ def ingest(
             else:
                 with _ProgressBar() as progress:
                     report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
+            due = not as_json and any(info.due for info in scope.index_status())
     if as_json:
         print_json(_as_json(report))
     else:
         _print(report)
+        if due:
+            console().print(f"indexes are due, questions are slower without: kosmos-rag index build --tenant {tenant}")
     if report.failed:
         raise typer.Exit(1)
 

@@ -16,7 +16,7 @@ from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import IndexesBusy
 from kosmos_rag.indexing import catalogue, segments, tuning, vectors
 from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
-from kosmos_rag.indexing.status import LIVE_SHARE, covered, inspect, live_share, rows_of, segments_of, why_due
+from kosmos_rag.indexing.status import LIVE_SHARE, covered, inspect, is_large, live_share, rows_of, segments_of, why_due
 from kosmos_rag.ports import Embedder
 from kosmos_rag.records import EVERYONE, IndexInfo
 from kosmos_rag.storage.database import Database
@@ -177,8 +177,8 @@ class Indexes:
         with self._transaction(run.tenant) as connection:
             rows = rows_of(connection, space.scope)
             old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.kind != SEGMENT]
-        wanted = self._settings.vector != "none" and rows >= self._settings.vector_min_chunks
         current = next((entry for entry in old if entry.space_id == space.space_id), None)
+        wanted = is_large(rows, self._settings, indexed=current is not None)
         kept = current if wanted and not everything and current and not why_due(current, rows, self._settings) else None
         gone = [entry for entry in old if entry is not kept]
         if wanted and kept is None:

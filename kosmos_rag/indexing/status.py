@@ -48,13 +48,18 @@ def live_share(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: En
     return live_chunks(connection, tenant_id, segment) / segment.rows if segment.rows else 1.0
 
 
+def is_large(rows: int, settings: IndexSettings, *, indexed: bool) -> bool:
+    """Return whether so many vectors are to have an index: the one that is there is kept down to half the number."""
+    return settings.vector != "none" and rows >= settings.vector_min_chunks * (0.5 if indexed else 1)
+
+
 def why_due(entry: Entry, rows: int, settings: IndexSettings) -> str | None:
     """Return why a vector index should be built again; None where it need not."""
     if settings.vector not in {"auto", entry.kind}:
         return f"indexes.vector is {settings.vector}"
     if entry.settings["precision"] != settings.precision:
         return f"indexes.precision is {settings.precision}"
-    if rows < settings.vector_min_chunks:
+    if not is_large(rows, settings, indexed=True):
         return f"indexes.vector_min_chunks is {settings.vector_min_chunks:,}, and there are {rows:,} rows"
     if rows > _GROWN * entry.rows:
         return f"grown from {entry.rows:,} to {rows:,} rows"
@@ -134,7 +139,7 @@ def _of_old_space(entry: Entry, physical: tuple[Any, ...] | None) -> IndexInfo:
 
 
 def _scanned(rows: int, settings: IndexSettings) -> IndexInfo:
-    wanted = settings.vector != "none" and rows >= settings.vector_min_chunks
+    wanted = is_large(rows, settings, indexed=False)
     return IndexInfo(
         kind="none",
         state="exact",

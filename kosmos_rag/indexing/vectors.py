@@ -87,7 +87,7 @@ def create(connection: psycopg.Connection, space: Space, entry: Entry, settings:
     connection.execute(
         sql.SQL(
             "CREATE INDEX CONCURRENTLY {name} ON kosmos.embeddings USING {method} (({expression}) {operators}) "
-            "WITH ({options}) WHERE tenant_id = {tenant} AND space_id = {space}"
+            "WITH ({options}) WHERE tenant_id = {tenant} AND space_id = {space} AND chunk_id <> {itself}"
         ).format(
             name=sql.Identifier(entry.relation),
             method=sql.Identifier(entry.kind),
@@ -98,6 +98,7 @@ def create(connection: psycopg.Connection, space: Space, entry: Entry, settings:
             ),
             tenant=sql.Literal(space.tenant_id),
             space=sql.Literal(space.space_id),
+            itself=sql.Literal(entry.id),
         )
     )
 
@@ -126,7 +127,10 @@ def tuned(
     """Return the index with the search setting that meets the recall target, measured in the caller's transaction."""
     truth = [tuning.exact(connection, space.scope)(query) for query in queries]
     search = tuning.by_index(
-        connection, space.scope, dimensions=space.dimensions, oversampling=entry.settings.get("oversampling")
+        connection,
+        {**space.scope, "index_id": entry.id},
+        dimensions=space.dimensions,
+        oversampling=entry.settings.get("oversampling"),
     )
 
     def measured(setting: int) -> tuning.Measured:

@@ -45,6 +45,7 @@ class Corpus:
 class VectorIndex:
     """The tenant's own index over its live space."""
 
+    id: uuid.UUID
     kind: str
     oversampling: int | None
     """Of an index of one bit a dimension: candidates to score again with their vectors, for each hit wanted."""
@@ -125,6 +126,7 @@ def _vector_index(rows: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
         return None
     settings, health = row[6], row[7]
     return VectorIndex(
+        id=row[0],
         kind=row[1],
         oversampling=settings.get("oversampling"),
         probes=settings.get("probes", 1),

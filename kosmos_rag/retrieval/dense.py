@@ -110,7 +110,7 @@ class DenseLeg:
         self._read = {"lists": probes} if index.kind == "ivfflat" else {"ef_search": ef_search}
         text = sql.SQL(statement("dense_by_bits") if index.oversampling else statement("dense_by_index"))
         query = text.format(dimensions=sql.Literal(self._dimensions))
-        self._cursor = self._connection.execute(query, {**self._values, "pool": pool})
+        self._cursor = self._connection.execute(query, {**self._values, "index_id": index.id, "pool": pool})
 
     def receive(self, threshold: float) -> Leg:
         """Wait for what was sent, and rank; without those less similar than `threshold`."""

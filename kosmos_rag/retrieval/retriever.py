@@ -32,8 +32,10 @@ from kosmos_rag.storage.tenancy import Tenant, live_space
 class _Found:
     """What the database answered to one question."""
 
+    where: str
+    """What was searched: the tenant, or one collection of it."""
     chunks: int
-    """How many the tenant has, readable or not."""
+    """How many that has, readable or not."""
     legs: dict[str, Leg]
     passages: list[Passage]
 
@@ -125,7 +127,8 @@ class Retriever:
             watch.lap("fuse")
             passages = fetch(connection, search.scope, fused[:pool])
         watch.lap("fetch")
-        return _Found(chunks=snapshot.chunks, legs=legs, passages=passages)
+        where = "the tenant" if search.collection is None else f"the collection {search.collection}"
+        return _Found(where=where, chunks=snapshot.chunks, legs=legs, passages=passages)
 
     def _verify(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> None:
         """Raise SpaceMismatch unless the tenant's live space is this model's. Looked at once a space."""
@@ -164,7 +167,7 @@ class Retriever:
 
 def _shortfall(found: _Found, hits: int) -> str:
     if found.chunks == 0:
-        return "the tenant has no documents"
+        return f"{found.where} has no documents"
     if hits < len(found.passages):
         return f"{len(found.passages)} passages found, {hits} of them relevant enough for the reranking threshold"
     reasons = "; ".join(f"{name}: {leg.account.reason}" for name, leg in found.legs.items() if leg.account.reason)

@@ -148,11 +148,12 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
 SELECT kosmos.search_vectors(%(probes)s, %(ef_search)s)
 
 -- name: dense_by_index
--- The tenant's own index, which is partial: the planner takes it because tenant and space are bound values. The scan
--- is iterative, and its order relaxed: the caller sorts.
+-- The tenant's own index, which is partial: the planner takes it because its predicate stands here in bound values. No
+-- chunk has the id of an index: that condition tells two indexes over the same vectors apart, an old one and the one
+-- that is built to replace it. The scan is iterative, and its order relaxed: the caller sorts.
 SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.embeddings e
- WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+ WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s AND e.chunk_id <> %(index_id)s
    AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
    AND (NOT %(filtered)s OR EXISTS (
        SELECT
@@ -176,7 +177,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
 SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
   FROM (SELECT e.chunk_id, e.embedding
           FROM kosmos.embeddings e
-         WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+         WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s AND e.chunk_id <> %(index_id)s
            AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
            AND (NOT %(filtered)s OR EXISTS (
                SELECT
