@@ -34,11 +34,11 @@ EVERYWHERE = "ubiquitous"
 DEPTHS = (1, 3, 100)
 
 
-def _changed(settings: Settings, *, tail: int = 1, depth: int = 1) -> Settings:
+def _changed(settings: Settings, *, tail: int = 1) -> Settings:
     """Settings for the keyword leg alone, as deep as the answer is long; every paragraph of a text is a chunk."""
     chunking = settings.rag.chunking.model_copy(update={"min_size": 1, "max_size": 40_000})
     retrieval = settings.rag.retrieval.model_copy(
-        update={"semantic_weight": 0.0, "depth": depth, "top_k": 1, "max_question_chars": 100_000}
+        update={"semantic_weight": 0.0, "depth": 1, "top_k": 1, "max_question_chars": 100_000}
     )
     indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": tail, "vector": "none"})
     rag = settings.rag.model_copy(update={"chunking": chunking, "retrieval": retrieval})
@@ -161,7 +161,7 @@ class Corpora(RuleBasedStateMachine):
 
     @rule()
     def merge(self) -> None:
-        self._engines[0].tenant(self._tenant).index_rebuild()
+        self._engines[2].tenant(self._tenant).index_rebuild()
 
     @invariant()
     def answers_are_the_oracles(self) -> None:
@@ -196,7 +196,7 @@ def test_answers__are_the_oracles_after_every_step(settings: Settings, database:
         run_state_machine_as_test(
             lambda: Corpora(engines, admin),
             settings=hypothesis_settings(
-                max_examples=15,
+                max_examples=12,
                 stateful_step_count=14,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -288,100 +288,16 @@ def test_packed_scores__are_those_of_rank_bm25(keywords: Engine) -> None:
             assert hit.lexical_score == pytest.approx(scores[int(hit.source.removesuffix(".txt"))], abs=1e-3)
 
 
-_OPERATORS = {'"{}"': True, "+{}": True, '+"{}"': True, "-{}": False, '-"{}"': False}
-"""How a term is marked, and whether a chunk must hold it or must not."""
+def test_tail__is_read_on_where_the_average_has_risen_since_its_chunks_were_written(keywords: Engine) -> None:
+    """What is stored of the short chunks bounds their scores no longer: 1.57 idf when written, 1.69 idf today.
 
-
-def _holding(
-    connection: psycopg.Connection, documents: Sequence[SourceDocument], languages: Sequence[str], words: str
-) -> set[str] | None:
-    """Sources whose text holds the words as a phrase, read in any of the languages; None where they mean nothing."""
-    (terms,) = connection.execute(
-        "SELECT sum(numnode(phraseto_tsquery(g::regconfig, %s))) FROM unnest(%s::text[]) g", (words, list(languages))
-    ).fetchone() or (0,)
-    rows = connection.execute(
-        "SELECT d.source FROM unnest(%s::text[], %s::text[], %s::text[]) d (source, language, text) "
-        "WHERE EXISTS (SELECT FROM unnest(%s::text[]) g "
-        "WHERE to_tsvector(d.language::regconfig, d.text) @@ phraseto_tsquery(g::regconfig, %s))",
-        (
-            [document.source for document in documents],
-            [document.language for document in documents],
-            [document.data.decode() for document in documents],
-            list(languages),
-            words,
-        ),
-    ).fetchall()
-    return {source for (source,) in rows} if terms else None
-
-
-def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, list[tuple[str, bool]]]:
-    """A question of a plain word and some marked terms, and what is required (True) or excluded (False)."""
-    parts, conditions = [dice.choice(words)], list[tuple[str, bool]]()
-    for mark in dice.sample(sorted(_OPERATORS), dice.randint(1, 3)):
-        term = " ".join(dice.choices(words, k=dice.randint(1, 3) if '"' in mark else 1))
-        parts.append(mark.format(term))
-        conditions.append((term, _OPERATORS[mark]))
-    return " ".join(parts), conditions
-
-
-def test_operators__bind_both_legs_before_and_after_packing(settings: Settings, database: DatabaseSettings) -> None:
-    dice = random.Random(13)
-    words = ("revenue", "revenues", "net", "the", "runs", "running", "car", "of")
-    documents = {
-        where: [
-            _document(where, f"{where}{n}.txt", [" ".join(dice.choices(words, k=dice.randint(2, 8)))])
-            for n in range(40)
-        ]
-        for where in LANGUAGES
-    }
-    base = _changed(settings, depth=1000)
-    retrieval = base.rag.retrieval.model_copy(update={"semantic_weight": 0.5, "similarity_threshold": -1.0})
-    both = base.model_copy(update={"rag": base.rag.model_copy(update={"retrieval": retrieval})})
-    questions = [_marked_question(dice, words) for _ in range(40)]
-    kept = 0
-    with Engine(both, embedder=_embedder()) as engine, psycopg.connect(database.admin_url or "") as admin:
-        for where, group in documents.items():
-            engine.tenant("acme", collection=where).ingest(group)
-        with_word = {
-            word: set[str]().union(
-                *(_holding(admin, documents[where], [LANGUAGES[where]], word) or () for where in LANGUAGES)
-            )
-            for word in words
-        }
-        for _ in range(2):
-            for question, conditions in questions:
-                plain, *_ = question.split()
-                named = {plain, *(word for term, required in conditions if required for word in term.split())}
-                with_any = set[str]().union(*(with_word[word] for word in named))
-                for where in (None, *LANGUAGES):
-                    asked = [document for name in ([where] if where else LANGUAGES) for document in documents[name]]
-                    languages = [LANGUAGES[where]] if where else list(LANGUAGES.values())
-                    expected = {document.source for document in asked}
-                    for term, required in conditions:
-                        holding = _holding(admin, asked, languages, term)
-                        if holding is not None:
-                            expected = expected & holding if required else expected - holding
-                    found = engine.tenant("acme", collection=where).retrieve(question, 1000)
-                    kept += len(expected)
-                    assert {hit.source for hit in found.hits if hit.dense_rank} == expected, question
-                    assert {hit.source for hit in found.hits if hit.lexical_rank} == expected & with_any, question
-            engine.tenant("acme").index_build()
-    assert kept
-
-
-def test_phrase__is_matched_in_stems_where_the_document_is_english(keywords: Engine) -> None:
-    """By hand, as a reader would expect it: `net revenue` stands in `net revenues`, in prose and not in code."""
-    texts = {
-        "prose": {"a.txt": "Net revenues grew.", "b.txt": "Revenue, net of refunds.", "c.txt": "A net and a revenue."},
-        "code": {"d.py": "net revenue", "e.py": "net revenues", "f.py": "revenue net"},
-    }
-    for where, group in texts.items():
-        keywords.tenant("acme", collection=where).ingest(
-            _document(where, source, [text]) for source, text in group.items()
-        )
-    for _ in range(2):
-        scope = keywords.tenant("acme")
-        assert {hit.source for hit in scope.retrieve('"net revenue"', 10).hits} == {"a.txt", "d.py"}
-        assert {hit.source for hit in scope.retrieve('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
-        assert {hit.source for hit in scope.retrieve("net +refunds", 10).hits} == {"b.txt"}
-        scope.index_build()
+    The long ones score 1.59 idf: so all the best are short, and by the stored weights none is.
+    """
+    scope = keywords.tenant("acme")
+    scope.ingest(_document("code", f"short{n}.txt", [f"alpha x{n}"]) for n in range(300))
+    words = " ".join(["alpha"] * 8 + ["beta"] * 72)
+    scope.ingest(_document("code", f"long{n}.txt", [words]) for n in range(100))
+    found = scope.retrieve("alpha", 100)
+    assert len(found.hits) == 100
+    assert all(hit.source.startswith("short") for hit in found.hits)
+    assert [hit.chunk_id for hit in found.hits] == sorted(hit.chunk_id for hit in found.hits)

@@ -25,7 +25,8 @@ _VECTOR = st.dictionaries(st.integers(1, bm25.DIMENSIONS), _WEIGHT, max_size=20)
 
 def _sent(weights: dict[int, float]) -> bytes:
     """A vector over lexeme ids in the binary form, as pgvector's own client writes it."""
-    return SparseVector({key - 1: value for key, value in weights.items()}, bm25.DIMENSIONS).to_binary()
+    sent: bytes = SparseVector({key - 1: value for key, value in weights.items()}, bm25.DIMENSIONS).to_binary()
+    return sent
 
 
 @given(st.lists(_INT32, max_size=50))
