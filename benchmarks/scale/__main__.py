@@ -82,11 +82,16 @@ def main() -> None:
     rows, result = _run(arguments, scratch)
     title = f"{result['chunks']:,} chunks, {result['data']}"
     plot(rows, title, arguments.plot)
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({**result, "rows": [as_json(row) for row in rows]}, indent=2, default=str))
+    _save(arguments.json, rows, result)
     # A pipe has no width of its own, and a table cut to 80 columns cannot be read.
     show(result, rows, Console(width=None if sys.stdout.isatty() else 190))
     print(f"figures: {arguments.json}, plot: {arguments.plot}")
+
+
+def _save(file: Path, rows: Sequence[Row], result: dict[str, Any]) -> None:
+    """Write what there is so far: a run over a million chunks takes most of an hour, and its end may fail."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**result, "rows": [as_json(row) for row in rows]}, indent=2, default=str))
 
 
 def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[str, Any]]:
@@ -116,8 +121,10 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
             say(f"{clients} clients at once")
             largest = engines[BOTH].tenant(LARGEST)
             result["throughput"].append(throughput(largest, asked, clients, effort.seconds))
+        _save(arguments.json, [row for tenant in measured for row in tenant.rows], result)
         vectors = [data.questions[question] for question in asked]
         rows, result["notes"] = _with_peers(admin, measured, asked, vectors, say)
+        _save(arguments.json, rows, result)
         say("writing")
         result["publishing"] = writes.publishing(database, data, prepared)
         result["found"] = writes.found_at_once(database, scratch, prepared)

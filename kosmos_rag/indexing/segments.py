@@ -8,6 +8,7 @@ Merge-Tree", 1996).
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -21,10 +22,10 @@ from kosmos_rag.indexing import catalogue
 from kosmos_rag.indexing.catalogue import READY, SEGMENT, Entry
 from kosmos_rag.storage.packed import (
     pack_frequencies,
-    pack_serials,
+    pack_numbers,
     sparse_entries,
     unpack_frequencies,
-    unpack_serials,
+    unpack_numbers,
 )
 from kosmos_rag.storage.sql import statement
 
@@ -34,7 +35,15 @@ _BATCH_ROWS = 4_096
 _BATCH_BYTES = 8 * 1024 * 1024
 
 Packed = tuple[int, bytes, bytes]
-"""Lexeme id, serials, frequencies."""
+"""Lexeme id, offsets of the chunks within the segment, frequencies."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Chunks:
+    """The chunks of a segment, by offset. Offsets are dense, so that what was deleted takes no room after a merge."""
+
+    serials: NDArray[np.integer]
+    lengths: NDArray[np.int32]
 
 
 def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, covered: int) -> Entry | None:
@@ -55,18 +64,16 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     frequencies = bm25.frequencies(weights.values, bm25.norms(lengths, pivots)[weights.rows])
 
     last = int(serials[-1]) + 1
-    by_serial = np.zeros(last - covered, dtype=np.int32)
-    by_serial[serials - covered] = lengths
     order = np.argsort(weights.lexeme_ids, kind="stable")
     lexeme_ids = weights.lexeme_ids[order]
     bounds = [0, *(np.flatnonzero(np.diff(lexeme_ids)) + 1).tolist(), len(lexeme_ids)] if len(lexeme_ids) else [0]
-    held, counted = serials[weights.rows[order]], frequencies[order]
+    held, counted = weights.rows[order], frequencies[order]
     packed = (
-        (int(lexeme_ids[start]), pack_serials(held[start:end]), pack_frequencies(counted[start:end]))
+        (int(lexeme_ids[start]), pack_numbers(held[start:end]), pack_frequencies(counted[start:end]))
         for start, end in pairwise(bounds)
     )
     entry = _entry(collection, covered, last, len(rows))
-    _write(connection, tenant_id, entry, by_serial, packed)
+    _write(connection, tenant_id, entry, _Chunks(serials=serials, lengths=lengths.astype(np.int32)), packed)
     # A publication deletes rows of the tail in an order of its own: without taking turns the two could wait for each
     # other. Last, so that publications wait for no more than this.
     connection.execute(statement("lock_corpus"), scope)
@@ -99,18 +106,14 @@ def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequen
     cursor = connection.cursor(binary=True)
     row = cursor.execute(statement("live_serials"), {**scope, **bounds}).fetchone()
     assert row is not None, "an aggregate has a row"
-    live = np.zeros(last - first, dtype=bool)
-    live[np.frombuffer(row[0], dtype=">i4") - first] = True
-    lengths = np.zeros(last - first, dtype=np.int32)
-    for start, packed in cursor.execute(statement("lengths_of_segments"), scope).fetchall():
-        part = unpack_serials(packed)
-        lengths[start - first : start - first + len(part)] = part
-    lengths[~live] = 0
-    entry = _entry(collection, first, last, int(np.count_nonzero(live)))
+    renumbered, chunks = _renumbered(
+        cursor.execute(statement("chunks_of_segments"), scope).fetchall(), np.frombuffer(row[0], dtype=">i4")
+    )
+    entry = _entry(collection, first, last, len(chunks.serials))
     with connection.cursor("kosmos_postings", binary=True) as stream:
         stream.itersize = _BATCH_ROWS
         rows = stream.execute(statement("postings_of_segments"), scope)
-        _write(connection, tenant_id, entry, lengths, _merged(rows, live, first))
+        _write(connection, tenant_id, entry, chunks, _merged(rows, renumbered))
     catalogue.delete(connection, tenant_id, segments)
     _require_alone(connection, tenant_id, entry)
     return entry
@@ -139,15 +142,35 @@ def _require_alone(connection: psycopg.Connection, tenant_id: uuid.UUID, segment
             )
 
 
-def _merged(rows: Iterable[Packed], live: NDArray[np.bool_], first: int) -> Iterator[Packed]:
-    """Join the postings of each lexeme; `rows` come by lexeme, and within one by serial."""
+def _renumbered(
+    segments: Iterable[tuple[uuid.UUID, bytes, bytes]], live: NDArray[np.integer]
+) -> tuple[dict[uuid.UUID, NDArray[np.int32]], _Chunks]:
+    """Return the new offset of each chunk by segment and old offset, -1 where it is gone, and the chunks that stay."""
+    renumbered = {}
+    serials: list[NDArray[np.int32]] = []
+    lengths: list[NDArray[np.int32]] = []
+    start = 0
+    for index_id, packed_serials, packed_lengths in segments:
+        held = unpack_numbers(packed_serials)
+        kept = np.isin(held, live)
+        renumbered[index_id] = np.where(kept, start + np.cumsum(kept) - 1, -1).astype(np.int32)
+        serials.append(held[kept])
+        lengths.append(unpack_numbers(packed_lengths)[kept])
+        start += len(serials[-1])
+    return renumbered, _Chunks(serials=np.concatenate(serials), lengths=np.concatenate(lengths))
+
+
+def _merged(
+    rows: Iterable[tuple[int, uuid.UUID, bytes, bytes]], renumbered: dict[uuid.UUID, NDArray[np.int32]]
+) -> Iterator[Packed]:
+    """Join the postings of each lexeme; `rows` come by lexeme, and within one in the order of the segments."""
     for lexeme_id, parts in groupby(rows, key=itemgetter(0)):
         held = list(parts)
-        serials = unpack_serials(b"".join(part[1] for part in held))
-        frequencies = unpack_frequencies(b"".join(part[2] for part in held))
-        kept = live[serials - first]
+        offsets = np.concatenate([renumbered[part[1]][unpack_numbers(part[2])] for part in held])
+        frequencies = unpack_frequencies(b"".join(part[3] for part in held))
+        kept = offsets >= 0
         if kept.any():
-            yield lexeme_id, pack_serials(serials[kept]), pack_frequencies(frequencies[kept])
+            yield lexeme_id, pack_numbers(offsets[kept]), pack_frequencies(frequencies[kept])
 
 
 def _entry(collection: str, first: int, last: int, rows: int) -> Entry:
@@ -166,14 +189,15 @@ def _write(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     entry: Entry,
-    lengths: NDArray[np.int32],
+    chunks: _Chunks,
     postings: Iterable[Packed],
 ) -> None:
     scope = {"tenant_id": tenant_id, "id": entry.id}
     catalogue.insert(connection, tenant_id, entry)
-    connection.execute(statement("insert_segment"), {**scope, "lengths": pack_serials(lengths)})
+    packed = {"serials": pack_numbers(chunks.serials), "lengths": pack_numbers(chunks.lengths)}
+    connection.execute(statement("insert_segment"), {**scope, **packed})
     for batch in _batches(postings):
-        columns = dict(zip(("lexeme_ids", "serials", "frequencies"), map(list, zip(*batch, strict=True)), strict=True))
+        columns = dict(zip(("lexeme_ids", "offsets", "frequencies"), map(list, zip(*batch, strict=True)), strict=True))
         connection.execute(statement("insert_postings"), {**scope, **columns})
 
 

@@ -60,6 +60,8 @@ def administrator(conninfo: str) -> Iterator[psycopg.Connection]:
     with translated(), psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statement("become_owner_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
+        # Or the server would build on for a process that is gone, and the next maintenance wait for it.
+        connection.execute(sql.SQL("SET client_connection_check_interval = '2s'"))
         turn = {"tenant_id": _WHOLE_TABLE}
         while connection.execute(statement("try_maintenance_lock"), turn).fetchone() != (True,):
             time.sleep(_TURN_S)

@@ -13,10 +13,9 @@ from kosmos_rag.storage.sql import statement
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """Packed postings of the chunks with serials from `first` up to, not with, `last`."""
+    """Packed postings of the chunks with serials up to, not with, `last`, from where the segment before ends."""
 
     id: uuid.UUID
-    first: int
     last: int
 
 
@@ -113,9 +112,7 @@ def _corpora(
                 if where == collection and lexeme_id is not None
             },
             segments=tuple(
-                Segment(id=row[0], first=row[4], last=row[5])
-                for row in ready
-                if row[1] == "segment" and row[2] == collection
+                Segment(id=row[0], last=row[4]) for row in ready if row[1] == "segment" and row[2] == collection
             ),
         )
 
@@ -124,7 +121,7 @@ def _vector_index(rows: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
     row = next(iter(rows), None)
     if row is None:
         return None
-    settings, health = row[6], row[7]
+    settings, health = row[5], row[6]
     return VectorIndex(
         id=row[0],
         kind=row[1],

@@ -13,9 +13,9 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.corpus import Corpus, Segment, Snapshot
+from kosmos_rag.retrieval.corpus import Corpus, Snapshot
 from kosmos_rag.retrieval.legs import Leg, leg
-from kosmos_rag.retrieval.postings import LENGTHS, MARGIN, PostingsCache, PostingsRequest, SegmentScores
+from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
 from kosmos_rag.retrieval.tail import TailScan
 from kosmos_rag.storage.sql import statement
 
@@ -40,15 +40,15 @@ class LexicalLeg:
         corpora = [corpus for corpus in snapshot.corpora if corpus.idf]
         self._tail_rows = sum(corpus.tail for corpus in corpora)
         self._tails = [TailScan(connection, scope, corpus, depth) for corpus in corpora if corpus.tail]
-        self._requests: list[tuple[Corpus, Segment, PostingsRequest]] = [
-            (corpus, segment, PostingsRequest(connection, scope["tenant_id"], segment.id, corpus.idf, cache))
+        self._requests = [
+            (corpus, PostingsRequest(connection, scope["tenant_id"], segment.id, corpus.idf, cache))
             for corpus in corpora
             for segment in corpus.segments
         ]
 
     def receive(self) -> Leg:
         """Wait for what was sent, and rank."""
-        segments = [self._scores(corpus, segment, request.fetch()) for corpus, segment, request in self._requests]
+        segments = [_scored(corpus, request.fetch()) for corpus, request in self._requests]
         found, candidates = self._walk(segments)
         for tail in self._tails:
             found |= tail.best(list(found.values()))
@@ -77,15 +77,6 @@ class LexicalLeg:
             return f"{found} chunks in reach hold one of the {len(self._terms)} terms"
         return None
 
-    def _scores(self, corpus: Corpus, segment: Segment, postings: Mapping[int, Any]) -> SegmentScores:
-        return SegmentScores.of(
-            corpus.collection,
-            segment.first,
-            postings[LENGTHS],
-            corpus.average,
-            ((idf, postings[lexeme_id]) for lexeme_id, idf in corpus.idf.items()),
-        )
-
     def _walk(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
         """Return the best chunks of the segments that this reader may see, and how many were looked up."""
         found: dict[uuid.UUID, float] = {}
@@ -104,10 +95,15 @@ class LexicalLeg:
         """Return the exact scores of those chunks that are still there, and that this reader may see."""
         if not len(offsets):
             return {}
-        scores = dict(zip((offsets + segment.first).tolist(), segment.exact(offsets).tolist(), strict=True))
+        scores = dict(zip(segment.chunks.offsets[offsets].tolist(), segment.exact(offsets).tolist(), strict=True))
         values = {**self._scope, "collection": segment.collection, "serials": list(scores)}
         rows = self._connection.cursor(binary=True).execute(statement("lexical_visible"), values).fetchall()
         return {chunk_id: scores[serial] for serial, chunk_id in rows}
+
+
+def _scored(corpus: Corpus, postings: Mapping[int, Posting]) -> SegmentScores:
+    terms = ((idf, postings[lexeme_id]) for lexeme_id, idf in corpus.idf.items())
+    return SegmentScores.of(corpus.collection, postings[CHUNKS], corpus.average, terms)
 
 
 def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

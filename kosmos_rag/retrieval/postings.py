@@ -15,13 +15,13 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag import bm25
-from kosmos_rag.storage.packed import unpack_frequencies, unpack_serials
+from kosmos_rag.storage.packed import unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
 Key = tuple[uuid.UUID, int]
-"""A segment and a lexeme; lexeme 0 is the segment's lengths."""
+"""A segment and a lexeme; lexeme 0 is the segment's chunks themselves."""
 
-LENGTHS = 0
+CHUNKS = 0
 MARGIN = 1e-5
 """Relative error of scores in single precision, generously."""
 _ENTRY_BYTES = 300
@@ -30,18 +30,20 @@ _ENTRY_BYTES = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posting:
-    """The chunks of a segment that hold a term. Of LENGTHS, the serials are the lengths."""
+    """The chunks of a segment that hold a term, or all of them."""
 
-    serials: NDArray[np.int32]
-    frequencies: NDArray[np.uint8]
+    offsets: NDArray[np.int32]
+    """Within the segment, ascending. Of CHUNKS: the serials by offset."""
+    frequencies: NDArray[np.uint8] | NDArray[np.int32]
+    """How often each holds the term. Of CHUNKS: the lengths by offset."""
 
     @property
     def bytes(self) -> int:
         """Memory that the entry takes, about."""
-        return self.serials.nbytes + self.frequencies.nbytes + _ENTRY_BYTES
+        return self.offsets.nbytes + self.frequencies.nbytes + _ENTRY_BYTES
 
 
-_NONE = Posting(serials=np.empty(0, dtype=np.int32), frequencies=np.empty(0, dtype=np.uint8))
+_NONE = Posting(offsets=np.empty(0, dtype=np.int32), frequencies=np.empty(0, dtype=np.uint8))
 
 
 class PostingsCache:
@@ -92,25 +94,25 @@ class PostingsRequest:
         lexeme_ids: Iterable[int],
         cache: PostingsCache,
     ) -> None:
-        wanted: list[Key] = [(index_id, LENGTHS), *((index_id, lexeme_id) for lexeme_id in lexeme_ids)]
+        wanted: list[Key] = [(index_id, CHUNKS), *((index_id, lexeme_id) for lexeme_id in lexeme_ids)]
         self._index_id = index_id
         self._cache = cache
         self._found = cache.take(wanted)
-        self._missing = [key[1] for key in wanted if key not in self._found and key[1] != LENGTHS]
+        self._missing = [key[1] for key in wanted if key not in self._found and key[1] != CHUNKS]
         values = {"tenant_id": tenant_id, "index_id": index_id, "lexeme_ids": self._missing}
-        self._postings = self._lengths = None
+        self._postings = self._chunks = None
         if self._missing:
             self._postings = connection.cursor(binary=True).execute(statement("postings"), values)
         if wanted[0] not in self._found:
-            self._lengths = connection.cursor(binary=True).execute(statement("segment_lengths"), values)
+            self._chunks = connection.cursor(binary=True).execute(statement("segment_chunks"), values)
 
     def fetch(self) -> dict[int, Posting]:
         """Wait for the answer, by lexeme. A term that the segment has not has an empty posting, kept as well."""
         read = dict.fromkeys(self._missing, _NONE)
-        for lexeme_id, serials, frequencies in self._postings or ():
-            read[lexeme_id] = Posting(serials=unpack_serials(serials), frequencies=unpack_frequencies(frequencies))
-        for (lengths,) in self._lengths or ():
-            read[LENGTHS] = Posting(serials=unpack_serials(lengths), frequencies=_NONE.frequencies)
+        for lexeme_id, offsets, frequencies in self._postings or ():
+            read[lexeme_id] = Posting(offsets=unpack_numbers(offsets), frequencies=unpack_frequencies(frequencies))
+        for serials, lengths in self._chunks or ():
+            read[CHUNKS] = Posting(offsets=unpack_numbers(serials), frequencies=unpack_numbers(lengths))
         self._cache.keep({(self._index_id, lexeme_id): posting for lexeme_id, posting in read.items()})
         return {key[1]: posting for key, posting in self._found.items()} | read
 
@@ -120,35 +122,33 @@ class SegmentScores:
     """BM25 of all chunks of a segment for one question: first nearly, in single precision, then exactly on demand."""
 
     collection: str
-    first: int
+    chunks: Posting
+    """Serials and lengths by offset."""
     average: float
     """Mean length of the chunks of the corpus, in lexemes."""
-    lengths: NDArray[np.int32]
-    """By serial - first."""
     terms: tuple[tuple[float, Posting], ...]
     """Inverse document frequency and posting of each term, by lexeme id ascending; none is empty."""
     scores: NDArray[np.float32]
-    """By serial - first."""
+    """By offset."""
 
     @classmethod
     def of(
-        cls, collection: str, first: int, lengths: Posting, average: float, terms: Iterable[tuple[float, Posting]]
+        cls, collection: str, chunks: Posting, average: float, terms: Iterable[tuple[float, Posting]]
     ) -> "SegmentScores":
         """Score every chunk that holds a term."""
-        by_offset = lengths.serials
-        scores = np.zeros(len(by_offset), dtype=np.float32)
-        held = tuple((idf, posting) for idf, posting in terms if len(posting.serials))
+        scores = np.zeros(len(chunks.offsets), dtype=np.float32)
+        held = tuple((idf, posting) for idf, posting in terms if len(posting.offsets))
         for idf, posting in held:
-            at = np.subtract(posting.serials, first, dtype=np.intp)
-            norms = bm25.norms(by_offset[at].astype(np.float32), np.float32(average))
+            at = posting.offsets.astype(np.intp)
+            norms = bm25.norms(chunks.frequencies[at].astype(np.float32), np.float32(average))
             # A chunk stands once in a posting, so the sum may be taken in place.
             scores[at] += bm25.contributions(posting.frequencies.astype(np.float32), norms, np.float32(idf))
-        return cls(collection=collection, first=first, average=average, lengths=by_offset, terms=held, scores=scores)
+        return cls(collection=collection, chunks=chunks, average=average, terms=held, scores=scores)
 
     @property
     def read(self) -> int:
         """How many postings were read."""
-        return sum(len(posting.serials) for _, posting in self.terms)
+        return sum(len(posting.offsets) for _, posting in self.terms)
 
     def best(self, count: int) -> NDArray[np.intp]:
         """Return offsets of at least the `count` best chunks, or of all that hold a term; in no order."""
@@ -159,24 +159,23 @@ class SegmentScores:
         """Return a score that `count` chunks reach, from those that hold the rarest terms; 0 where so many do not."""
         gathered: list[NDArray[np.int32]] = []
         enough = 0
-        for posting in sorted((posting for _, posting in self.terms), key=lambda posting: len(posting.serials)):
-            gathered.append(posting.serials)
-            enough += len(posting.serials)
+        for posting in sorted((posting for _, posting in self.terms), key=lambda posting: len(posting.offsets)):
+            gathered.append(posting.offsets)
+            enough += len(posting.offsets)
             if enough < 4 * count:
                 continue
-            values = self.scores[np.unique(np.concatenate(gathered)) - self.first]
+            values = self.scores[np.unique(np.concatenate(gathered))]
             if len(values) >= count:
                 return float(np.partition(values, len(values) - count)[len(values) - count])
         return 0.0
 
     def exact(self, offsets: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the scores of the chunks at `offsets` in double precision."""
-        serials = offsets + self.first
-        norms = bm25.norms(self.lengths[offsets].astype(np.float64), self.average)
+        norms = bm25.norms(self.chunks.frequencies[offsets].astype(np.float64), self.average)
         total = np.zeros(len(offsets))
         for idf, posting in self.terms:
-            at = np.searchsorted(posting.serials, serials)
-            at[at == len(posting.serials)] = 0
-            frequencies = np.where(posting.serials[at] == serials, posting.frequencies[at], 0).astype(np.float64)
+            at = np.searchsorted(posting.offsets, offsets)
+            at[at == len(posting.offsets)] = 0
+            frequencies = np.where(posting.offsets[at] == offsets, posting.frequencies[at], 0).astype(np.float64)
             total += bm25.contributions(frequencies, norms, idf)
         return total

@@ -10,14 +10,14 @@ MAX_FREQUENCY = 255
 """Positions that a tsvector keeps of one lexeme, and so the largest term frequency."""
 
 
-def pack_serials(serials: NDArray[np.integer]) -> bytes:
-    """Return serials, or lengths, as little-endian int32."""
-    packed: bytes = serials.astype("<i4").tobytes()
+def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
+    """Return offsets, serials or lengths as little-endian int32."""
+    packed: bytes = numbers.astype("<i4").tobytes()
     return packed
 
 
-def unpack_serials(packed: bytes) -> NDArray[np.int32]:
-    """Return what `pack_serials` packed, as a view of the bytes."""
+def unpack_numbers(packed: bytes) -> NDArray[np.int32]:
+    """Return what `pack_numbers` packed, as a view of the bytes."""
     return np.frombuffer(packed, dtype="<i4")
 
 

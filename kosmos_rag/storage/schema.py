@@ -253,7 +253,8 @@ segments = Table(
     metadata,
     _tenant(),
     _column("index_id", Uuid),
-    _column("lengths", BYTEA),  # int32 by serial - first_serial; 0 where no chunk is
+    _column("serials", BYTEA),  # of its chunks: int32, ascending
+    _column("lengths", BYTEA),  # of its chunks: int32, in the same order
     PrimaryKeyConstraint("tenant_id", "index_id"),
     _references("index_id", "indexes"),
 )
@@ -264,7 +265,7 @@ postings = Table(
     _tenant(),
     _column("index_id", Uuid),
     _column("lexeme_id", Integer),
-    _column("serials", BYTEA),  # int32, ascending
+    _column("offsets", BYTEA),  # of the chunks, within the segment: int32, ascending
     _column("frequencies", BYTEA),  # uint8, in the same order: a tsvector counts no further
     PrimaryKeyConstraint("tenant_id", "index_id", "lexeme_id"),
     ForeignKeyConstraint(

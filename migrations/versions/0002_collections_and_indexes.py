@@ -130,6 +130,7 @@ CREATE TABLE kosmos.indexes (
 CREATE TABLE kosmos.segments (
     tenant_id uuid NOT NULL,
     index_id uuid NOT NULL,
+    serials bytea NOT NULL,
     lengths bytea NOT NULL,
     PRIMARY KEY (tenant_id, index_id),
     FOREIGN KEY (tenant_id, index_id) REFERENCES kosmos.indexes (tenant_id, id) ON DELETE CASCADE
@@ -139,14 +140,14 @@ CREATE TABLE kosmos.postings (
     tenant_id uuid NOT NULL,
     index_id uuid NOT NULL,
     lexeme_id integer NOT NULL,
-    serials bytea NOT NULL,
+    offsets bytea NOT NULL,
     frequencies bytea NOT NULL,
     PRIMARY KEY (tenant_id, index_id, lexeme_id),
     FOREIGN KEY (tenant_id, index_id) REFERENCES kosmos.segments (tenant_id, index_id) ON DELETE CASCADE
 );
 -- Packed numbers hardly compress, and a query reads them whole: no time is spent on trying.
-ALTER TABLE kosmos.segments ALTER COLUMN lengths SET STORAGE EXTERNAL;
-ALTER TABLE kosmos.postings ALTER COLUMN serials SET STORAGE EXTERNAL, ALTER COLUMN frequencies SET STORAGE EXTERNAL;
+ALTER TABLE kosmos.segments ALTER COLUMN serials SET STORAGE EXTERNAL, ALTER COLUMN lengths SET STORAGE EXTERNAL;
+ALTER TABLE kosmos.postings ALTER COLUMN offsets SET STORAGE EXTERNAL, ALTER COLUMN frequencies SET STORAGE EXTERNAL;
 """
 
 WITH_ACL = ("lexical_tail",)

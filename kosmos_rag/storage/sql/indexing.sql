@@ -50,17 +50,18 @@ DELETE FROM kosmos.lexical_tail t
  WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s AND t.serial < %(last_serial)s
 
 -- name: insert_segment
-INSERT INTO kosmos.segments (tenant_id, index_id, lengths) VALUES (%(tenant_id)s, %(id)s, %(lengths)b)
+INSERT INTO kosmos.segments (tenant_id, index_id, serials, lengths)
+VALUES (%(tenant_id)s, %(id)s, %(serials)b, %(lengths)b)
 
 -- name: insert_postings
-INSERT INTO kosmos.postings (tenant_id, index_id, lexeme_id, serials, frequencies)
-SELECT %(tenant_id)s, %(id)s, u.lexeme_id, u.serials, u.frequencies
-  FROM unnest(%(lexeme_ids)b::integer[], %(serials)b::bytea[], %(frequencies)b::bytea[])
-       AS u (lexeme_id, serials, frequencies)
+INSERT INTO kosmos.postings (tenant_id, index_id, lexeme_id, offsets, frequencies)
+SELECT %(tenant_id)s, %(id)s, u.lexeme_id, u.offsets, u.frequencies
+  FROM unnest(%(lexeme_ids)b::integer[], %(offsets)b::bytea[], %(frequencies)b::bytea[])
+       AS u (lexeme_id, offsets, frequencies)
 RETURNING lexeme_id
 
--- name: lengths_of_segments
-SELECT i.first_serial, s.lengths
+-- name: chunks_of_segments
+SELECT i.id, s.serials, s.lengths
   FROM kosmos.indexes i
   JOIN kosmos.segments s ON s.tenant_id = i.tenant_id AND s.index_id = i.id
  WHERE i.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
@@ -74,7 +75,7 @@ SELECT coalesce(string_agg(int4send(c.serial), ''), ''::bytea)
    AND c.serial >= %(first_serial)s AND c.serial < %(last_serial)s
 
 -- name: postings_of_segments
-SELECT p.lexeme_id, p.serials, p.frequencies
+SELECT p.lexeme_id, p.index_id, p.offsets, p.frequencies
   FROM kosmos.indexes i
   JOIN kosmos.postings p ON p.tenant_id = i.tenant_id AND p.index_id = i.id
  WHERE i.tenant_id = %(tenant_id)s AND p.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
@@ -87,7 +88,7 @@ SELECT count(*)
    AND c.serial >= %(first_serial)s AND c.serial < %(last_serial)s
 
 -- name: segment_bytes
-SELECT coalesce(sum(octet_length(p.serials) + octet_length(p.frequencies)), 0)::bigint
+SELECT coalesce(sum(octet_length(p.offsets) + octet_length(p.frequencies)), 0)::bigint
   FROM kosmos.postings p
  WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(id)s
 

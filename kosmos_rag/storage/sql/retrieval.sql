@@ -33,11 +33,11 @@ SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives 
  WHERE n.alternatives IS NOT NULL
 
 -- name: ready_indexes
-SELECT i.id, i.kind, i.collection, i.space_id, i.first_serial, i.last_serial, i.settings, i.health
+SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.health
   FROM kosmos.indexes i
  WHERE i.tenant_id = %(tenant_id)s AND i.state = 'ready'
    AND (%(collection)s::text IS NULL OR i.collection IS NULL OR i.collection = %(collection)s)
- ORDER BY i.first_serial, i.id
+ ORDER BY i.last_serial, i.id
 
 -- name: lexical_tail
 -- Here and below: row-level security, and tables that were never analysed, make the planner expect one row where a
@@ -69,12 +69,12 @@ SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
  LIMIT %(pool)s
 
 -- name: postings
-SELECT p.lexeme_id, p.serials, p.frequencies
+SELECT p.lexeme_id, p.offsets, p.frequencies
   FROM kosmos.postings p
  WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(index_id)s AND p.lexeme_id = ANY (%(lexeme_ids)s::integer[])
 
--- name: segment_lengths
-SELECT s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.index_id = %(index_id)s
+-- name: segment_chunks
+SELECT s.serials, s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.index_id = %(index_id)s
 
 -- name: lexical_visible
 -- Which candidates of the segments are still there, and may be shown to this reader, under this filter.

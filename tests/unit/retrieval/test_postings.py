@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.retrieval.postings import LENGTHS, Key, Posting, PostingsCache, SegmentScores
+from kosmos_rag.retrieval.postings import CHUNKS, Key, Posting, PostingsCache, SegmentScores
 
 SEGMENT = uuid.UUID(int=1)
 
 
 def _posting(count: int) -> Posting:
-    return Posting(serials=np.arange(count, dtype=np.int32), frequencies=np.ones(count, dtype=np.uint8))
+    return Posting(offsets=np.arange(count, dtype=np.int32), frequencies=np.ones(count, dtype=np.uint8))
 
 
 def _key(number: int) -> Key:
@@ -52,14 +52,14 @@ def test_cache__counts_an_entry_once() -> None:
     for _ in range(5):
         cache.keep({_key(1): _posting(10)})
     assert cache.bytes == ONE
-    assert cache.take([_key(1)])[_key(1)].serials.tolist() == list(range(10))
+    assert cache.take([_key(1)])[_key(1)].offsets.tolist() == list(range(10))
 
 
 def test_cache__keeps_segments_apart() -> None:
     cache = PostingsCache(10 * ONE)
     other = uuid.UUID(int=2)
-    cache.keep({(SEGMENT, LENGTHS): _posting(3), (other, LENGTHS): _posting(4)})
-    assert len(cache.take([(other, LENGTHS)])[other, LENGTHS].serials) == 4
+    cache.keep({(SEGMENT, CHUNKS): _posting(3), (other, CHUNKS): _posting(4)})
+    assert len(cache.take([(other, CHUNKS)])[other, CHUNKS].offsets) == 4
 
 
 @given(
@@ -101,7 +101,7 @@ def test_cache__holds_under_eight_threads() -> None:
             found = cache.take([_key(number)])
             if found:
                 hits += 1
-                assert len(found[_key(number)].serials) == number
+                assert len(found[_key(number)].offsets) == number
             else:
                 cache.keep({_key(number): _posting(number)})
             assert cache.bytes <= limit + _posting(60).bytes  # read without the lock, while another adds
@@ -113,18 +113,18 @@ def test_cache__holds_under_eight_threads() -> None:
     assert cache.bytes == sum(entry.bytes for entry in kept.values()) <= limit
 
 
-def _segment(first: int, bags: list[dict[int, int]], idf: dict[int, float]) -> SegmentScores:
-    """A segment whose chunk `first + n` holds the terms of `bags[n]` with their frequencies."""
+def _segment(bags: list[dict[int, int]], idf: dict[int, float]) -> SegmentScores:
+    """A segment whose chunk at offset n holds the terms of `bags[n]` with their frequencies."""
     lengths = np.array([sum(bag.values()) for bag in bags], dtype=np.int32)
     average = max(int(lengths.sum()), 1) / max(len(bags), 1)
     postings = []
     for term, weight in idf.items():
         held = [number for number, bag in enumerate(bags) if term in bag]
-        serials = np.array([first + number for number in held], dtype=np.int32)
+        offsets = np.array(held, dtype=np.int32)
         frequencies = np.array([bags[number][term] for number in held], dtype=np.uint8)
-        postings.append((weight, Posting(serials=serials, frequencies=frequencies)))
-    nothing = np.empty(0, dtype=np.uint8)
-    return SegmentScores.of("default", first, Posting(serials=lengths, frequencies=nothing), average, postings)
+        postings.append((weight, Posting(offsets=offsets, frequencies=frequencies)))
+    serials = np.arange(100, 100 + len(bags), dtype=np.int32)
+    return SegmentScores.of("default", Posting(offsets=serials, frequencies=lengths), average, postings)
 
 
 def _expected(bags: list[dict[int, int]], idf: dict[int, float]) -> list[float]:
@@ -143,11 +143,11 @@ _BAG = st.dictionaries(st.integers(1, 6), st.integers(1, 255), max_size=6)
 _IDF = st.dictionaries(st.integers(1, 8), st.floats(1e-6, 20), max_size=5).map(lambda idf: dict(sorted(idf.items())))
 
 
-@given(bags=st.lists(_BAG, min_size=1, max_size=60), idf=_IDF, first=st.integers(1, 2**30), count=st.integers(1, 20))
+@given(bags=st.lists(_BAG, min_size=1, max_size=60), idf=_IDF, count=st.integers(1, 20))
 def test_segment_scores__are_exact_and_their_best_are_all_there(
-    bags: list[dict[int, int]], idf: dict[int, float], first: int, count: int
+    bags: list[dict[int, int]], idf: dict[int, float], count: int
 ) -> None:
-    segment = _segment(first, bags, idf)
+    segment = _segment(bags, idf)
     expected = np.array(_expected(bags, idf))
     assert segment.exact(np.arange(len(bags))).tolist() == pytest.approx(expected.tolist(), rel=1e-12)
     assert segment.scores.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
@@ -159,6 +159,6 @@ def test_segment_scores__are_exact_and_their_best_are_all_there(
 
 
 def test_segment_scores__of_a_question_that_no_chunk_answers_are_none() -> None:
-    segment = _segment(1, [{1: 2}, {}], {5: 1.0})
+    segment = _segment([{1: 2}, {}], {5: 1.0})
     assert (segment.terms, segment.read) == ((), 0)
     assert segment.best(3).tolist() == []

@@ -12,10 +12,10 @@ from kosmos_rag import bm25
 from kosmos_rag.storage.packed import (
     MAX_FREQUENCY,
     pack_frequencies,
-    pack_serials,
+    pack_numbers,
     sparse_entries,
     unpack_frequencies,
-    unpack_serials,
+    unpack_numbers,
 )
 
 _INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -30,11 +30,11 @@ def _sent(weights: dict[int, float]) -> bytes:
 
 
 @given(st.lists(_INT32, max_size=50))
-def test_serials__come_back_as_they_were(serials: list[int]) -> None:
-    packed = pack_serials(np.array(serials, dtype=np.int64))
+def test_numbers__come_back_as_they_were(serials: list[int]) -> None:
+    packed = pack_numbers(np.array(serials, dtype=np.int64))
     assert packed == struct.pack(f"<{len(serials)}i", *serials)
-    assert unpack_serials(packed).tolist() == serials
-    assert unpack_serials(packed).dtype == np.int32
+    assert unpack_numbers(packed).tolist() == serials
+    assert unpack_numbers(packed).dtype == np.int32
 
 
 @given(st.lists(st.integers(0, 1000), max_size=50))
