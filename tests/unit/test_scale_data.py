@@ -234,6 +234,8 @@ class TestGoals:
             (_row("lexical", 1_000, difference=0.01), False),
             (_row("lexical", 1_000), False),
             (_row("lexical", 1_000, difference=0.0, p50=4.1), False),
+            (_row("lexical", 1_000, difference=0.0, p50=9.0, in_leg=3.9), True),
+            (_row("lexical", 1_000, difference=0.0, p50=9.0, in_leg=4.1), False),
             (_row("dense", 1_000, recall_10=0.99, recall_100=0.97), True),
             (_row("dense", 1_000, recall_10=0.99, recall_100=0.96), False),
             (_row("dense", 1_000, recall_10=0.98, recall_100=0.97), False),
