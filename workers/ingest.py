@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from kosmos_rag import Engine, KosmosError, Settings, TenantScope
+from kosmos_rag import Engine, IngestReport, KosmosError, Settings, TenantScope
 from kosmos_rag.logs import set_up_logging
 
 log = logging.getLogger("kosmos_rag.worker")
@@ -51,10 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _rounds(scope: TenantScope, arguments: argparse.Namespace, stop: threading.Event) -> bool:
     """Ingest until stopped. Returns whether the last round had no failure."""
-    succeeded = True
+    succeeded, indexes_owed = True, True
     while not stop.is_set():
         try:
-            succeeded = _round(scope, arguments.paths, stop)
+            report = _round(scope, arguments.paths, stop)
+            succeeded = not report.failed
+            if indexes_owed or report.new or report.changed or report.removed:
+                indexes_owed = not _look_after_indexes(scope, stop)
         except _StoppedError:
             break
         except KosmosError as error:
@@ -67,7 +70,7 @@ def _rounds(scope: TenantScope, arguments: argparse.Namespace, stop: threading.E
     return succeeded
 
 
-def _round(scope: TenantScope, paths: Sequence[Path], stop: threading.Event) -> bool:
+def _round(scope: TenantScope, paths: Sequence[Path], stop: threading.Event) -> IngestReport:
     def stop_here(_done: int, _total: int, _source: str) -> None:
         if stop.is_set():
             raise _StoppedError
@@ -80,16 +83,23 @@ def _round(scope: TenantScope, paths: Sequence[Path], stop: threading.Event) -> 
     )  # fmt: skip
     for failure in report.failed:
         log.warning("%s [%s]: %s", failure.source, failure.code, failure.message, extra={"action": "document_failed"})
-    _look_after_indexes(scope)
-    return not report.failed
+    return report
 
 
-def _look_after_indexes(scope: TenantScope) -> None:
-    """Build what has become due. Where that is not for us to do, questions are answered all the same: by a scan."""
+def _look_after_indexes(scope: TenantScope, stop: threading.Event) -> bool:
+    """Build what has become due; returns whether nothing is owed. Until then questions are answered by a scan."""
+
+    def stop_here(step: str) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        log.info("%s", step, extra={"action": "index_build", "tenant": scope.name})
+
     try:
-        scope.index_build(lambda step: log.info("%s", step, extra={"action": "index_build", "tenant": scope.name}))
+        scope.index_build(stop_here)
     except KosmosError as error:
         log.warning("%s", error, extra={"action": "index_build_left", "tenant": scope.name})
+        return False
+    return True
 
 
 if __name__ == "__main__":

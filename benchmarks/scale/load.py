@@ -171,8 +171,9 @@ def storage(admin: str, chunks: int) -> dict[str, dict[str, float]]:
         SELECT (SELECT sum(pg_column_size(text)) FROM kosmos.chunks),
                (SELECT sum(pg_column_size(tsv)) FROM kosmos.chunks),
                (SELECT sum(pg_column_size(embedding)) FROM kosmos.embeddings),
-               (SELECT sum(pg_column_size(serials)) FROM kosmos.postings)"""
-    names = ("chunks.text", "chunks.tsv", "embeddings.embedding", "postings.serials")
+               (SELECT sum(pg_column_size(offsets)) FROM kosmos.postings),
+               (SELECT sum(pg_column_size(frequencies)) FROM kosmos.postings)"""
+    names = ("chunks.text", "chunks.tsv", "embeddings.embedding", "postings.offsets", "postings.frequencies")
     with psycopg.connect(admin) as connection:
         weights = {
             name: {"rows": round(rows / chunks, 1), "indexes": round(indexes / chunks, 1)}

@@ -1,5 +1,6 @@
 """kosmos-rag ingest: files and folders into a collection of a tenant."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +19,10 @@ from kosmos_rag.cli.common import (
     reported,
     shown,
 )
+from kosmos_rag.errors import KosmosError
 
 if TYPE_CHECKING:
+    from kosmos_rag.engine import TenantScope
     from kosmos_rag.ingestion.pipeline import Progress
     from kosmos_rag.records import IngestReport
 
@@ -48,13 +51,11 @@ def ingest(
             else:
                 with _ProgressBar() as progress:
                     report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
-            due = not as_json and any(info.due for info in scope.index_status())
-    if as_json:
-        print_json(_as_json(report))
-    else:
-        _print(report)
-        if due:
-            console().print(f"indexes are due, questions are slower without: kosmos-rag index build --tenant {tenant}")
+            if as_json:
+                print_json(_as_json(report))
+            else:
+                _print(report)
+                _hint(scope)
     if report.failed:
         raise typer.Exit(1)
 
@@ -84,6 +85,13 @@ class _ProgressBar:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+
+def _hint(scope: "TenantScope") -> None:
+    """Say so where indexes are due. What was ingested is ingested, whether that can be told or not."""
+    with suppress(KosmosError):
+        if any(info.due for info in scope.index_status()):
+            console().print(f"indexes are due; without them questions are slow: kosmos-rag index build -t {scope.name}")
 
 
 def _as_json(report: "IngestReport") -> dict[str, object]:

@@ -10,10 +10,11 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from kosmos_rag.errors import IndexesBusy
 from kosmos_rag.storage.sql import statement
 
 SEGMENT = "segment"
-BUILDING, READY, RETIRED = "building", "ready", "retired"
+BUILDING, READY = "building", "ready"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,10 +55,11 @@ def insert(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -
 
 
 def change(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -> None:
-    """Store state, settings and health of an index."""
+    """Store state, settings and health of an index. Raises IndexesBusy where another process has removed it."""
     values = {"id": entry.id, "state": entry.state, "now": entry.checked_at or datetime.now(UTC)}
     values |= {"settings": Jsonb(entry.settings), "health": Jsonb(entry.health)}
-    connection.execute(statement("change_index"), {"tenant_id": tenant_id, **values})
+    if not connection.execute(statement("change_index"), {"tenant_id": tenant_id, **values}).rowcount:
+        raise IndexesBusy(f"the index {entry.relation} has been removed by another process; try again later")
 
 
 def retire(connection: psycopg.Connection, tenant_id: uuid.UUID, gone: Sequence[Entry]) -> None:

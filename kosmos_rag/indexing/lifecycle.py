@@ -6,17 +6,29 @@ ready; what a crash leaves behind is found by the next run and taken away.
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
 import psycopg
+from numpy.typing import NDArray
 
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding.space import require_same, space_of
-from kosmos_rag.errors import IndexesBusy
+from kosmos_rag.errors import DatabaseError, IndexesBusy
 from kosmos_rag.indexing import catalogue, segments, tuning, vectors
 from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
-from kosmos_rag.indexing.status import LIVE_SHARE, covered, inspect, is_large, live_share, rows_of, segments_of, why_due
+from kosmos_rag.indexing.status import (
+    LIVE_SHARE,
+    covered,
+    inspect,
+    is_large,
+    live_share,
+    published_of,
+    rows_of,
+    segments_of,
+    why_due,
+)
 from kosmos_rag.ports import Embedder
 from kosmos_rag.records import EVERYONE, IndexInfo
 from kosmos_rag.storage.database import Database
@@ -35,6 +47,17 @@ class _Run:
 
     tenant: Tenant
     progress: Progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Survey:
+    """What a vector index is planned for and measured with."""
+
+    space: vectors.Space
+    rows: int
+    published: int
+    """Serials given so far: their rise tells how much has been replaced, where the number of rows does not."""
+    queries: list[NDArray[np.float32]]
 
 
 class Indexes:
@@ -77,10 +100,11 @@ class Indexes:
         """Measure the vector index again, and search it as far as the recall target asks. Raises as `build` does."""
         with self._locked(tenant, progress) as run:
             space = self._space(tenant)
+            survey = self._survey(run, space) if space is not None else None
             for entry in self._entries(tenant):
-                if space is not None and entry.space_id == space.space_id and entry.state == READY:
+                if survey is not None and entry.space_id == survey.space.space_id and entry.state == READY:
                     progress(f"measuring {entry.kind}")
-                    self._store(tenant, self._tuned(run, space, entry))
+                    self._store(tenant, self._tuned(run, survey, entry))
         return self.status(tenant)
 
     # --- one lock, one transaction -----------------------------------------------------------------------------
@@ -98,6 +122,8 @@ class Indexes:
     @contextmanager
     def _transaction(self, tenant: Tenant) -> Iterator[psycopg.Connection]:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            # The limit of a statement is meant for questions: counting and merging take what they take.
+            connection.execute(statement("no_statement_timeout"))
             yield connection
 
     def _entries(self, tenant: Tenant) -> list[Entry]:
@@ -125,9 +151,8 @@ class Indexes:
     def _tails(self, tenant: Tenant) -> dict[str, int]:
         sizes = {}
         with self._transaction(tenant) as connection:
-            for collection, _, _ in connection.execute(
-                statement("corpora_of_tenant"), {"tenant_id": tenant.id}
-            ).fetchall():
+            rows = connection.execute(statement("corpora_of_tenant"), {"tenant_id": tenant.id}).fetchall()
+            for collection, _ in rows:
                 values = {"tenant_id": tenant.id, "collection": collection}
                 sizes[collection] = (connection.execute(statement("tail_size"), values).fetchone() or (0,))[0]
         return sizes
@@ -176,76 +201,85 @@ class Indexes:
             return
         with self._transaction(run.tenant) as connection:
             rows = rows_of(connection, space.scope)
+            published = published_of(connection, run.tenant.id)
             old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.kind != SEGMENT]
         current = next((entry for entry in old if entry.space_id == space.space_id), None)
         wanted = is_large(rows, self._settings, indexed=current is not None)
-        kept = current if wanted and not everything and current and not why_due(current, rows, self._settings) else None
+        due = everything or current is None or why_due(current, rows, published, self._settings) is not None
+        kept = current if wanted and not due else None
         gone = [entry for entry in old if entry is not kept]
-        if wanted and kept is None:
-            best = self._best(run, space, rows)
+        if wanted and due and (survey := self._survey(run, space)) is not None:
+            best = self._best(run, survey)
             with self._transaction(run.tenant) as connection:
                 catalogue.retire(connection, run.tenant.id, gone)
                 catalogue.change(connection, run.tenant.id, replace(best, state=READY))
-        self._drop(run, gone)
+        self._drop(gone, run.tenant)
 
-    def _best(self, run: _Run, space: vectors.Space, rows: int) -> Entry:
+    def _survey(self, run: _Run, space: vectors.Space) -> _Survey | None:
+        """Look at what an index is planned for and measured with; None where nothing is left to be found.
+
+        Before anything is built: a model that cannot be loaded, or is not the tenant's, is found out in a second.
+        """
+        with self._transaction(run.tenant) as connection:
+            stored = live_space(connection, run.tenant.id)
+            questions = tuning.sample_questions(connection, run.tenant.id)
+            rows, published = rows_of(connection, space.scope), published_of(connection, run.tenant.id)
+        if stored is None or not questions:
+            return None
+        ours = space_of(run.tenant.id, self._embedder, normalized=self._normalized)
+        require_same(stored, ours, run.tenant.name)
+        queries = [self._embedder.embed_query(question) for question in questions]
+        return _Survey(space=space, rows=rows, published=published, queries=queries)
+
+    def _best(self, run: _Run, survey: _Survey) -> Entry:
         """Build the index that the settings name; for `auto`, hnsw as well where ivfflat is too slow, and choose."""
         chosen = self._settings.vector
-        first = self._built(run, space, IVFFLAT if chosen == "auto" else chosen, rows)
+        first = self._built(run, survey, IVFFLAT if chosen == "auto" else chosen)
         if chosen != "auto" or first.health["p50_ms"] <= self._settings.target_ms:
             return first
-        second = self._built(run, space, HNSW, rows)
+        try:
+            second = self._built(run, survey, HNSW)
+        except DatabaseError as error:
+            # What there is of it is a leftover, and the next run's to drop.
+            run.progress(f"{HNSW} could not be built, {IVFFLAT} is kept: {error}")
+            return first
         target = self._settings.recall_target
         better = second.health["recall_at_10"] >= min(target, first.health["recall_at_10"])
         keep, lose = (second, first) if better and second.health["p50_ms"] < first.health["p50_ms"] else (first, second)
         run.progress(f"{keep.kind} is kept, {keep.health['p50_ms']} ms against {lose.health['p50_ms']} ms")
-        self._drop(run, [lose])
+        self._drop([lose], run.tenant)
         beside = {key: lose.health[key] for key in ("recall_at_10", "recall_at_100", "p50_ms")}
         return replace(keep, health={**keep.health, "beside": {"kind": lose.kind, **beside}})
 
-    def _built(self, run: _Run, space: vectors.Space, kind: str, rows: int) -> Entry:
+    def _built(self, run: _Run, survey: _Survey, kind: str) -> Entry:
         entry = Entry(
             id=uuid.uuid4(),
             kind=kind,
             state=BUILDING,
-            rows=rows,
-            space_id=space.space_id,
-            settings=vectors.planned_settings(kind, rows, self._settings),
+            rows=survey.rows,
+            space_id=survey.space.space_id,
+            settings=vectors.planned_settings(kind, survey.rows, self._settings),
         )
         with vectors.administrator(self._database.admin_conninfo) as admin:
             with self._transaction(run.tenant) as connection:
                 catalogue.insert(connection, run.tenant.id, entry)
-            run.progress(f"building {kind} over {rows:,} vectors")
-            vectors.create(admin, space, entry, self._settings)
+            run.progress(f"building {kind} over {survey.rows:,} vectors")
+            vectors.create(admin, survey.space, entry, self._settings)
         run.progress(f"measuring {kind}")
-        return self._tuned(run, space, entry)
+        return self._tuned(run, survey, entry)
 
-    def _tuned(self, run: _Run, space: vectors.Space, entry: Entry) -> Entry:
+    def _tuned(self, run: _Run, survey: _Survey, entry: Entry) -> Entry:
         with self._transaction(run.tenant) as connection:
-            stored = live_space(connection, run.tenant.id)
-            questions = tuning.sample_questions(connection, run.tenant.id)
-        assert stored is not None, "the space that the index is over"
-        if not questions:
-            return entry  # all is deleted; there is nothing to find
-        ours = space_of(run.tenant.id, self._embedder, normalized=self._normalized)
-        require_same(stored, ours, run.tenant.name)
-        queries = [self._embedder.embed_query(question) for question in questions]
-        with self._transaction(run.tenant) as connection:
-            return vectors.tuned(
-                connection,
-                space,
-                entry,
-                queries=queries,
-                rows=rows_of(connection, space.scope),
-                target=self._settings.recall_target,
-            )
+            target = self._settings.recall_target
+            measured = vectors.tuned(connection, survey.space, entry, queries=survey.queries, target=target)
+        counted = {"rows": survey.rows, "published": survey.published}
+        return replace(measured, health={**measured.health, **counted})
 
-    def _drop(self, run: _Run, gone: list[Entry]) -> None:
+    def _drop(self, gone: list[Entry], tenant: Tenant) -> None:
         if not gone:
             return
-        with ExitStack() as stack:
-            admin = stack.enter_context(vectors.administrator(self._database.admin_conninfo))
+        with vectors.administrator(self._database.admin_conninfo) as admin:
             for entry in gone:
                 vectors.drop(admin, entry.relation)
-        with self._transaction(run.tenant) as connection:
-            catalogue.delete(connection, run.tenant.id, gone)
+        with self._transaction(tenant) as connection:
+            catalogue.delete(connection, tenant.id, gone)

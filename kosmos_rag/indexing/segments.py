@@ -83,15 +83,17 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
 
 
 def mergeable(segments: Sequence[Entry]) -> list[Entry]:
-    """Return the newest segments that are too small for their place: each older must be twice what follows it."""
-    chosen: list[Entry] = []
-    rows = 0
-    for entry in reversed(segments):
-        if chosen and entry.rows >= 2 * rows:
-            break
-        chosen.insert(0, entry)
-        rows += entry.rows
-    return chosen if len(chosen) > 1 else []
+    """Return the segments to merge into one: from the oldest that is less than twice what follows it, to the newest.
+
+    None where each is at least twice as large as the next.
+    """
+    rows = [entry.rows for entry in segments]
+    start = next((at for at, (older, newer) in enumerate(pairwise(rows)) if older < 2 * newer), None)
+    if start is None:
+        return []
+    while start and rows[start - 1] < 2 * sum(rows[start:]):
+        start -= 1
+    return list(segments[start:])
 
 
 def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[Entry]) -> Entry:

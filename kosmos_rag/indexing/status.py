@@ -53,18 +53,26 @@ def is_large(rows: int, settings: IndexSettings, *, indexed: bool) -> bool:
     return settings.vector != "none" and rows >= settings.vector_min_chunks * (0.5 if indexed else 1)
 
 
-def why_due(entry: Entry, rows: int, settings: IndexSettings) -> str | None:
+def published_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> int:
+    """Return how many chunks have been published into a tenant so far, whether they are still there or not."""
+    rows = connection.execute(statement("corpora_of_tenant"), {"tenant_id": tenant_id}).fetchall()
+    return sum(next_serial - 1 for _, next_serial in rows)
+
+
+def why_due(entry: Entry, rows: int, published: int, settings: IndexSettings) -> str | None:
     """Return why a vector index should be built again; None where it need not."""
     if settings.vector not in {"auto", entry.kind}:
         return f"indexes.vector is {settings.vector}"
     if entry.settings["precision"] != settings.precision:
         return f"indexes.precision is {settings.precision}"
     if not is_large(rows, settings, indexed=True):
-        return f"indexes.vector_min_chunks is {settings.vector_min_chunks:,}, and there are {rows:,} rows"
+        return f"{rows:,} rows are too few, indexes.vector_min_chunks is {settings.vector_min_chunks:,}"
     if rows > _GROWN * entry.rows:
         return f"grown from {entry.rows:,} to {rows:,} rows"
     if rows < _SHRUNK * entry.rows:
         return f"shrunk from {entry.rows:,} to {rows:,} rows"
+    if (since := published - entry.health.get("published", published)) > entry.rows:
+        return f"{since:,} chunks published since"
     return None
 
 
@@ -74,7 +82,7 @@ def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSetti
     values = {"tenant_id": tenant.id}
     corpora = connection.execute(statement("corpora_of_tenant"), values).fetchall()
     found: list[IndexInfo] = []
-    for collection, _, _ in corpora:
+    for collection, _ in corpora:
         found += _lexical(connection, tenant.id, collection, segments_of(entries, collection), settings)
     space = connection.execute(statement("space_of_tenant"), values).fetchone()
     if space is not None:
@@ -82,7 +90,8 @@ def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSetti
         vectors = [entry for entry in entries if entry.kind != SEGMENT]
         physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
         live = [entry for entry in vectors if entry.space_id == space[0]]
-        found += [_vector(entry, rows, physical.get(entry.relation), settings) for entry in live]
+        published = sum(next_serial - 1 for _, next_serial in corpora)
+        found += [_vector(entry, rows, published, physical.get(entry.relation), settings) for entry in live]
         found += [_of_old_space(entry, physical.get(entry.relation)) for entry in vectors if entry not in live]
         if not any(entry.state == READY for entry in live):
             found.append(_scanned(rows, settings))
@@ -124,13 +133,15 @@ def _lexical(
     return found
 
 
-def _vector(entry: Entry, rows: int, physical: tuple[Any, ...] | None, settings: IndexSettings) -> IndexInfo:
+def _vector(
+    entry: Entry, rows: int, published: int, physical: tuple[Any, ...] | None, settings: IndexSettings
+) -> IndexInfo:
     if physical is None or not physical[1]:
         due: str | None = "it is not in the server's catalogue" if physical is None else "it was not built to the end"
     elif entry.state != READY:
         due = "left by an interrupted run"
     else:
-        due = why_due(entry, rows, settings)
+        due = why_due(entry, rows, published, settings)
     return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
 
 

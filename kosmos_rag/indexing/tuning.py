@@ -23,6 +23,7 @@ from psycopg import sql
 from kosmos_rag.storage.sql import statement
 
 DEPTH = 100
+_QUESTION_CHARS = 120
 QUERIES = 64
 """Questions that recall is measured with."""
 _SLACK = 0.02
@@ -79,7 +80,8 @@ def _some_words(text: str) -> str:
     words = text.split()
     count = random.randint(8, 12)  # noqa: S311 — no secret
     start = random.randint(0, max(0, len(words) - count))  # noqa: S311
-    return " ".join(words[start : start + count])
+    # Text without spaces is one word: all of it would be no question.
+    return " ".join(words[start : start + count])[:_QUESTION_CHARS]
 
 
 def exact(connection: psycopg.Connection, scope: Mapping[str, Any]) -> Search:
@@ -110,20 +112,26 @@ def by_index(
 
 def measure(search: Search, setting: int, queries: Sequence[NDArray[np.float32]], truth: list[list[Any]]) -> Measured:
     """Return recall and median latency of a search over these queries."""
-    took, at_10, at_100 = [], [], []
-    for query, nearest in zip(queries, truth, strict=True):
-        started = time.perf_counter()
-        found = search(query)
-        took.append((time.perf_counter() - started) * 1000)
-        at_10.append(_share(found, nearest, 10))
-        at_100.append(_share(found, nearest, DEPTH))
+    found, p50_ms = timed(search, queries)
+    at_10 = [_share(hits, nearest, 10) for hits, nearest in zip(found, truth, strict=True)]
+    at_100 = [_share(hits, nearest, DEPTH) for hits, nearest in zip(found, truth, strict=True)]
     return Measured(
         setting=setting,
         recall_at_10=statistics.fmean(at_10),
         error=statistics.stdev(at_10) / math.sqrt(len(at_10)) if len(at_10) > 1 else 0.0,
         recall_at_100=statistics.fmean(at_100),
-        p50_ms=statistics.median(took),
+        p50_ms=p50_ms,
     )
+
+
+def timed(search: Search, queries: Sequence[NDArray[np.float32]]) -> tuple[list[list[Any]], float]:
+    """Return what each query finds, and the median latency in milliseconds."""
+    took, found = [], []
+    for query in queries:
+        started = time.perf_counter()
+        found.append(search(query))
+        took.append((time.perf_counter() - started) * 1000)
+    return found, statistics.median(took)
 
 
 def _share(found: list[Any], nearest: list[Any], k: int) -> float:

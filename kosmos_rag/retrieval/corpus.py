@@ -51,8 +51,10 @@ class VectorIndex:
     probes: int
     lists: int
     ef_search: int
+    rows: int
+    """When it was built."""
     readers: Mapping[str, int]
-    """How many chunks each list of readers may read, when the index was built; lists as JSON text."""
+    """How many of them each list of readers may read; the names of a list are joined by a unit separator."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,11 +119,14 @@ def _corpora(
         )
 
 
-def _vector_index(rows: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
-    row = next(iter(rows), None)
+def _vector_index(ready: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
+    row = next(iter(ready), None)
     if row is None:
         return None
-    settings, health = row[5], row[6]
+    settings, rows, health = row[5:]
+    missed = health.get("recall_at_10", 1.0) < health.get("recall_target", 0.0)
+    if missed and health["p50_ms"] > health["exact_p50_ms"]:
+        return None  # measured to find less than it should, and to be slower than the scan that finds all
     return VectorIndex(
         id=row[0],
         kind=row[1],
@@ -129,5 +134,6 @@ def _vector_index(rows: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
         probes=settings.get("probes", 1),
         lists=settings.get("lists", 1),
         ef_search=settings.get("ef_search", 40),
+        rows=rows,
         readers=health.get("readers", {}),
     )

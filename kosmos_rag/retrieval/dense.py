@@ -16,8 +16,13 @@ from kosmos_rag.retrieval.corpus import Snapshot, VectorIndex
 from kosmos_rag.retrieval.legs import Leg, leg
 from kosmos_rag.storage.sql import statement
 
-_LITTLE = 1 / 10
-"""Share of an index below which a reader's documents are looked up first, and the most that a search is widened by."""
+_LOOKED_UP = 1 / 10
+"""Share of an index below which the documents in reach are looked up first."""
+_WIDEST = 10
+"""How many times further an index is searched at most for a reader who sees a part of it."""
+_DEEPER = 4
+"""How many times more rows an index is asked for where a condition leaves some out: it stops at the first that pass,
+and those of the lists it has searched need not be the nearest."""
 _FEW_DOCUMENTS = 1_000
 _FEW_CHUNKS = 20_000
 _MAX_EF_SEARCH = 1_000
@@ -26,7 +31,7 @@ _MAX_EF_SEARCH = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """The documents that a filter or a reader's principals leave, where they are few."""
+    """The documents that a filter, a collection or a reader's principals leave, where they are few."""
 
     document_ids: list[uuid.UUID]
     chunks: int
@@ -37,10 +42,11 @@ def few_in_reach(
 ) -> Reach | None:
     """Return the documents in reach where they are few enough to be scored one by one; None where they are many.
 
-    Looked up only where it may pay: an index exists, and a filter or the reader's principals leave out most of it.
+    Looked up only where it may pay: there are indexes, and a filter or the reader's principals leave out most of them.
     """
-    index = snapshot.vector_index
-    if index is None or not (scope["filtered"] or visible_share(index, principals) < _LITTLE):
+    indexed = snapshot.vector_index is not None or any(corpus.segments for corpus in snapshot.corpora)
+    little = snapshot.vector_index is not None and share_in_reach(snapshot, scope, principals) < _LOOKED_UP
+    if not indexed or not (scope["filtered"] or little):
         return None
     values = {**scope, "limit": _FEW_DOCUMENTS + 1}
     rows = connection.execute(statement("reach"), values).fetchall()
@@ -50,14 +56,16 @@ def few_in_reach(
     return Reach(document_ids=[row[0] for row in rows], chunks=chunks)
 
 
-def visible_share(index: VectorIndex, principals: Sequence[str]) -> float:
-    """Return the share of the index that a reader may read, by what was counted when it was built; 1 if unknown."""
-    total = sum(index.readers.values())
-    if not total:
+def share_in_reach(snapshot: Snapshot, scope: Mapping[str, Any], principals: Sequence[str]) -> float:
+    """Estimate the share of the vector index that a reader may read in the collection; 1 if nothing is known."""
+    index = snapshot.vector_index
+    total = sum(index.readers.values()) if index is not None else 0
+    if index is None or not total:
         return 1.0
     held = set(principals)
     visible = sum(count for readers, count in index.readers.items() if held.intersection(readers.split("\x1f")))
-    return visible / total
+    of_collection = snapshot.chunks / index.rows if scope["collection"] is not None else 1.0
+    return visible / total * min(1.0, of_collection)
 
 
 class DenseLeg:
@@ -93,7 +101,7 @@ class DenseLeg:
         elif index is None:
             self._send_exact()
         else:
-            self._send_by_index(index, visible_share(index, principals))
+            self._send_by_index(index, share_in_reach(self._snapshot, self._values, principals))
 
     def _send_exact(self) -> None:
         self._read = {**self._read, "rows": self._snapshot.chunks}
@@ -101,16 +109,22 @@ class DenseLeg:
 
     def _send_by_index(self, index: VectorIndex, share: float) -> None:
         # Where a reader sees a part only, the nearest that count lie in more lists.
-        widened = 1 / max(share, _LITTLE)
+        widened = min(_WIDEST, 1 / share) if share else _WIDEST
         probes = min(index.lists, math.ceil(index.probes * widened))
         ef_search = min(_MAX_EF_SEARCH, math.ceil(max(index.ef_search, self._depth) * widened))
-        pool = self._depth * (index.oversampling or 1)
+        left_out = self._values["filtered"] or self._values["required"] or share < 1
+        depth = self._depth * (_DEEPER if left_out else 1)
+        pool = depth * (index.oversampling or 1)
         self._connection.execute(statement("search_vectors"), {"probes": probes, "ef_search": ef_search})
         self._plan = f"{index.kind} on bits" if index.oversampling else index.kind
-        self._read = {"lists": probes} if index.kind == "ivfflat" else {"ef_search": ef_search}
+        self._read = {"ef_search": ef_search}
+        if index.kind == "ivfflat":
+            self._read = {"lists": probes, "rows_about": probes * index.rows // index.lists}
         text = sql.SQL(statement("dense_by_bits") if index.oversampling else statement("dense_by_index"))
         query = text.format(dimensions=sql.Literal(self._dimensions))
-        self._cursor = self._connection.execute(query, {**self._values, "index_id": index.id, "pool": pool})
+        self._cursor = self._connection.execute(
+            query, {**self._values, "index_id": index.id, "pool": pool, "depth": depth}
+        )
 
     def receive(self, threshold: float) -> Leg:
         """Wait for what was sent, and rank; without those less similar than `threshold`."""

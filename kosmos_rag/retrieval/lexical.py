@@ -14,6 +14,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.retrieval.corpus import Corpus, Snapshot
+from kosmos_rag.retrieval.dense import Reach
 from kosmos_rag.retrieval.legs import Leg, leg
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
 from kosmos_rag.retrieval.tail import TailScan
@@ -31,12 +32,14 @@ class LexicalLeg:
         scope: Mapping[str, Any],
         snapshot: Snapshot,
         depth: int,
+        reach: Reach | None,
         cache: PostingsCache,
     ) -> None:
         self._connection = connection
         self._scope = scope
         self._depth = depth
         self._terms = snapshot.terms
+        self._chunks = snapshot.chunks
         corpora = [corpus for corpus in snapshot.corpora if corpus.idf]
         self._tail_rows = sum(corpus.tail for corpus in corpora)
         self._tails = [TailScan(connection, scope, corpus, depth) for corpus in corpora if corpus.tail]
@@ -46,9 +49,18 @@ class LexicalLeg:
             for segment in corpus.segments
         ]
 
+        self._reach: psycopg.Cursor[Any] | None = None
+        if reach is not None and self._requests:
+            values = {**scope, "document_ids": reach.document_ids}
+            self._reach = connection.execute(statement("serials_of_documents"), values)
+
     def receive(self) -> Leg:
         """Wait for what was sent, and rank."""
         segments = [_scored(corpus, request.fetch()) for corpus, request in self._requests]
+        if self._reach is not None:
+            in_reach = self._reach.fetchall()
+            for segment in segments:
+                segment.keep([serial for collection, serial in in_reach if collection == segment.collection])
         found, candidates = self._walk(segments)
         for tail in self._tails:
             found |= tail.best(list(found.values()))
@@ -71,6 +83,8 @@ class LexicalLeg:
         return "segments, exact scan of the rest" if self._tails else "segments"
 
     def _reason(self, found: int) -> str | None:
+        if not self._chunks:
+            return "there are no chunks"
         if not self._terms:
             return "the question has no term to look up: stop words and signs only"
         if found < self._depth:
@@ -83,22 +97,23 @@ class LexicalLeg:
         looked_up, wanted = 0, self._depth + self._depth // 4
         while any(segment.terms for segment in segments):
             which, offsets = _best(segments, wanted)
-            for number, segment in enumerate(segments):
-                found |= self._visible(segment, offsets[looked_up:][which[looked_up:] == number])
+            new = [offsets[looked_up:][which[looked_up:] == number] for number in range(len(segments))]
+            lookups = [self._look_up(segment, some) for segment, some in zip(segments, new, strict=True) if len(some)]
+            for scores, cursor in lookups:
+                found |= {chunk_id: scores[serial] for serial, chunk_id in cursor.fetchall()}
             looked_up = len(offsets)
             if len(found) >= self._depth or looked_up < wanted:
                 break
             wanted = looked_up * _GROWTH
         return found, looked_up
 
-    def _visible(self, segment: SegmentScores, offsets: NDArray[np.intp]) -> dict[uuid.UUID, float]:
-        """Return the exact scores of those chunks that are still there, and that this reader may see."""
-        if not len(offsets):
-            return {}
+    def _look_up(
+        self, segment: SegmentScores, offsets: NDArray[np.intp]
+    ) -> tuple[dict[int, float], psycopg.Cursor[Any]]:
+        """Ask which of these chunks are still there, and to be seen by this reader; returns exact scores by serial."""
         scores = dict(zip(segment.chunks.offsets[offsets].tolist(), segment.exact(offsets).tolist(), strict=True))
         values = {**self._scope, "collection": segment.collection, "serials": list(scores)}
-        rows = self._connection.cursor(binary=True).execute(statement("lexical_visible"), values).fetchall()
-        return {chunk_id: scores[serial] for serial, chunk_id in rows}
+        return scores, self._connection.cursor(binary=True).execute(statement("lexical_visible"), values)
 
 
 def _scored(corpus: Corpus, postings: Mapping[int, Posting]) -> SegmentScores:

@@ -7,7 +7,7 @@ with each question, under row-level security, before anything kept of it is used
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,6 +144,16 @@ class SegmentScores:
             # A chunk stands once in a posting, so the sum may be taken in place.
             scores[at] += bm25.contributions(posting.frequencies.astype(np.float32), norms, np.float32(idf))
         return cls(collection=collection, chunks=chunks, average=average, terms=held, scores=scores)
+
+    def keep(self, serials: Sequence[int]) -> None:
+        """Leave out all chunks but those with these serials: no others are in reach."""
+        held = self.chunks.offsets
+        at = np.searchsorted(held, np.array(sorted(serials), dtype=np.int32))
+        inside = at[at < len(held)]
+        kept = inside[np.isin(held[inside], serials)]
+        scores = self.scores[kept]
+        self.scores[:] = 0
+        self.scores[kept] = scores
 
     @property
     def read(self) -> int:

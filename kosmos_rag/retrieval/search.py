@@ -1,6 +1,7 @@
 """Both legs of one question, in the reader's transaction: look at the corpus, plan, send, receive.
 
-Three round trips where no plan falls short: what there is, both legs' statements, which candidates are to be seen.
+Three round trips where no plan falls short: what there is, both legs' statements, which candidates are to be seen. One
+more where a filter, or a reader of little, makes it worth to look at the documents in reach first.
 """
 
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ class Search:
     ) -> dict[str, Leg]:
         """Ask the legs, and return their candidates with their accounts."""
         scope = {**self.scope, "required": snapshot.required}
-        reach = few_in_reach(connection, scope, snapshot, self.principals) if self.vector is not None else None
+        reach = few_in_reach(connection, scope, snapshot, self.principals)
         watch.lap("plan")
         # Both legs travel together, so where one ends and the other begins only the server's clock can tell.
         clocks = [connection.execute(statement("clock"))]
@@ -75,7 +76,7 @@ class Search:
             dense.send(reach, self.principals)
             clocks.append(connection.execute(statement("clock")))
         if self.lexical:
-            lexical = LexicalLeg(connection, scope, snapshot, self.depth, cache)
+            lexical = LexicalLeg(connection, scope, snapshot, self.depth, reach, cache)
             clocks.append(connection.execute(statement("clock")))
         asked = [name for name, one in ((DENSE, dense), (LEXICAL, lexical)) if one is not None]
         watch.server_laps(asked, [(clock.fetchone() or (None,))[0] for clock in clocks])

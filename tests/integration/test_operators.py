@@ -37,7 +37,7 @@ def _holding(
 ) -> set[str] | None:
     """Sources whose text holds the words as a phrase, read in any of the languages; None where they mean nothing."""
     (terms,) = connection.execute(
-        "SELECT sum(numnode(phraseto_tsquery(g::regconfig, %s))) FROM unnest(%s::text[]) g", (words, list(languages))
+        "SELECT min(numnode(phraseto_tsquery(g::regconfig, %s))) FROM unnest(%s::text[]) g", (words, list(languages))
     ).fetchone() or (0,)
     rows = connection.execute(
         "SELECT d.source FROM unnest(%s::text[], %s::text[], %s::text[]) d (source, language, text) "

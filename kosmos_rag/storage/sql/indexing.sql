@@ -9,8 +9,11 @@ SELECT i.id, i.kind, i.state, i.collection, i.space_id, i.first_serial, i.last_s
  WHERE i.tenant_id = %(tenant_id)s
  ORDER BY i.kind, i.collection, i.first_serial, i.created_at
 
+-- name: no_statement_timeout
+SET LOCAL statement_timeout = 0
+
 -- name: corpora_of_tenant
-SELECT s.collection, s.chunks, s.next_serial
+SELECT s.collection, s.next_serial
   FROM kosmos.corpus_statistics s
  WHERE s.tenant_id = %(tenant_id)s
  ORDER BY s.collection
@@ -108,7 +111,7 @@ SELECT array_to_string(e.acl, chr(31)), count(*)
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
  GROUP BY 1
  ORDER BY 2 DESC
- LIMIT 1000
+ LIMIT 200
 
 -- name: chunk_after
 SELECT c.text

@@ -20,20 +20,22 @@ SELECT a.collection, a.lexeme, l.id, l.chunks
 
 -- name: required_terms
 -- Phrases and required and excluded words as one tsquery: each analysed in every language that may answer.
+-- Words that one of the languages does not index, its stop words, ask for nothing.
 SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives || ')', ' & ')
   FROM (SELECT w.words, w.excluded,
-               string_agg(DISTINCT nullif(phraseto_tsquery(g.language::regconfig, w.words)::text, ''), ' | ')
-                   AS alternatives
+               string_agg(DISTINCT phraseto_tsquery(g.language::regconfig, w.words)::text, ' | ') AS alternatives,
+               bool_or(numnode(phraseto_tsquery(g.language::regconfig, w.words)) = 0) AS unindexed
           FROM unnest(%(phrases)s::text[], %(excluded)s::boolean[]) AS w (words, excluded),
                (SELECT DISTINCT unnest(s.languages) AS language
                   FROM kosmos.corpus_statistics s
                  WHERE s.tenant_id = %(tenant_id)s
                    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g
          GROUP BY w.words, w.excluded) n
- WHERE n.alternatives IS NOT NULL
+ WHERE NOT n.unindexed
 
 -- name: ready_indexes
-SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.health
+SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.rows,
+       CASE WHEN i.kind <> 'segment' THEN i.health END
   FROM kosmos.indexes i
  WHERE i.tenant_id = %(tenant_id)s AND i.state = 'ready'
    AND (%(collection)s::text IS NULL OR i.collection IS NULL OR i.collection = %(collection)s)
@@ -42,8 +44,7 @@ SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.heal
 -- name: lexical_tail
 -- Here and below: row-level security, and tables that were never analysed, make the planner expect one row where a
 -- tenant has many, and a join may then run over the whole tenant for each row. So conditions on other tables are
--- subqueries that it does not turn into joins: IS TRUE keeps an IN hashed and an EXISTS looked up by key, OFFSET 0
--- keeps a LATERAL looked up by key.
+-- subqueries that it does not turn into joins, but looks up by key: an EXISTS that IS TRUE, a LATERAL with OFFSET 0.
 --
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
 -- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
@@ -54,11 +55,11 @@ SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
                -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
           FROM kosmos.lexical_tail l
          WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
-           AND (NOT %(filtered)s OR (l.document_id IN (
-               SELECT d.id
+           AND (NOT %(filtered)s OR EXISTS (
+               SELECT
                  FROM kosmos.documents d
-                WHERE d.tenant_id = %(tenant_id)s
-                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s))) IS TRUE)
+                WHERE d.tenant_id = %(tenant_id)s AND d.id = l.document_id
+                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)) IS TRUE)
            AND (%(required)s::text IS NULL OR EXISTS (
                SELECT
                  FROM kosmos.chunks c
@@ -88,6 +89,16 @@ SELECT c.serial, c.id
           AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)) IS TRUE)
    AND (%(required)s::text IS NULL OR c.tsv @@ %(required)s::tsquery)
 
+-- name: serials_of_documents
+SELECT c.collection, c.serial
+  FROM kosmos.document_versions v
+ CROSS JOIN LATERAL (
+       SELECT n.collection, n.serial
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.version_id = v.id
+       OFFSET 0) c
+ WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s::uuid[])
+
 -- name: reach
 -- The documents that a filter, or a reader who may read little, leaves: not more than are worth listing.
 SELECT d.id, v.chunks
@@ -108,20 +119,20 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.embeddings e
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
    AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-   AND (NOT %(filtered)s OR (e.chunk_id IN (
-       SELECT c.id
+   AND (NOT %(filtered)s OR EXISTS (
+       SELECT
          FROM kosmos.chunks c
-        WHERE c.tenant_id = %(tenant_id)s
-          AND (c.document_id IN (
-              SELECT d.id
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+          AND EXISTS (
+              SELECT
                 FROM kosmos.documents d
-               WHERE d.tenant_id = %(tenant_id)s
+               WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
-              )) IS TRUE)) IS TRUE)
-   AND (%(required)s::text IS NULL OR (e.chunk_id IN (
-       SELECT c.id
+              ) IS TRUE) IS TRUE)
+   AND (%(required)s::text IS NULL OR EXISTS (
+       SELECT
          FROM kosmos.chunks c
-        WHERE c.tenant_id = %(tenant_id)s AND c.tsv @@ %(required)s::tsquery)) IS TRUE)
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
  LIMIT %(depth)s
 
