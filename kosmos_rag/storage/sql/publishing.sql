@@ -66,9 +66,10 @@ DELETE FROM kosmos.document_versions v WHERE v.tenant_id = %(tenant_id)s AND v.i
 -- name: delete_tail
 DELETE FROM kosmos.lexical_tail t
  WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s
-   AND t.serial IN (SELECT c.serial
-                      FROM kosmos.chunks c
-                     WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s))
+   AND t.serial = ANY (ARRAY(
+       SELECT c.serial
+         FROM kosmos.chunks c
+        WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)))
 
 -- name: insert_versions
 -- RETURNING is there for Citus, which turns a plain INSERT … SELECT into a COPY, and row-level security refuses COPY.

@@ -15,7 +15,11 @@ SELECT a.collection, a.lexeme, l.id, l.chunks
                unnest(tsvector_to_array(to_tsvector(g.language::regconfig, %(question)s))) COLLATE "C" AS lexeme
           FROM kosmos.corpus_statistics s, unnest(s.languages) AS g (language)
          WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) a
-  LEFT JOIN kosmos.lexemes l ON l.tenant_id = %(tenant_id)s AND l.collection = a.collection AND l.lexeme = a.lexeme
+  LEFT JOIN LATERAL (
+       SELECT n.id, n.chunks
+         FROM kosmos.lexemes n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = a.collection AND n.lexeme = a.lexeme
+       OFFSET 0) l ON true
  ORDER BY a.collection, l.id
 
 -- name: required_terms
@@ -44,7 +48,8 @@ SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.rows
 -- name: lexical_tail
 -- Here and below: row-level security, and tables that were never analysed, make the planner expect one row where a
 -- tenant has many, and a join may then run over the whole tenant for each row. So conditions on other tables are
--- subqueries that it does not turn into joins, but looks up by key: an EXISTS that IS TRUE, a LATERAL with OFFSET 0.
+-- subqueries that it does not turn into joins: OFFSET 0 keeps an EXISTS or a LATERAL looked up by key, where IS TRUE
+-- leaves it to the planner to run an EXISTS for the whole tenant once, and hash that.
 --
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
 -- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
@@ -59,11 +64,13 @@ SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
                SELECT
                  FROM kosmos.documents d
                 WHERE d.tenant_id = %(tenant_id)s AND d.id = l.document_id
-                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)) IS TRUE)
+                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+               OFFSET 0))
            AND (%(required)s::text IS NULL OR EXISTS (
                SELECT
                  FROM kosmos.chunks c
-                WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery
+               OFFSET 0))
         OFFSET 0) t
  WHERE t.bound > 0
  ORDER BY t.bound DESC, t.chunk_id
@@ -80,14 +87,19 @@ SELECT s.serials, s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_
 -- name: lexical_visible
 -- Which candidates of the segments are still there, and may be shown to this reader, under this filter.
 SELECT c.serial, c.id
-  FROM kosmos.chunks c
- WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.serial = ANY (%(serials)s::integer[])
-   AND (NOT %(filtered)s OR EXISTS (
-       SELECT
-         FROM kosmos.documents d
-        WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)) IS TRUE)
-   AND (%(required)s::text IS NULL OR c.tsv @@ %(required)s::tsquery)
+  FROM unnest(%(serials)s::integer[]) AS u (serial)
+ CROSS JOIN LATERAL (
+       SELECT n.serial, n.id
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.serial = u.serial
+          AND (NOT %(filtered)s OR EXISTS (
+              SELECT
+                FROM kosmos.documents d
+               WHERE d.tenant_id = %(tenant_id)s AND d.id = n.document_id
+                 AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+              OFFSET 0))
+          AND (%(required)s::text IS NULL OR n.tsv @@ %(required)s::tsquery)
+       OFFSET 0) c
 
 -- name: serials_of_documents
 SELECT c.collection, c.serial
@@ -175,11 +187,13 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
-              ) IS TRUE) IS TRUE)
+              OFFSET 0)
+       OFFSET 0))
    AND (%(required)s::text IS NULL OR EXISTS (
        SELECT
          FROM kosmos.chunks c
-        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery
+       OFFSET 0))
  ORDER BY (e.embedding::halfvec({dimensions})) <#> %(vector)s::halfvec({dimensions})
  LIMIT %(depth)s
 
@@ -199,11 +213,13 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
                         FROM kosmos.documents d
                        WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
                          AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
-                      ) IS TRUE) IS TRUE)
+                      OFFSET 0)
+               OFFSET 0))
            AND (%(required)s::text IS NULL OR EXISTS (
                SELECT
                  FROM kosmos.chunks c
-                WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
+                WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery
+               OFFSET 0))
          ORDER BY binary_quantize(e.embedding::halfvec({dimensions}))::bit({dimensions})
                   <~> binary_quantize(%(vector)s::halfvec({dimensions}))::bit({dimensions})
          LIMIT %(pool)s) n
@@ -218,13 +234,17 @@ SELECT clock_timestamp()
 SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.ordinal,
        c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter,
        d.collection
-  FROM kosmos.chunks c
+  FROM unnest(%(chunk_ids)s::uuid[]) AS u (id)
+ CROSS JOIN LATERAL (
+       SELECT n.*
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
+       OFFSET 0) c
  CROSS JOIN LATERAL (
        SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection
          FROM kosmos.documents n
         WHERE n.tenant_id = %(tenant_id)s AND n.id = c.document_id
        OFFSET 0) d
- WHERE c.tenant_id = %(tenant_id)s AND c.id = ANY (%(chunk_ids)s)
 
 -- name: version_text
 -- The text between two offsets of a version: what joins neighbouring chunks without the overlap twice.

@@ -133,7 +133,7 @@ def _document(
 
 CHUNKS = 3_000
 FULL = 10
-QUESTIONS = [question_of(number) for number in range(40)]
+QUESTIONS = [question_of(number) for number in range(30)]
 WORLD = TopicEmbedder()
 PRINCIPALS = {"half": 2, "twentieth": 20, "few": 200}
 """Who may read every so many-th chunk."""
@@ -224,5 +224,6 @@ def assert_right(
     assert recall >= engine.settings.indexes.recall_target - 4 * error
 
 
-def assert_exact(engine: Engine) -> None:
-    assert recall_of(asking(engine), questions=QUESTIONS[:25])[0] >= 0.99  # halves may tie
+def assert_exact(engine: Engine, passes: Callable[[int], bool] = of_the_world) -> None:
+    """Answers leave out none of the nearest."""
+    assert recall_of(asking(engine), passes)[0] >= 0.99  # halves may tie

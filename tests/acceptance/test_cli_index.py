@@ -1,0 +1,188 @@
+"""`kosmos-rag index` as its users have it: real model, real embedded server."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+from kosmos_rag.storage import embedded
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import tenant
+
+Run = Callable[..., Result]
+FILES = 30
+COLUMNS = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
+KEYS = {
+    "kind", "state", "collection", "rows", "rows_now", "bytes", "settings", "health", "checked_at", "due"
+}  # fmt: skip
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents and database of this module."""
+    folder = tmp_path_factory.mktemp("cli_index")
+    documents = folder / "documents"
+    documents.mkdir()
+    subjects = ("invoices", "refunds", "trials", "outages", "quotas", "credits")
+    for number in range(FILES):
+        subject = subjects[number % len(subjects)]
+        (documents / f"{number}.txt").write_text(f"Rule {number} about {subject}: who decides, and until when.")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kosmos(folder: Path) -> Iterator[Run]:
+    """Run a command in this process, over a database of this module's own in which thirty chunks are many."""
+    patch = pytest.MonkeyPatch()
+    patch.chdir(folder)
+    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
+    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
+    patch.setenv("KOSMOS_INDEXES__VECTOR", "ivfflat")
+    patch.setenv("KOSMOS_INDEXES__VECTOR_MIN_CHUNKS", str(FILES))
+    patch.setenv("KOSMOS_INDEXES__LEXICAL_TAIL_CHUNKS", str(FILES))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+    assert run("ingest", "documents").exit_code == 0
+    yield run
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def before(kosmos: Run) -> Result:
+    """What `status` shows before anything is built."""
+    return kosmos("index", "status")
+
+
+@pytest.fixture(scope="module")
+def built(before: Result, kosmos: Run) -> Result:
+    """What the first `build` says and shows."""
+    return kosmos("index", "build")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, kosmos: Run) -> embedded.EmbeddedServer:
+    """The server of this module's database."""
+    return embedded.start(folder / "database")
+
+
+def _indexes(done: Result) -> dict[str, dict[str, Any]]:
+    assert done.exit_code == 0, done.output
+    body = json.loads(done.stdout)
+    assert body.keys() == {"tenant", "indexes"}
+    assert all(info.keys() == KEYS for info in body["indexes"])
+    return {info["kind"]: info for info in body["indexes"]}
+
+
+def test_status__says_what_is_due(before: Result) -> None:
+    assert before.exit_code == 0
+    header, *rows = before.stdout.splitlines()
+    assert header.split() == " ".join(COLUMNS).split()
+    [vectors] = [row for row in rows if row.startswith("none")]
+    assert vectors.split()[:5] == ["none", "vectors", "exact", str(FILES), str(FILES)]
+    assert vectors.rstrip().endswith(f"indexes.vector_min_chunks is {FILES}")
+
+
+def test_build__says_what_it_does_and_shows_what_there_is(built: Result, kosmos: Run) -> None:
+    assert built.exit_code == 0
+    assert f"building ivfflat over {FILES} vectors …" in built.stderr.splitlines()
+    assert "measuring ivfflat …" in built.stderr.splitlines()
+    rows = {row.split()[0]: row for row in built.stdout.splitlines()}
+    assert rows["ivfflat"].split()[1:4] == ["vectors", "ready", str(FILES)]
+    assert "probes 1" in rows["ivfflat"]
+    assert rows["segment"].split()[1:4] == ["default", "ready", str(FILES)]
+    again = kosmos("index", "build")
+    assert (again.exit_code, again.stderr) == (0, "")
+
+
+def test_status__as_json_is_one_object(built: Result, kosmos: Run) -> None:
+    found = _indexes(kosmos("index", "status", "--json"))
+    assert found.keys() == {"segment", "tail", "ivfflat"}
+    assert found["ivfflat"]["settings"] == {"precision": "half", "lists": 1, "probes": 1}
+    assert found["ivfflat"]["health"]["recall_at_10"] == 1.0
+    assert found["ivfflat"]["bytes"] > 0
+    assert found["ivfflat"]["due"] is None
+    assert found["tail"]["rows"] == 0
+
+
+def test_setting__of_one_call_is_obeyed(built: Result, kosmos: Run) -> None:
+    found = _indexes(kosmos("index", "status", "--set", "indexes.vector=hnsw", "--json"))
+    assert found["ivfflat"]["due"] == "indexes.vector is hnsw"
+
+
+def test_tune__measures_again_and_as_json_says_nothing_beside(built: Result, kosmos: Run) -> None:
+    earlier = _indexes(kosmos("index", "status", "--json"))["ivfflat"]
+    done = kosmos("index", "tune", "--set", "indexes.recall_target=0.5", "--json")
+    assert done.stderr == ""
+    later = _indexes(done)["ivfflat"]
+    assert (earlier["health"]["recall_target"], later["health"]["recall_target"]) == (0.95, 0.5)
+    assert later["checked_at"] > earlier["checked_at"]
+
+
+def test_rebuild__makes_all_again(built: Result, kosmos: Run) -> None:
+    done = kosmos("index", "rebuild")
+    assert done.exit_code == 0
+    steps = done.stderr.splitlines()
+    assert f"merging 1 segments of default, {FILES} chunks …" in steps
+    assert f"building ivfflat over {FILES} vectors …" in steps
+
+
+@pytest.mark.parametrize("command", ["status", "build", "tune", "rebuild"])
+def test_tenant__without_documents_has_no_indexes(command: str, kosmos: Run) -> None:
+    done = kosmos("index", command, "--tenant", "nobody")
+    assert (done.exit_code, done.stdout) == (0, "no documents, and so no indexes\n")
+    assert _indexes(kosmos("index", command, "--tenant", "nobody", "--json")) == {}
+
+
+@pytest.mark.parametrize("command", ["status", "build", "tune", "rebuild"])
+def test_tenant__with_a_malformed_name_is_refused(command: str, kosmos: Run) -> None:
+    done = kosmos("index", command, "--tenant", "No Body")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: tenant name 'No Body' is malformed")
+
+
+@pytest.mark.parametrize("command", ["build", "tune", "rebuild"])
+def test_maintenance__of_a_tenant_that_is_being_worked_on_says_so(
+    command: str, kosmos: Run, server: embedded.EmbeddedServer
+) -> None:
+    with psycopg.connect(server.conninfo("postgres"), autocommit=True) as other:
+        other.execute(statement("try_maintenance_lock"), {"tenant_id": tenant("default").id})
+        done = kosmos("index", command)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr == (
+            "error: the indexes of tenant default are being worked on by another process; try again later\n"
+        )
+        body = json.loads(kosmos("index", command, "--json").stdout)
+        assert body["error"]["type"] == "IndexesBusy"
+        assert kosmos("index", "status").exit_code == 0
+
+
+def test_build__on_a_server_by_url_without_an_administrator_names_the_setting(
+    built: Result, kosmos: Run, server: embedded.EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KOSMOS_DATABASE__URL", server.conninfo("kosmos_app"))
+    monkeypatch.setenv("KOSMOS_DATABASE__WORKER_URL", server.conninfo("kosmos_worker"))
+    done = kosmos("index", "build", "--set", "indexes.vector=hnsw")
+    assert (done.exit_code, done.stdout) == (1, "")
+    [error] = done.stderr.splitlines()
+    assert error.startswith("error: database.admin_url is not set, and building a vector index needs an administrator")
+    assert _indexes(kosmos("index", "status", "--json"))["ivfflat"]["due"] is None
+    assert kosmos("index", "build").exit_code == 0, "where nothing is due nobody is needed"
+
+
+@pytest.mark.parametrize("command", ["build", "status"])
+def test_maintenance__without_the_writing_role_names_the_setting(
+    command: str, kosmos: Run, server: embedded.EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KOSMOS_DATABASE__URL", server.conninfo("kosmos_app"))
+    done = kosmos("index", command)
+    assert done.exit_code == 1
+    assert "database.worker_url is not set" in done.stderr
