@@ -74,6 +74,6 @@ def test_readme__names_files_and_targets_that_exist() -> None:
         assert target in targets
     for link in re.findall(r"\]\(([^)#]+)\)", readme):
         assert (ROOT / link).exists(), link
-    commands = {command.name for command in app.registered_commands}
+    commands = {command.name for command in (*app.registered_commands, *app.registered_groups)}
     for command in re.findall(r"^kosmos-rag (\w+)", readme, re.MULTILINE):
         assert command in commands
