@@ -29,7 +29,8 @@ def _hit(start: int, end: int, *, rank: int = 1, ordinal: int = 0, document: int
         ordinal=ordinal, section=("Metrics",), start=start, end=end,
         line_start=TEXT.count("\n", 0, start) + 1, line_end=TEXT.count("\n", 0, end) + 1,
         page_start=None, page_end=None, text=TEXT[start:end], splitter="paragraph", collection="default",
-        dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_score=1 / rank, rerank_score=None,
+        dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_score=1 / rank,
+        rerank_score=None,
     )  # fmt: skip
     return replace(hit, **changes)  # type: ignore[arg-type]
 
