@@ -1,8 +1,7 @@
 """How far a vector index has to be searched: recall and latency measured against the exact scan, on the tenant's data.
 
 Questions are made of the tenant's own text: some words in a row, of chunks drawn at random, embedded as a question is.
-Stored vectors would be easier: they lie where the index has its lists, and a question lies beside (docs/indexes.md has
-figures).
+Stored vectors would be easier to find: they lie where the index has its lists, and a question lies beside.
 """
 
 import math
