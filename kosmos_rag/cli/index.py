@@ -1,6 +1,6 @@
 """kosmos-rag index: look after the indexes of a tenant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from kosmos_rag.cli.common import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kosmos_rag.engine import TenantScope
     from kosmos_rag.records import IndexInfo
 
 app = typer.Typer(help="Look after a tenant's indexes: what there is, what is due, and building it.")
@@ -30,7 +31,7 @@ def status(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Show the indexes, how they are, and what is due."""
-    _run("index_status", tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.index_status(), tenant, config, set_, as_json=as_json)
 
 
 @app.command("build")
@@ -38,7 +39,7 @@ def build(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Build what is due. Safe to run at any time, beside questions and ingestion; run it by the clock."""
-    _run("index_build", tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.index_build(tell), tenant, config, set_, as_json=as_json)
 
 
 @app.command("tune")
@@ -46,7 +47,7 @@ def tune(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Measure the vector index, and search it as far as indexes.recall_target asks."""
-    _run("index_tune", tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.index_tune(tell), tenant, config, set_, as_json=as_json)
 
 
 @app.command("rebuild")
@@ -54,17 +55,19 @@ def rebuild(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Build all indexes again, whether due or not; the old ones serve until the new are ready."""
-    _run("index_rebuild", tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.index_rebuild(tell), tenant, config, set_, as_json=as_json)
 
 
-def _run(action: str, tenant: str, config: "Path | None", set_: list[str] | None, *, as_json: bool) -> None:
+def _run(
+    action: "Callable[[TenantScope, Callable[[str], None] | None], Sequence[IndexInfo]]",
+    tenant: str,
+    config: "Path | None",
+    set_: list[str] | None,
+    *,
+    as_json: bool,
+) -> None:
     with reported(as_json=as_json), opened(config, set_) as engine:
-        scope = engine.tenant(tenant)
-        work = getattr(scope, action)
-        if action == "index_status":
-            found = work()
-        else:
-            found = work(on_progress=None if as_json else lambda step: typer.echo(f"{step} …", err=True))
+        found = action(engine.tenant(tenant), None if as_json else lambda step: typer.echo(f"{step} …", err=True))
     if as_json:
         print_json({"tenant": tenant, "indexes": [asdict(info) for info in found]})
     else:

@@ -273,7 +273,7 @@ class Indexes:
             target = self._settings.recall_target
             measured = vectors.tuned(connection, survey.space, entry, queries=survey.queries, target=target)
         counted = {"rows": survey.rows, "published": survey.published}
-        return replace(measured, health={**measured.health, **counted})
+        return replace(measured, health={**entry.health, **measured.health, **counted})
 
     def _drop(self, gone: list[Entry], tenant: Tenant) -> None:
         if not gone:

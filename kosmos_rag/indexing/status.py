@@ -90,7 +90,7 @@ def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSetti
         vectors = [entry for entry in entries if entry.kind != SEGMENT]
         physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
         live = [entry for entry in vectors if entry.space_id == space[0]]
-        published = sum(next_serial - 1 for _, next_serial in corpora)
+        published = published_of(connection, tenant.id)
         found += [_vector(entry, rows, published, physical.get(entry.relation), settings) for entry in live]
         found += [_of_old_space(entry, physical.get(entry.relation)) for entry in vectors if entry not in live]
         if not any(entry.state == READY for entry in live):

@@ -15,9 +15,8 @@ import psycopg
 from pgvector import SparseVector
 
 from kosmos_rag import bm25
+from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
-
-_ROWS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +41,8 @@ def analyse(connection: psycopg.Connection, texts: Sequence[str], languages: Seq
     """Analyse each text with the text search configuration beside it. Needs no lock."""
     rows = [
         row
-        for start in range(0, len(texts), _ROWS)
-        for row in connection.execute(
-            statement("analyse"),
-            {"texts": list(texts[start : start + _ROWS]), "languages": list(languages[start : start + _ROWS])},
-        ).fetchall()
+        for columns in slices({"texts": list(texts), "languages": list(languages)})
+        for row in connection.execute(statement("analyse"), columns).fetchall()
     ]
     tsvectors = [tsvector for (tsvector,) in rows]
     return Analysis(tsvectors=tsvectors, frequencies=[lexeme_frequencies(tsvector) for tsvector in tsvectors])

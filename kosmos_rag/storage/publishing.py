@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,10 +16,8 @@ from kosmos_rag import bm25
 from kosmos_rag.ports import Vectors
 from kosmos_rag.records import Chunk
 from kosmos_rag.storage import corpus
+from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
-
-_ROWS = 4096
-"""Rows of one statement at most: a document of any size stays within the time that a statement may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,14 +77,14 @@ def publish(
     connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
 
     numbers = Counter({document_id: number for _, document_id, number in old})
-    for rows in _slices(_document_columns(documents, numbers)):
+    for rows in slices(_document_columns(documents, numbers)):
         connection.execute(statement("upsert_documents"), {**scope, **rows})
         connection.execute(statement("insert_versions"), {**scope, **rows})
     chunks = before.chunks - removed.chunks + len(analysis.lengths)
     pivot = bm25.pivot(before.length - removed.length + sum(analysis.lengths), chunks)
     columns["terms"] = corpus.saturated_terms(analysis, lexeme_ids, pivot)
     columns["serial"] = list(range(before.next_serial, before.next_serial + len(analysis.lengths)))
-    for rows in _slices(columns):
+    for rows in slices(columns):
         connection.execute(statement("insert_chunks"), {**scope, **rows})
         connection.execute(statement("insert_tail"), {**scope, **rows, "pivot": pivot})
         connection.execute(statement("insert_embeddings"), {**scope, **rows, "space_id": space_id})
@@ -105,12 +103,6 @@ def remove(
     corpus.change(connection, scope, before, corpus.Analysis(tsvectors=[], frequencies=[]), removed)
     connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
-
-
-def _slices(columns: dict[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
-    rows = len(next(iter(columns.values())))
-    for start in range(0, rows, _ROWS):
-        yield {name: values[start : start + _ROWS] for name, values in columns.items()}
 
 
 def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uuid.UUID]) -> dict[str, list[Any]]:
