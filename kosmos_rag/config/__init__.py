@@ -1,20 +1,24 @@
 """The configuration: defaults < file < environment < arguments, and where each value came from."""
 
 from kosmos_rag.config.display import mask_password
-from kosmos_rag.config.reference import flatten, reference_table
-from kosmos_rag.config.sections import (
-    EMBEDDED,
+from kosmos_rag.config.rag import (
     ChunkingSettings,
     ContextSettings,
-    DatabaseSettings,
     EmbeddingSettings,
-    IndexSettings,
-    IngestionSettings,
-    ModelsSettings,
-    ObservabilitySettings,
+    ExpansionSettings,
     RagSettings,
     RerankingSettings,
     RetrievalSettings,
+)
+from kosmos_rag.config.reference import flatten, reference_table
+from kosmos_rag.config.sections import (
+    EMBEDDED,
+    DatabaseSettings,
+    IndexSettings,
+    IngestionSettings,
+    LanguageModelSettings,
+    ModelsSettings,
+    ObservabilitySettings,
 )
 from kosmos_rag.config.settings import Settings
 from kosmos_rag.config.sources import Origin
@@ -25,8 +29,10 @@ __all__ = [
     "ContextSettings",
     "DatabaseSettings",
     "EmbeddingSettings",
+    "ExpansionSettings",
     "IndexSettings",
     "IngestionSettings",
+    "LanguageModelSettings",
     "ModelsSettings",
     "ObservabilitySettings",
     "Origin",

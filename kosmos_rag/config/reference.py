@@ -10,10 +10,17 @@ from pydantic.fields import FieldInfo
 
 from kosmos_rag.config.display import mask_password, show
 from kosmos_rag.config.schema import keys_of
-from kosmos_rag.config.sections import MAX_INTEGER
 from kosmos_rag.config.settings import Settings
+from kosmos_rag.config.values import MAX_INTEGER
 
-_TYPE_NAMES = {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "Path": "folder"}
+_TYPE_NAMES = {
+    "str": "text",
+    "int": "integer",
+    "float": "number",
+    "bool": "true or false",
+    "Path": "path",
+    "SecretStr": "text",
+}
 
 
 def flatten(settings: Settings) -> dict[str, Any]:

@@ -1,35 +1,21 @@
-"""The sections of the configuration: every key with its default, its range and what it is for.
+"""The sections of the configuration beside `rag`: every key with its default, its range and what it is for.
 
 Building a section directly raises pydantic's own `ValidationError`; `Settings.load` makes of that a
 `ConfigError`, which also says where each value came from.
 """
 
 from pathlib import Path
-from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from annotated_types import Ge, Gt, Le
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
+from annotated_types import Gt, Le
+from pydantic import AfterValidator, Field, SecretStr, Strict, model_validator
 from pydantic.types import AllowInfNan
 
 from kosmos_rag.config.conflicts import Conflict, refuse
+from kosmos_rag.config.values import MAX_INTEGER, Amount, Count, Folder, Section, Share, Switch
 
 EMBEDDED = "embedded"
 """The value of `database.url` that asks for a server of our own."""
-
-MAX_INTEGER = 2**31 - 1
-"""The upper bound of integers without a narrower one: PostgreSQL's, for many go into statements."""
-
-# What the published weights give; keys without the organisation that sentence-transformers adds by itself.
-_KNOWN_DIMENSIONS = {
-    "all-mpnet-base-v2": 768,
-    "all-MiniLM-L6-v2": 384,
-    "packaged:all-MiniLM-L6-v2": 384,
-    "multi-qa-mpnet-base-dot-v1": 768,
-    "BAAI/bge-small-en-v1.5": 384,
-    "BAAI/bge-base-en-v1.5": 768,
-    "BAAI/bge-large-en-v1.5": 1024,
-}
 
 
 def _check_url(url: str) -> str:
@@ -47,201 +33,7 @@ def _check_main_url(url: str) -> str:
         raise ValueError(f"it must be {EMBEDDED}, or {error.args[0].removeprefix('it must ')}") from None
 
 
-def _expand_folder(folder: Any) -> Path:
-    # Path("") is the working folder, which nobody means by leaving a value empty.
-    if not isinstance(folder, str | Path) or not str(folder).strip():
-        raise ValueError("it must name a folder")
-    try:
-        return Path(folder).expanduser()
-    except RuntimeError:
-        raise ValueError("it must name a folder of a user that exists") from None
-
-
-def _check_citation(template: str) -> str:
-    remedy = "it must contain {index} and no other field; write {{ and }} for braces"
-    try:
-        fields = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
-        template.format(index=1)
-    except (ValueError, LookupError, AttributeError):
-        raise ValueError(remedy) from None
-    if fields != {"index"}:
-        raise ValueError(remedy)
-    return template
-
-
-# Strict: a YAML `true` is not the number 1. Text from the environment is converted before it comes here.
-Switch = Annotated[bool, Strict()]
-Count = Annotated[int, Strict(), Ge(1), Le(MAX_INTEGER)]
-Amount = Annotated[int, Strict(), Ge(0), Le(MAX_INTEGER)]
-Share = Annotated[float, Strict(), Ge(0), Le(1)]
-Weight = Annotated[float, Strict(), Ge(0), AllowInfNan(False)]
-Folder = Annotated[Path, BeforeValidator(_expand_folder)]
 ServerUrl = Annotated[str, AfterValidator(_check_url)]
-
-
-class Section(BaseModel):
-    """A group of keys: frozen, and closed to names it does not know."""
-
-    # Input stays out of pydantic's messages because a URL may hold a password.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class ChunkingSettings(Section):
-    """How a document is cut into chunks. Sizes are characters; the model's limit of tokens holds besides."""
-
-    strategy: Literal["semantic", "recursive", "markdown", "paragraph"] = Field(
-        default="semantic", description="Splitter that is tried first."
-    )
-    fallback: Literal["recursive"] = Field(
-        default="recursive",
-        description="Splitter for what the first cannot cut; the recursive one never fails.",
-    )
-    min_size: Count = Field(
-        default=400,
-        description="Characters below which a chunk joins its neighbour; a fragment retrieves badly.",
-    )
-    max_size: Count = Field(
-        default=1000,
-        description="Characters a chunk may have; the embedding model's token limit applies as well.",
-    )
-    overlap: Amount = Field(
-        default=50,
-        description="Characters that recursive chunks repeat, so that a thought cut in two stays findable.",
-    )
-    breakpoint_threshold: Share = Field(
-        default=0.5,
-        description="Cosine similarity of neighbouring sentences below which the semantic splitter cuts.",
-    )
-    recursive_size: Count = Field(
-        default=512, description="Characters of a chunk that the recursive splitter makes, overlap included."
-    )
-    separators: tuple[str, ...] = Field(
-        default=("\n\n", "\n", ". ", " "),
-        min_length=1,
-        description="Where the recursive splitter cuts, the most natural place first.",
-    )
-
-    @model_validator(mode="after")
-    def _check_sizes(self) -> Self:
-        conflicts = []
-        if self.min_size >= self.max_size:
-            conflicts.append(Conflict(("min_size", "max_size"), "min_size must be smaller: lower it"))
-        if self.recursive_size > self.max_size:
-            remedy = "recursive_size must not be larger: lower it or raise max_size"
-            conflicts.append(Conflict(("recursive_size", "max_size"), remedy))
-        conflicts += [
-            Conflict(("overlap", bound), "overlap must be smaller: lower it")
-            for bound in ("recursive_size", "max_size")
-            if self.overlap >= getattr(self, bound)
-        ]
-        refuse(self, conflicts)
-        return self
-
-
-class EmbeddingSettings(Section):
-    """The model that turns text into vectors."""
-
-    model: str = Field(
-        default="sentence-transformers/all-mpnet-base-v2",
-        min_length=1,
-        description="Name on the model hub, a folder, or packaged:all-MiniLM-L6-v2 (the extra minilm).",
-    )
-    dimensions: Annotated[int, Strict(), Ge(1), Le(4000)] = Field(
-        default=768,
-        description="Length of a vector; must be the model's own. 4000 is what a halfvec index takes.",
-    )
-    batch_size: Count = Field(default=32, description="Texts per forward pass; more is faster until memory ends.")
-    normalize: Switch = Field(
-        default=True, description="Scale vectors to length one, so that inner product is cosine similarity."
-    )
-
-    @model_validator(mode="after")
-    def _check_dimensions(self) -> Self:
-        known = _KNOWN_DIMENSIONS.get(self.model.removeprefix("sentence-transformers/"))
-        if known not in (None, self.dimensions):
-            remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
-            refuse(self, [Conflict(("dimensions", "model"), remedy)])
-        return self
-
-
-class RetrievalSettings(Section):
-    """How candidates are found and fused."""
-
-    semantic_weight: Weight = Field(
-        default=0.7, description="Weight of the vector leg in the fusion, relative to the other."
-    )
-    keyword_weight: Weight = Field(
-        default=0.3, description="Weight of the keyword leg in the fusion, relative to the other."
-    )
-    top_k: Count = Field(default=20, description="Fused hits that go on to reranking.")
-    similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
-        default=0.0, description="Cosine similarity below which the vector leg drops a candidate."
-    )
-    rrf_k: Count = Field(
-        default=60,
-        description="Constant of reciprocal rank fusion; larger flattens the lead of the first ranks.",
-    )
-    depth: Count = Field(
-        default=100,
-        description="Candidates of each leg before fusion; a hit that both legs rank low needs depth.",
-    )
-    max_question_chars: Count = Field(
-        default=10_000, description="Characters of a question above which it is refused, to bound its cost."
-    )
-
-    @model_validator(mode="after")
-    def _check_legs(self) -> Self:
-        conflicts = []
-        if self.semantic_weight == 0 and self.keyword_weight == 0:
-            remedy = "no leg would count: give at least one of them a weight above 0"
-            conflicts.append(Conflict(("semantic_weight", "keyword_weight"), remedy))
-        if self.depth < self.top_k:
-            remedy = "depth must be at least top_k: raise depth or lower top_k"
-            conflicts.append(Conflict(("depth", "top_k"), remedy))
-        refuse(self, conflicts)
-        return self
-
-
-class RerankingSettings(Section):
-    """How fused hits are put in their last order."""
-
-    enabled: Switch = Field(default=True, description="Rerank at all; off leaves the fused order.")
-    model: str = Field(
-        default="cross-encoder/ms-marco-MiniLM-L-6-v2",
-        min_length=1,
-        description="Cross-encoder that reads question and passage together.",
-    )
-    top_k: Count = Field(default=10, description="Hits that remain after reranking.")
-    threshold: Share = Field(default=0.3, description="Relevance, 0 to 1, below which a reranked hit is dropped.")
-    deadline_ms: Count = Field(
-        default=500, description="Milliseconds after which reranking is given up and the fused order stands."
-    )
-
-
-class ContextSettings(Section):
-    """How hits become the context of a prompt."""
-
-    max_tokens: Count = Field(default=4000, description="Token budget of the context, markers and headers included.")
-    include_metadata: Switch = Field(
-        default=True,
-        description="Put title, section and place above each passage; readers and models judge by them.",
-    )
-    citation_format: Annotated[str, AfterValidator(_check_citation)] = Field(
-        default="[{index}]", description="The marker of a passage; {index} stands for its number."
-    )
-    near_duplicate_threshold: Share = Field(
-        default=0.9, description="Similarity from which a passage repeats a better one and is left out."
-    )
-
-
-class RagSettings(Section):
-    """From document to context."""
-
-    chunking: ChunkingSettings = ChunkingSettings()
-    embedding: EmbeddingSettings = EmbeddingSettings()
-    retrieval: RetrievalSettings = RetrievalSettings()
-    reranking: RerankingSettings = RerankingSettings()
-    context: ContextSettings = ContextSettings()
 
 
 class DatabaseSettings(Section):
@@ -314,6 +106,21 @@ class ModelsSettings(Section):
 
         folder = self.cache_dir or platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "models"
         return folder.absolute()
+
+
+class LanguageModelSettings(Section):
+    """The language model that rewrites questions: any server of the OpenAI chat protocol, such as Ollama or vLLM."""
+
+    url: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="Base address, http://localhost:11434/v1; null is no language model.",
+    )
+    model: str = Field(default="llama3.2", min_length=1, description="Name of the model as that server knows it.")
+    api_key: SecretStr | None = Field(default=None, description="Key that is sent as a bearer token; null sends none.")
+    timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=10.0, description="Seconds after which the question is asked as it stands, without the model."
+    )
 
 
 class IngestionSettings(Section):

@@ -10,14 +10,15 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kosmos_rag.config.conflicts import CONFLICT, Conflict
 from kosmos_rag.config.display import one_line, show
+from kosmos_rag.config.rag import RagSettings
 from kosmos_rag.config.schema import keys_of, nest
 from kosmos_rag.config.sections import (
     DatabaseSettings,
     IndexSettings,
     IngestionSettings,
+    LanguageModelSettings,
     ModelsSettings,
     ObservabilitySettings,
-    RagSettings,
 )
 from kosmos_rag.config.sources import (
     DELIMITER,
@@ -45,6 +46,7 @@ class Settings(BaseSettings):
     rag: RagSettings = RagSettings()
     database: DatabaseSettings = DatabaseSettings()
     models: ModelsSettings = ModelsSettings()
+    language_model: LanguageModelSettings = LanguageModelSettings()
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
     observability: ObservabilitySettings = ObservabilitySettings()

@@ -1,0 +1,172 @@
+"""Records of the way in: SourceDocument → ParsedDocument → Chunk.
+
+Offsets are always characters of `ParsedDocument.text`, half open: `text[start:end]`. Lines and pages count from 1.
+"""
+
+import uuid
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+EVERYONE = "everyone"
+"""The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
+
+DEFAULT_COLLECTION = "default"
+"""The collection of documents for which none is named."""
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that PostgreSQL can hold: no NUL, no lone surrogates."""
+    return isinstance(value, str) and "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def are_names(value: object) -> bool:
+    """Whether a value is a collection of texts: one text alone is one too, of its letters, and never meant."""
+    return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceDocument:
+    """A document as it comes in: bytes and where they are from."""
+
+    source: str
+    """Identity within the tenant: an absolute path, a URL, or any stable name."""
+    data: bytes
+    title: str | None = None
+    """Overrides the title that the parser finds."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    readers: tuple[str, ...] = (EVERYONE,)
+    """Principals that may read it: a reader must hold at least one of them."""
+    language: str | None = None
+    """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heading:
+    """A heading found by the parser."""
+
+    level: int
+    """1 for the outermost."""
+    title: str
+    start: int
+    """Offset of the heading's own line (or paragraph)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedDocument:
+    """A document as text, with the structure that citations need."""
+
+    text: str
+    """Never contains NUL or lone surrogates; line ends are `\\n`."""
+    media_type: str
+    title: str | None = None
+    headings: tuple[Heading, ...] = ()
+    """In order of `start`."""
+    pages: tuple[int, ...] = ()
+    """Offset at which each page starts; empty where the format has no pages."""
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        at = self.text.find("\n")
+        while at != -1:
+            starts.append(at + 1)
+            at = self.text.find("\n", at + 1)
+        return starts
+
+    def line_at(self, offset: int) -> int:
+        """The line that holds the character at `offset`."""
+        return bisect_right(self._line_starts, offset)
+
+    def page_at(self, offset: int) -> int | None:
+        """The page that holds the character at `offset`, or None where there are no pages."""
+        return max(1, bisect_right(self.pages, offset)) if self.pages else None
+
+    def section_at(self, offset: int) -> tuple[str, ...]:
+        """Titles of the headings that enclose `offset`, outermost first."""
+        path: list[Heading] = []
+        for heading in self.headings:
+            if heading.start > offset:
+                break
+            while path and path[-1].level >= heading.level:
+                path.pop()
+            path.append(heading)
+        return tuple(heading.title for heading in path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """A piece of a document, with everything a citation of it needs. `parsed.text[start:end] == text`."""
+
+    ordinal: int
+    """Position among the document's chunks, from 0."""
+    start: int
+    end: int
+    text: str
+    section: tuple[str, ...]
+    """Enclosing headings, outermost first, of the text after those that lead the chunk."""
+    line_start: int
+    line_end: int
+    page_start: int | None
+    page_end: int | None
+    tokens: int
+    """Counted by the embedding model's own tokenizer, special tokens not included."""
+    splitter: str
+    """Which splitter made it: semantic, recursive, markdown or paragraph."""
+    fallback_reason: str | None = None
+    """Why the configured splitter did not make it; None when it did."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentInfo:
+    """A live document, as `documents` lists it."""
+
+    id: uuid.UUID
+    source: str
+    collection: str
+    title: str
+    media_type: str
+    language: str
+    """Text search configuration that it was analysed with."""
+    version: int
+    """Counts from 1; raised by each publication of changed content."""
+    content_hash: str
+    """SHA-256 of the bytes as they came in, hexadecimal."""
+    bytes: int
+    chunks: int
+    metadata: Mapping[str, Any]
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IngestFailure:
+    """A document that was not ingested, and why. What was stored of it before is untouched."""
+
+    source: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IngestReport:
+    """What one call of `ingest` did. seen = new + changed + unchanged + failed."""
+
+    new: int
+    changed: int
+    unchanged: int
+    removed: int
+    """Documents under an ingested folder whose file is gone."""
+    failed: tuple[IngestFailure, ...]
+    chunks: int
+    """Chunks written by this call."""
+    fallbacks: Mapping[str, int]
+    """Chunks that a fallback splitter made, by reason."""
+    seconds: float
+
+    @property
+    def seen(self) -> int:
+        """Documents that the call looked at."""
+        return self.new + self.changed + self.unchanged + len(self.failed)
