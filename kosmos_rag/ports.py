@@ -72,6 +72,19 @@ class Reranker(Protocol):
         ...
 
 
+class LanguageModel(Protocol):
+    """A model that writes text. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        ...
+
+    def complete(self, prompt: str, *, max_tokens: int) -> str:
+        """Return the model's answer to a prompt. Raises ModelError."""
+        ...
+
+
 class Chunker(Protocol):
     """Splits a document into chunks.
 

@@ -1,0 +1,1 @@
+"""Language models over the network, behind the port `LanguageModel`."""
