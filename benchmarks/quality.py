@@ -1,4 +1,4 @@
-"""Retrieval quality through the library: dense alone, lexical alone and fused, on sets in the BEIR layout.
+"""Retrieval quality through the library: each leg alone, and the ways to fuse them, on sets in the BEIR layout.
 
     python -m benchmarks.quality --data FOLDER [--set KEY=VALUE ...] [--json FILE]
 
@@ -7,11 +7,12 @@ best chunk. Figures are means over the judged queries.
 """
 
 import argparse
+import atexit
 import json
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,32 +24,37 @@ from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
 from kosmos_rag.cli.common import overrides
 from kosmos_rag.embedding import SentenceTransformerEmbedder
 
-MEASURES = [nDCG @ 10, R @ 10, MRR @ 10, R @ 100]
-CHUNKS = 300
-"""Hits asked for per question: enough for a hundred documents."""
+MEASURES = [nDCG @ 10, R @ 10, MRR @ 10]
+CHUNKS = 30
+"""Hits asked for per question: enough for ten documents. Each leg proposes as many at least."""
 
 MODEL = {
     "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
     "rag.embedding.dimensions": 384,
     "rag.reranking.enabled": False,
 }
-ROWS: dict[str, dict[str, float]] = {
+ROWS: dict[str, dict[str, Any]] = {
     "dense alone": {"semantic_weight": 1.0, "keyword_weight": 0.0},
     "lexical alone": {"semantic_weight": 0.0, "keyword_weight": 1.0},
-    "fused": {},
+    "fused as shipped": {},
+    "rrf .7/.3, k 60": {"semantic_weight": 0.7, "keyword_weight": 0.3, "rrf_k": 60},
+    "rrf .5/.5, k 60": {"rrf_k": 60},
+    "rrf, depth 30": {"depth": CHUNKS},
+    "rrf, depth 200": {"depth": 200},
+    "rrf, feedback 0.2": {"feedback": 0.2},
+    "score": {"fusion": "score"},
+    "score, feedback 0.2": {"fusion": "score", "feedback": 0.2},
 }
 
 
-def _run(scope: TenantScope, queries: dict[str, str], legs: Iterable[str]) -> tuple[list[Any], list[float]]:
-    """Rank documents for each query by their best chunk among those that one of the legs proposed."""
+def _run(scope: TenantScope, queries: dict[str, str]) -> tuple[list[Any], list[float]]:
+    """Rank documents for each query by their best chunk."""
     run, times = [], []
     for query_id, question in queries.items():
         started = time.perf_counter()
         found = scope.retrieve(question, CHUNKS)
         times.append((time.perf_counter() - started) * 1000)
-        documents = dict.fromkeys(
-            hit.source for hit in found.hits if any(getattr(hit, f"{leg}_rank") is not None for leg in legs)
-        )
+        documents = dict.fromkeys(hit.source for hit in found.hits)
         run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(documents)]
     return run, times
 
@@ -64,14 +70,11 @@ def measure(data: EvaluationSet, settings: Settings, embedder: SentenceTransform
         )
     if report.failed:
         raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
-    for name, weights in ROWS.items():
-        retrieval = settings.rag.retrieval.model_copy(update=weights)
+    for name, changes in ROWS.items():
+        retrieval = settings.rag.retrieval.model_copy(update=changes)
         changed = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
-        legs = [
-            leg for leg, key in (("dense", "semantic_weight"), ("lexical", "keyword_weight")) if getattr(retrieval, key)
-        ]
         with Engine(changed, embedder=embedder) as engine:
-            run, times = _run(engine.tenant("bench"), data.queries, legs)
+            run, times = _run(engine.tenant("bench"), data.queries)
         figures = ir_measures.calc_aggregate(MEASURES, qrels, run)
         rows[name] = {str(measure): round(figures[measure], 4) for measure in MEASURES}
         rows[name]["p50_ms"] = round(statistics.median(times), 1)
@@ -91,9 +94,9 @@ def _print(result: dict[str, Any]) -> None:
         f"(ingested in {result['ingest_seconds']:.0f} s), {result['queries']} queries"
     )
     columns = list(next(iter(result["rows"].values())))
-    print(f"{'':<16}" + "".join(f"{column:>10}" for column in columns))
+    print(f"{'':<20}" + "".join(f"{column:>10}" for column in columns))
     for name, figures in result["rows"].items():
-        print(f"{name:<16}" + "".join(f"{figures[column]:>10}" for column in columns))
+        print(f"{name:<20}" + "".join(f"{figures[column]:>10}" for column in columns))
 
 
 def main() -> None:
@@ -109,10 +112,12 @@ def main() -> None:
         raise SystemExit("no evaluation sets at hand; name one: make bench-quality DATA=FOLDER")
     results = []
     for folder in folders:
-        with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
-            settings = Settings.load(overrides={**MODEL, "database.data_dir": scratch, **overrides(arguments.set)})
-            embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-            results.append(measure(load(folder), settings, embedder))
+        scratch = tempfile.mkdtemp(prefix="kosmos-bench-")
+        # Registered before the server's own stop, so done after it: a server must not lose its folder while it runs.
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        settings = Settings.load(overrides={**MODEL, "database.data_dir": scratch, **overrides(arguments.set)})
+        embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+        results.append(measure(load(folder), settings, embedder))
         _print(results[-1])
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps({"settings": arguments.set or [], "results": results}, indent=2) + "\n")

@@ -12,7 +12,8 @@ from kosmos_rag.embedding import SentenceTransformerEmbedder
 from kosmos_rag.errors import RequestError
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor, Progress
-from kosmos_rag.ports import Embedder, Reranker
+from kosmos_rag.language_model.chat import ChatModel
+from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.records import (
     DEFAULT_COLLECTION,
@@ -42,11 +43,17 @@ class Engine:
     """
 
     def __init__(
-        self, settings: Settings, *, embedder: Embedder | None = None, reranker: Reranker | None = None
+        self,
+        settings: Settings,
+        *,
+        embedder: Embedder | None = None,
+        reranker: Reranker | None = None,
+        language_model: LanguageModel | None = None,
     ) -> None:
         """Compose an engine. Models and database are opened on first use; the embedded server starts now.
 
-        `embedder` and `reranker` replace what the settings name: any object with the methods of the port.
+        `embedder`, `reranker` and `language_model` replace what the settings name: any object with the methods of the
+        port. Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
         """
         self.settings = settings
         self._database = Database(settings.database)
@@ -54,9 +61,11 @@ class Engine:
         self._reranker = reranker
         if reranker is None and settings.rag.reranking.enabled:
             self._reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
+        if language_model is None and settings.language_model.url:
+            language_model = ChatModel(settings.language_model)
         self._ingestor = Ingestor(self._database, self._embedder, settings)
         self._indexes = Indexes(self._database, self._embedder, settings)
-        self._retriever = Retriever(self._database, self._embedder, self._reranker, settings)
+        self._retriever = Retriever(self._database, self._embedder, self._reranker, language_model, settings)
 
     @classmethod
     def open(cls, config: Settings | str | Path | None = None) -> Self:

@@ -137,7 +137,9 @@ def bm25_in_memory(
             chunks.append([key for key, count in zip(keys, counts, strict=True) for _ in range(count)])
     index = bm25s.BM25(k1=bm25.K1, b=bm25.B, method="lucene")
     index.index((chunks, vocabulary), show_progress=False)
-    terms = "SELECT tsvector_to_array(to_tsvector('english', %s))"
+    terms = (
+        "SELECT array_agg(t.lexeme) FROM unnest(to_tsvector('english', %s)) t, generate_series(1, cardinality(t.positions))"
+    )
     asked = [(connection.execute(terms, [text]).fetchone() or ([],))[0] for text in questions]
 
     def best(words: list[str]) -> NDArray[np.float32]:

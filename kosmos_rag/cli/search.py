@@ -1,5 +1,6 @@
 """kosmos-rag search: ranked passages for a question."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +39,9 @@ MetadataOption = Annotated[
 WhereOption = Annotated[
     str | None,
     typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
+]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show how each hit came to its rank, and what each stage did and took.")
 ]
 
 
@@ -88,6 +92,7 @@ def search(
     tenant: TenantOption = "default",
     collection: ReadCollectionOption = None,
     principal: PrincipalOption = None,
+    explain: ExplainOption = False,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -101,6 +106,9 @@ def search(
             found = scope.retrieve(question, k, wanted)
     if as_json:
         print_json(as_object(found))
+    elif explain:
+        # Not through the console, which would fold the table at the width of the window.
+        typer.echo(found.explain(), nl=False)
     else:
         _print(found)
 
@@ -109,6 +117,7 @@ def as_object(found: "Retrieval") -> dict[str, Any]:
     """Return a retrieval as one JSON object."""
     return {
         "question": found.question,
+        "expansion": dataclasses.asdict(found.expansion),
         "requested": found.requested,
         "returned": found.returned,
         "hits": [_hit(hit) for hit in found.hits],
@@ -125,6 +134,8 @@ def as_object(found: "Retrieval") -> dict[str, Any]:
             for name, leg in found.legs.items()
         },
         "notes": list(found.notes),
+        "skipped": list(found.skipped),
+        "cached": found.cached,
         "shortfall": found.shortfall,
     }
 
@@ -152,7 +163,9 @@ def _hit(hit: "Passage") -> dict[str, Any]:
         "dense_score": hit.dense_score,
         "lexical_rank": hit.lexical_rank,
         "lexical_score": hit.lexical_score,
+        "fused_rank": hit.fused_rank,
         "fused_score": hit.fused_score,
+        "shares": dict(hit.shares),
         "rerank_score": hit.rerank_score,
     }
 

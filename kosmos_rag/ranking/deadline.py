@@ -28,11 +28,17 @@ class Deadline:
     def __init__(self, *, concurrency: int) -> None:
         self._places = threading.BoundedSemaphore(concurrency)
 
-    def run(self, call: Callable[[], T], *, timeout_ms: int) -> Outcome[T]:
-        """Return the call's value, or the reason that it has none: out of time, or its error."""
-        until = time.monotonic() + timeout_ms / 1000
-        if not self._places.acquire(timeout=timeout_ms / 1000):
-            return Outcome(value=None, reason=f"the deadline of {timeout_ms} ms passed while earlier calls ran")
+    def run(self, call: Callable[[], T], *, deadline_ms: float, spent_ms: float = 0.0) -> Outcome[T]:
+        """Return the call's value, or the reason that it has none: out of time, or its error.
+
+        `spent_ms` of the deadline have passed before.
+        """
+        left = (deadline_ms - spent_ms) / 1000
+        if left <= 0:
+            return Outcome(value=None, reason=f"the deadline of {deadline_ms} ms passed before")
+        until = time.monotonic() + left
+        if not self._places.acquire(timeout=left):
+            return Outcome(value=None, reason=f"the deadline of {deadline_ms} ms passed while earlier calls ran")
         future: Future[T] = Future()
 
         def work() -> None:
@@ -48,6 +54,6 @@ class Deadline:
         try:
             return Outcome(value=future.result(timeout=max(0.0, until - time.monotonic())), reason=None)
         except TimeoutError:
-            return Outcome(value=None, reason=f"the deadline of {timeout_ms} ms passed")
+            return Outcome(value=None, reason=f"the deadline of {deadline_ms} ms passed")
         except Exception as error:  # noqa: BLE001 — whatever a model raises, the order that is there is served
             return Outcome(value=None, reason=str(error) or type(error).__name__)

@@ -29,8 +29,10 @@ class Corpus:
     average: float
     """Mean length of its chunks, in lexemes."""
     next_serial: int
-    idf: Mapping[int, float]
-    """Inverse document frequency of the question's terms by lexeme id, ascending."""
+    epoch: int
+    """Raised by each transaction that changes its documents."""
+    weights: Mapping[int, float]
+    """Inverse document frequency of what is asked for, times what it counts for, by lexeme id, ascending."""
     segments: tuple[Segment, ...]
 
     @property
@@ -64,7 +66,7 @@ class Snapshot:
     space_id: uuid.UUID | None
     corpora: tuple[Corpus, ...]
     terms: frozenset[str]
-    """The question's terms, in the languages of all collections that may answer."""
+    """What is asked for, analysed in the languages of all collections that may answer."""
     required: str | None
     """What a chunk must hold, as a tsquery; None where the question requires nothing."""
     vector_index: VectorIndex | None
@@ -87,11 +89,11 @@ def look(
     rows = terms.fetchall()
     ready = indexes.fetchall()
     statistics = corpora.fetchall()
-    space_id = statistics[0][4] if statistics else None
+    space_id = statistics[0][5] if statistics else None
     return Snapshot(
         space_id=space_id,
         corpora=tuple(_corpora(statistics, rows, ready)),
-        terms=frozenset(lexeme for _, lexeme, _, _ in rows),
+        terms=frozenset(lexeme for _, lexeme, *_ in rows),
         required=(required.fetchone() or (None,))[0] if required else None,
         vector_index=_vector_index(
             row for row in ready if use_vector_index and row[1] != "segment" and row[3] == space_id
@@ -102,15 +104,16 @@ def look(
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, chunks, length, next_serial, _ in corpora:
+    for collection, chunks, length, next_serial, epoch, _ in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,
             average=max(length, 1) / max(chunks, 1),
             next_serial=next_serial,
-            idf={
-                lexeme_id: bm25.inverse_document_frequency(chunks, holding)
-                for where, _, lexeme_id, holding in terms
+            epoch=epoch,
+            weights={
+                lexeme_id: bm25.inverse_document_frequency(chunks, holding) * weight
+                for where, _, lexeme_id, holding, weight in terms
                 if where == collection and lexeme_id is not None
             },
             segments=tuple(

@@ -1,4 +1,4 @@
-"""What both legs give back: candidates, best first, with an account."""
+"""What a leg gives back: candidates, best first, with an account."""
 
 import uuid
 from collections.abc import Iterable, Mapping

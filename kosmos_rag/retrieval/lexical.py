@@ -40,11 +40,11 @@ class LexicalLeg:
         self._depth = depth
         self._terms = snapshot.terms
         self._chunks = snapshot.chunks
-        corpora = [corpus for corpus in snapshot.corpora if corpus.idf]
+        corpora = [corpus for corpus in snapshot.corpora if corpus.weights]
         self._tail_rows = sum(corpus.tail for corpus in corpora)
         self._tails = [TailScan(connection, scope, corpus, depth) for corpus in corpora if corpus.tail]
         self._requests = [
-            (corpus, PostingsRequest(connection, scope["tenant_id"], segment.id, corpus.idf, cache))
+            (corpus, PostingsRequest(connection, scope["tenant_id"], segment.id, corpus.weights, cache))
             for corpus in corpora
             for segment in corpus.segments
         ]
@@ -117,7 +117,7 @@ class LexicalLeg:
 
 
 def _scored(corpus: Corpus, postings: Mapping[int, Posting]) -> SegmentScores:
-    terms = ((idf, postings[lexeme_id]) for lexeme_id, idf in corpus.idf.items())
+    terms = ((weight, postings[lexeme_id]) for lexeme_id, weight in corpus.weights.items())
     return SegmentScores.of(corpus.collection, postings[CHUNKS], corpus.average, terms)
 
 

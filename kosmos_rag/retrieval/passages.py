@@ -21,7 +21,7 @@ def fetch(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Seque
 
 
 def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
-    dense, lexical = fused.by_leg.get(DENSE), fused.by_leg.get(LEXICAL)
+    dense, lexical = fused.by_list.get(DENSE), fused.by_list.get(LEXICAL)
     return Passage(
         rank=rank,
         score=fused.score,
@@ -48,6 +48,8 @@ def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
         dense_score=dense.score if dense else None,
         lexical_rank=lexical.rank if lexical else None,
         lexical_score=lexical.score if lexical else None,
+        fused_rank=rank,
         fused_score=fused.score,
+        shares=fused.shares,
         rerank_score=None,
     )

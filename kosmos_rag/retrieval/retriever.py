@@ -1,10 +1,10 @@
-"""The read side up to ranked passages: embed, ask both legs, fuse, fetch, rerank, and account for all of it.
+"""The read side up to ranked passages: expand, embed, ask both legs, fuse, fetch, rerank, and account for all of it.
 
 One retrieval is one read-only transaction: its candidates are looked up and its passages read in one snapshot.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from uuid import UUID
@@ -14,15 +14,20 @@ import psycopg
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import ModelError
-from kosmos_rag.ports import Embedder, Reranker
-from kosmos_rag.ranking.deadline import Deadline
-from kosmos_rag.ranking.fusion import reciprocal_rank_fusion
-from kosmos_rag.records import Filter, Passage, Retrieval, Space
+from kosmos_rag.expansion.expander import Expanded, Expander
+from kosmos_rag.ports import Embedder, LanguageModel, Reranker
+from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion, score_fusion
+from kosmos_rag.records import Expansion, Filter, Passage, Retrieval, Space
+from kosmos_rag.retrieval.corpus import Snapshot
+from kosmos_rag.retrieval.feedback import FEEDBACK, feedback
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
 from kosmos_rag.retrieval.passages import fetch
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.request import request
+from kosmos_rag.retrieval.request import Request, request
+from kosmos_rag.retrieval.reranking import Reranked, Reranking
+from kosmos_rag.retrieval.results import Results, key_of
 from kosmos_rag.retrieval.search import Search
+from kosmos_rag.retrieval.vectors import QuestionVectors
 from kosmos_rag.retrieval.watch import Watch
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenancy import Tenant, live_space
@@ -43,22 +48,31 @@ class _Found:
 class Retriever:
     """Answers questions with passages, for any tenant of one database. Thread-safe."""
 
-    def __init__(self, database: Database, embedder: Embedder, reranker: Reranker | None, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        embedder: Embedder,
+        reranker: Reranker | None,
+        language_model: LanguageModel | None,
+        settings: Settings,
+    ) -> None:
+        retrieval = settings.rag.retrieval
         self._database = database
         self._embedder = embedder
-        self._reranker = reranker
         self._settings = settings
         self._verified: set[UUID] = set()
+        self._expander = Expander(settings.rag.expansion, language_model, kept=retrieval.cached_questions)
+        self._vectors = QuestionVectors(embedder, kept=retrieval.cached_questions)
+        self._results = Results(kept=retrieval.cached_results)
         self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
-        # A second place lets one question be reranked while another's model call is past its deadline.
-        self._deadline = Deadline(concurrency=2)
+        self._reranking = Reranking(reranker, settings.rag.reranking) if reranker else None
 
     def warm_up(self) -> None:
         """Load the models. A reranker that cannot be loaded is found out now, and retrieval goes on without it."""
         _ = self._space
-        if self._reranker is not None:
+        if self._reranking is not None:
             with contextlib.suppress(ModelError):
-                self._reranker.score("warm", ["up"])
+                self._reranking.warm_up()
 
     def retrieve(
         self,
@@ -75,7 +89,7 @@ class Retriever:
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
         """
         settings = self._settings.rag
-        kept = settings.reranking.top_k if self._reranker else settings.retrieval.top_k
+        kept = settings.reranking.top_k if self._reranking else settings.retrieval.top_k
         asked = request(
             question,
             k=kept if k is None else k,
@@ -83,52 +97,91 @@ class Retriever:
             max_chars=settings.retrieval.max_question_chars,
         )
         watch = Watch()
-        vector = None
-        if settings.retrieval.semantic_weight:
-            vector = self._embedder.embed_query(asked.parsed.text)
+        expanded = self._expander.expand(asked.parsed.text)
+        if expanded.expansion != Expansion() or expanded.notes:
+            watch.lap("expand")
+        searches = self._searches(tenant, principals, collection, asked, expanded.expansion)
+        if searches[0].vector is not None:
             watch.lap("embed")
-        pool = max(asked.k, settings.retrieval.top_k) if self._reranker else asked.k
-        search = Search(
-            tenant=tenant,
-            principals=principals,
-            collection=collection,
-            request=asked,
-            vector=vector,
-            lexical=settings.retrieval.keyword_weight > 0,
-            depth=max(settings.retrieval.depth, pool),
-            similarity_threshold=settings.retrieval.similarity_threshold,
-            use_vector_index=self._settings.indexes.vector != "none",
-        )
-        found = self._search(search, pool, watch)
-        hits, notes = self._reranked(asked.question, found.passages, watch)
-        returned = tuple(
-            hit if hit.rank == rank else replace(hit, rank=rank) for rank, hit in enumerate(hits[: asked.k], start=1)
-        )
-        return Retrieval(
-            question=asked.question,
-            requested=asked.k,
-            hits=returned,
-            stages=watch.stages,
-            timings_ms=watch.timings_ms(),
-            legs={name: leg.account for name, leg in found.legs.items()},
-            notes=notes,
-            shortfall=_shortfall(found, len(hits)) if len(returned) < asked.k else None,
-        )
-
-    def _search(self, search: Search, pool: int, watch: Watch) -> _Found:
-        retrieval = self._settings.rag.retrieval
-        with self._database.app.transaction(search.tenant.id, search.principals) as connection:
-            snapshot = search.look(connection)
-            self._verify(connection, search.tenant, snapshot.space_id)
-            legs = search.run(connection, snapshot, self._postings, watch)
-            weights = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}
-            proposed = {name: leg.candidates for name, leg in legs.items()}
-            fused = reciprocal_rank_fusion(proposed, weights=weights, k=retrieval.rrf_k)
-            watch.lap("fuse")
-            passages = fetch(connection, search.scope, fused[:pool])
+        with self._database.app.transaction(tenant.id, principals) as connection:
+            snapshot = searches[0].look(connection)
+            self._verify(connection, tenant, snapshot.space_id)
+            key = key_of(tenant, principals, asked, expanded.expansion, snapshot)
+            if (result := self._results.find(key)) is not None:
+                watch.lap("cache")
+                return replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
+            found = self._found(connection, searches, snapshot, watch)
         watch.lap("fetch")
-        where = "the tenant" if search.collection is None else f"the collection {search.collection}"
+        reranked = self._reranked(asked.question, found.passages, watch)
+        result = _result(asked, expanded, found, reranked, watch)
+        self._results.keep(key, result)
+        return result
+
+    def _searches(
+        self, tenant: Tenant, principals: Sequence[str], collection: str | None, asked: Request, expansion: Expansion
+    ) -> list[Search]:
+        """Return what to ask: the question with its synonyms, then its other wordings."""
+        rag = self._settings.rag
+
+        def search(text: str, synonyms: Sequence[str], passage: str | None) -> Search:
+            return Search(
+                tenant=tenant,
+                principals=principals,
+                collection=collection,
+                request=asked,
+                texts={text: 1.0} | dict.fromkeys(synonyms, rag.expansion.synonym_weight),
+                vector=self._vectors.of(text, passage) if rag.retrieval.semantic_weight else None,
+                lexical=rag.retrieval.keyword_weight > 0,
+                depth=max(rag.retrieval.depth, self._pool(asked)),
+                similarity_threshold=rag.retrieval.similarity_threshold,
+                use_vector_index=self._settings.indexes.vector != "none",
+            )
+
+        return [
+            search(asked.parsed.text, expansion.synonyms, expansion.passage),
+            *(search(wording, (), None) for wording in expansion.wordings),
+        ]
+
+    def _pool(self, asked: Request) -> int:
+        """Return how many passages to fetch: those asked for, or as many as are worth to be reranked."""
+        return max(asked.k, self._settings.rag.retrieval.top_k) if self._reranking else asked.k
+
+    def _found(
+        self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
+    ) -> _Found:
+        legs: dict[str, Leg] = {}
+        for number, search in enumerate(searches, start=1):
+            seen = snapshot if number == 1 else search.look(connection)
+            for name, leg in search.run(connection, seen, self._postings, watch).items():
+                legs[name if number == 1 else f"{name} {number}"] = leg
+        fused = self._fused(legs)
+        watch.lap("fuse")
+        first = searches[0]
+        if self._settings.rag.retrieval.feedback and fused:
+            legs[FEEDBACK] = feedback(connection, first.scope, snapshot, [entry.chunk_id for entry in fused])
+            fused = self._fused(legs)
+            watch.lap("feedback")
+        passages = fetch(connection, first.scope, fused[: self._pool(first.request)])
+        where = "the tenant" if first.collection is None else f"the collection {first.collection}"
         return _Found(where=where, chunks=snapshot.chunks, legs=legs, passages=passages)
+
+    def _fused(self, legs: Mapping[str, Leg]) -> list[Fused]:
+        retrieval = self._settings.rag.retrieval
+        of_leg = {
+            DENSE: retrieval.semantic_weight,
+            LEXICAL: retrieval.keyword_weight,
+            FEEDBACK: retrieval.feedback,
+        }
+        weights = {name: of_leg[name.partition(" ")[0]] for name in legs}
+        lists = {name: leg.candidates for name, leg in legs.items()}
+        if retrieval.fusion == "score":
+            return score_fusion(lists, weights=weights)
+        return reciprocal_rank_fusion(lists, weights=weights, k=retrieval.rrf_k)
+
+    def _reranked(self, question: str, passages: list[Passage], watch: Watch) -> Reranked:
+        if self._reranking is None:
+            return Reranked(passages=passages, note=None, done=True)
+        return self._reranking.run(question, passages, watch)
 
     def _verify(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> None:
         """Raise SpaceMismatch unless the tenant's live space is this model's. Looked at once a space."""
@@ -143,26 +196,26 @@ class Retriever:
     def _space(self) -> Space:
         return space_of(UUID(int=0), self._embedder, normalized=self._settings.rag.embedding.normalize)
 
-    def _reranked(self, question: str, passages: list[Passage], watch: Watch) -> tuple[list[Passage], tuple[str, ...]]:
-        """Reorder by the reranker and drop what it finds irrelevant; in fused order, with a note, where it cannot."""
-        reranker, settings = self._reranker, self._settings.rag.reranking
-        if reranker is None or not passages:
-            return passages, ()
-        texts = [passage.text for passage in passages]
-        outcome = self._deadline.run(lambda: reranker.score(question, texts), timeout_ms=settings.deadline_ms)
-        watch.lap("rerank")
-        if outcome.value is None:
-            return passages, (f"not reranked, in fused order: {outcome.reason}",)
-        scored = [
-            replace(passage, score=score, rerank_score=score)
-            for passage, score in zip(passages, outcome.value, strict=True)
-        ]
-        # Sorting is stable: equal scores keep their fused order.
-        ordered = sorted(scored, key=lambda passage: -passage.score)
-        kept = [passage for passage in ordered if passage.score >= settings.threshold]
-        dropped = len(ordered) - len(kept)
-        note = (f"{dropped} of {len(ordered)} reranked below the threshold {settings.threshold}",) if dropped else ()
-        return kept, note
+
+def _result(asked: Request, expanded: Expanded, found: _Found, reranked: Reranked, watch: Watch) -> Retrieval:
+    hits = tuple(
+        hit if hit.rank == rank else replace(hit, rank=rank)
+        for rank, hit in enumerate(reranked.passages[: asked.k], start=1)
+    )
+    skipped = (*(["expand"] if expanded.notes else []), *(["rerank"] if not reranked.done else []))
+    return Retrieval(
+        question=asked.question,
+        expansion=expanded.expansion,
+        requested=asked.k,
+        hits=hits,
+        stages=watch.stages,
+        timings_ms=watch.timings_ms(),
+        legs={name: leg.account for name, leg in found.legs.items()},
+        notes=(*expanded.notes, *([reranked.note] if reranked.note else [])),
+        skipped=skipped,
+        cached=False,
+        shortfall=_shortfall(found, len(reranked.passages)) if len(hits) < asked.k else None,
+    )
 
 
 def _shortfall(found: _Found, hits: int) -> str:

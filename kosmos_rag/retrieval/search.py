@@ -4,7 +4,7 @@ Three round trips where no plan falls short: what there is, both legs' statement
 more where a filter, or a reader of little, makes it worth to look at the documents in reach first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class Search:
     collection: str | None
     """None for all of the tenant's."""
     request: Request
+    texts: Mapping[str, float]
+    """What the lexical leg looks for, and what each text counts for: the question 1, its synonyms less."""
     vector: NDArray[np.float32] | None
     """None where the dense leg is not asked."""
     lexical: bool
@@ -48,11 +50,12 @@ class Search:
 
     @property
     def words(self) -> dict[str, Any]:
-        """What the question says, and what it requires and excludes."""
+        """What the lexical leg looks for, and what the question requires and excludes."""
         parsed = self.request.parsed
         wanted = (*parsed.phrases, *parsed.required)
         return {
-            "question": parsed.text,
+            "texts": list(self.texts),
+            "weights": list(self.texts.values()),
             "phrases": [*wanted, *parsed.excluded],
             "excluded": [False] * len(wanted) + [True] * len(parsed.excluded),
         }
@@ -83,8 +86,8 @@ class Search:
         legs: dict[str, Leg] = {}
         if dense is not None:
             legs[DENSE] = dense.receive(self.similarity_threshold)
-            watch.more(DENSE)
+            watch.lap(DENSE)
         if lexical is not None:
             legs[LEXICAL] = lexical.receive()
-            watch.more(LEXICAL)
+            watch.lap(LEXICAL)
         return legs

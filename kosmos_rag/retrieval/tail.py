@@ -27,7 +27,7 @@ class TailScan:
         self._values = {
             **scope,
             "collection": corpus.collection,
-            "weights": SparseVector({key - 1: idf for key, idf in corpus.idf.items()}, bm25.DIMENSIONS),
+            "weights": SparseVector({key - 1: weight for key, weight in corpus.weights.items()}, bm25.DIMENSIONS),
             "average": corpus.average,
             "pool": depth + depth // 2,
         }
@@ -56,13 +56,13 @@ class TailScan:
         entries = sparse_entries([row[3] for row in rows])
         lengths = np.array([row[1] for row in rows], dtype=np.float64)
         pivots = np.array([row[2] for row in rows], dtype=np.float64)
-        ids = np.fromiter(self._corpus.idf, dtype=np.int64)
-        idf = np.fromiter(self._corpus.idf.values(), dtype=np.float64)
+        ids = np.fromiter(self._corpus.weights, dtype=np.int64)
+        asked_weights = np.fromiter(self._corpus.weights.values(), dtype=np.float64)
         at = np.minimum(np.searchsorted(ids, entries.lexeme_ids), len(ids) - 1)
         asked = ids[at] == entries.lexeme_ids
         of_row = entries.rows[asked]
         frequencies = bm25.frequencies(entries.values[asked], bm25.norms(lengths, pivots)[of_row])
         norms = bm25.norms(lengths, self._corpus.average)[of_row]
-        weights = bm25.contributions(frequencies, norms, idf[at[asked]])
+        weights = bm25.contributions(frequencies, norms, asked_weights[at[asked]])
         scores = np.bincount(of_row, weights=weights, minlength=len(rows))
         return {row[0]: score for row, score in zip(rows, scores.tolist(), strict=True)}

@@ -184,6 +184,7 @@ corpus_statistics = Table(
     _column("next_lexeme_id", Integer),
     _column("next_serial", Integer),
     _column("languages", ARRAY(Text)),  # of its documents: a question is analysed in each of them
+    _column("epoch", BigInteger),  # raised by each transaction that changes its documents
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),

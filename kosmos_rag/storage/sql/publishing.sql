@@ -38,7 +38,8 @@ UPDATE kosmos.corpus_statistics
    SET chunks = chunks + %(chunks)s,
        length = length + %(length)s,
        next_lexeme_id = %(next_lexeme_id)s,
-       next_serial = %(next_serial)s
+       next_serial = %(next_serial)s,
+       epoch = epoch + 1
  WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: add_languages

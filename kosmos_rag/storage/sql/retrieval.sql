@@ -1,6 +1,6 @@
 -- name: corpora
 -- The statistics of each collection that may answer, and the space that answers, read in the candidates' snapshot.
-SELECT s.collection, s.chunks, s.length, s.next_serial, t.live_space_id
+SELECT s.collection, s.chunks, s.length, s.next_serial, s.epoch, t.live_space_id
   FROM kosmos.tenants t
   JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
@@ -8,13 +8,16 @@ SELECT s.collection, s.chunks, s.length, s.next_serial, t.live_space_id
  ORDER BY s.collection
 
 -- name: question_terms
--- The question's terms after analysis in the languages of each collection; no id where no chunk holds the term. None
--- at all means that the question holds only stop words or signs.
-SELECT a.collection, a.lexeme, l.id, l.chunks
-  FROM (SELECT DISTINCT s.collection,
-               unnest(tsvector_to_array(to_tsvector(g.language::regconfig, %(question)s))) COLLATE "C" AS lexeme
-          FROM kosmos.corpus_statistics s, unnest(s.languages) AS g (language)
-         WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) a
+-- The terms of each text, the question's and its synonyms', after analysis in the languages of each collection, and
+-- what they count for: how often the text says them, times its weight. No id where no chunk holds the term. No row at
+-- all means that the texts hold only stop words or signs.
+SELECT a.collection, a.lexeme, l.id, l.chunks, a.weight
+  FROM (SELECT s.collection, u.lexeme COLLATE "C" AS lexeme, max(cardinality(u.positions) * w.weight) AS weight
+          FROM kosmos.corpus_statistics s, unnest(s.languages) AS g (language),
+               unnest(%(texts)s::text[], %(weights)s::float8[]) AS w (words, weight),
+               unnest(to_tsvector(g.language::regconfig, w.words)) AS u (lexeme, positions, weights)
+         WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+         GROUP BY s.collection, u.lexeme COLLATE "C") a
   LEFT JOIN LATERAL (
        SELECT n.id, n.chunks
          FROM kosmos.lexemes n
@@ -225,6 +228,23 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
          LIMIT %(pool)s) n
  ORDER BY n.embedding <#> %(vector)s, n.chunk_id
  LIMIT %(depth)s
+
+-- name: feedback
+-- Candidates by likeness to the mean of the best of them, whose vectors are of length one.
+SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
+  FROM (SELECT avg(b.embedding) AS mean
+          FROM unnest(%(best)s::uuid[]) AS u (id)
+         CROSS JOIN LATERAL (
+               SELECT n.embedding
+                 FROM kosmos.embeddings n
+                WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id = %(space_id)s
+               OFFSET 0) b) m,
+       unnest(%(candidates)s::uuid[]) AS u (id)
+ CROSS JOIN LATERAL (
+       SELECT n.chunk_id, n.embedding
+         FROM kosmos.embeddings n
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id = %(space_id)s
+       OFFSET 0) e
 
 -- name: clock
 -- Between two statements of a pipeline: how long each took on the server, without a round trip for the answer.

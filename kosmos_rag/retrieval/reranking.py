@@ -1,0 +1,69 @@
+"""The rerank stage: hits in the order that a cross-encoder sees, within the time that the question has left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kosmos_rag.config import RerankingSettings
+from kosmos_rag.ports import Reranker
+from kosmos_rag.ranking.deadline import Deadline
+from kosmos_rag.records import Passage
+from kosmos_rag.retrieval.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reranked:
+    """Passages in their last order."""
+
+    passages: list[Passage]
+    note: str | None
+    """What the caller should know."""
+    done: bool
+    """Whether the stage ran; else the order is the fused one."""
+
+
+class Reranking:
+    """Reorders passages, or leaves them as they are and says why. Thread-safe."""
+
+    def __init__(self, reranker: Reranker, settings: RerankingSettings) -> None:
+        self._reranker = reranker
+        self._settings = settings
+        self._deadline = Deadline(concurrency=settings.concurrency)
+
+    def warm_up(self) -> None:
+        """Load the model. Raises ModelError."""
+        self._reranker.score("warm", ["up"])
+
+    def run(self, question: str, passages: list[Passage], watch: Watch) -> Reranked:
+        """Return the passages by relevance, without those below the threshold."""
+        if not passages:
+            return Reranked(passages=passages, note=None, done=True)
+        texts = [passage.text for passage in passages]
+        outcome = self._deadline.run(
+            lambda: self._reranker.score(question, texts),
+            deadline_ms=self._settings.deadline_ms,
+            spent_ms=watch.elapsed_ms(),
+        )
+        watch.lap("rerank")
+        fault = outcome.reason if outcome.value is None else _fault(outcome.value, len(passages))
+        if outcome.value is None or fault:
+            return Reranked(passages=passages, note=f"not reranked, in fused order: {fault}", done=False)
+        scored = [
+            replace(passage, score=score, rerank_score=score)
+            for passage, score in zip(passages, outcome.value, strict=True)
+        ]
+        # Sorting is stable: equal scores keep their fused order.
+        ordered = sorted(scored, key=lambda passage: -passage.score)
+        kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
+        dropped = len(ordered) - len(kept)
+        note = f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"
+        return Reranked(passages=kept, note=note if dropped else None, done=True)
+
+
+def _fault(scores: Sequence[float], passages: int) -> str | None:
+    """Return what is wrong with a reranker's answer: one of our own checks it, another one may not."""
+    if len(scores) != passages:
+        return f"the model scored {len(scores)} of {passages} passages"
+    # Written so that NaN, which compares with nothing, is a fault.
+    if not all(0 <= score <= 1 for score in scores):
+        return "the model gave scores that are not between 0 and 1"
+    return None
