@@ -23,6 +23,7 @@ from kosmos_rag.retrieval.feedback import FEEDBACK, feedback
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
 from kosmos_rag.retrieval.passages import fetch
 from kosmos_rag.retrieval.postings import PostingsCache
+from kosmos_rag.retrieval.quoted import Ranked, filled_up
 from kosmos_rag.retrieval.request import Request, request
 from kosmos_rag.retrieval.reranking import Reranked, Reranking
 from kosmos_rag.retrieval.results import Results, key_of
@@ -43,6 +44,8 @@ class _Found:
     """How many that has, readable or not."""
     legs: dict[str, Leg]
     passages: list[Passage]
+    note: str | None
+    """What the caller should know."""
 
 
 class Retriever:
@@ -149,6 +152,22 @@ class Retriever:
     def _found(
         self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
     ) -> _Found:
+        first = searches[0]
+        ranked = self._ranked(connection, searches, snapshot, watch)
+        pool, note = self._pool(first.request), None
+        if first.request.parsed.phrases and len(ranked.fused) < pool:
+            # In a question in plain words quotes mostly stress something: a hit or none would be no answer to it.
+            plain = [search.without_phrases() for search in searches]
+            others = self._ranked(connection, plain, plain[0].look(connection), watch)
+            ranked, note = filled_up(ranked, others, first.request.parsed.phrases)
+        passages = fetch(connection, first.scope, ranked.fused[:pool])
+        where = "the tenant" if first.collection is None else f"the collection {first.collection}"
+        return _Found(where=where, chunks=snapshot.chunks, legs=ranked.legs, passages=passages, note=note)
+
+    def _ranked(
+        self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
+    ) -> Ranked:
+        """Ask the legs of each search, and fuse; `snapshot` is what the first one saw."""
         legs: dict[str, Leg] = {}
         for number, search in enumerate(searches, start=1):
             seen = snapshot if number == 1 else search.look(connection)
@@ -156,14 +175,12 @@ class Retriever:
                 legs[name if number == 1 else f"{name} {number}"] = leg
         fused = self._fused(legs)
         watch.lap("fuse")
-        first = searches[0]
         if self._settings.rag.retrieval.feedback and fused:
-            legs[FEEDBACK] = feedback(connection, first.scope, snapshot, [entry.chunk_id for entry in fused])
+            ids = [entry.chunk_id for entry in fused]
+            legs[FEEDBACK] = feedback(connection, searches[0].scope, snapshot, ids)
             fused = self._fused(legs)
             watch.lap("feedback")
-        passages = fetch(connection, first.scope, fused[: self._pool(first.request)])
-        where = "the tenant" if first.collection is None else f"the collection {first.collection}"
-        return _Found(where=where, chunks=snapshot.chunks, legs=legs, passages=passages)
+        return Ranked(legs=legs, fused=fused)
 
     def _fused(self, legs: Mapping[str, Leg]) -> list[Fused]:
         retrieval = self._settings.rag.retrieval
@@ -211,7 +228,7 @@ def _result(asked: Request, expanded: Expanded, found: _Found, reranked: Reranke
         stages=watch.stages,
         timings_ms=watch.timings_ms(),
         legs={name: leg.account for name, leg in found.legs.items()},
-        notes=(*expanded.notes, *([reranked.note] if reranked.note else [])),
+        notes=(*expanded.notes, *(note for note in (found.note, reranked.note) if note)),
         skipped=skipped,
         cached=False,
         shortfall=_shortfall(found, len(reranked.passages)) if len(hits) < asked.k else None,

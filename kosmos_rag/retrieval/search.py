@@ -5,7 +5,7 @@ more where a filter, or a reader of little, makes it worth to look at the docume
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,11 @@ class Search:
             "phrases": [*wanted, *parsed.excluded],
             "excluded": [False] * len(wanted) + [True] * len(parsed.excluded),
         }
+
+    def without_phrases(self) -> "Search":
+        """Return the same search, its quoted phrases taken for words like others."""
+        parsed = replace(self.request.parsed, phrases=())
+        return replace(self, request=replace(self.request, parsed=parsed))
 
     def look(self, connection: psycopg.Connection) -> Snapshot:
         """Read what there is to plan with."""

@@ -38,7 +38,8 @@ def parse(question: str) -> Question:
         operator = match["of_phrase"] or match["of_term"] or ""
         words = " ".join((match["phrase"] or match["term"] or "").split())
         term = words.rstrip(_AFTER_TERM) if match["of_term"] else words
-        if any(character.isalnum() for character in term):
+        # One word has no order to keep: quotes around it stress it, as they do in prose.
+        if any(character.isalnum() for character in term) and (operator or " " in term):
             found[operator][term] = None
         if operator == "-":
             return " "

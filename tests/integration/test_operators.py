@@ -69,14 +69,24 @@ def _allowed(
     return allowed
 
 
-def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, list[tuple[str, bool]]]:
-    """A question of a plain word and some marked terms, and what is required (True) or excluded (False)."""
-    parts, conditions = [dice.choice(words)], list[tuple[str, bool]]()
+Conditions = list[tuple[str, bool]]
+"""What is required (True) or excluded (False)."""
+
+
+def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, set[str], Conditions, Conditions]:
+    """A question of a plain word and some marked terms, what it names, its conditions, and those beside bare quotes."""
+    parts, conditions, without_quotes = [dice.choice(words)], Conditions(), Conditions()
+    named = set(parts)
     for mark in dice.sample(sorted(_OPERATORS), dice.randint(1, 3)):
         term = " ".join(dice.choices(words, k=dice.randint(1, 3) if '"' in mark else 1))
         parts.append(mark.format(term))
-        conditions.append((term, _OPERATORS[mark]))
-    return " ".join(parts), conditions
+        if mark != '"{}"':
+            without_quotes.append((term, _OPERATORS[mark]))
+        if mark != '"{}"' or " " in term:
+            conditions.append((term, _OPERATORS[mark]))
+        if _OPERATORS[mark]:
+            named |= set(term.split())
+    return " ".join(parts), named, conditions, without_quotes
 
 
 def test_operators__bind_both_legs_before_and_after_packing(both: Engine, database: DatabaseSettings) -> None:
@@ -89,7 +99,7 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
         for where in LANGUAGES
     }
     questions = [_marked_question(dice, words) for _ in range(40)]
-    kept = 0
+    kept = relaxed = 0
     with psycopg.connect(database.admin_url or "") as admin:
         for name, group in documents.items():
             both.tenant("acme", collection=name).ingest(group)
@@ -100,19 +110,24 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
             for word in words
         }
         for _ in range(2):
-            for question, conditions in questions:
-                plain, *_ = question.split()
-                named = {plain, *(word for term, required in conditions if required for word in term.split())}
+            for question, named, conditions, without_quotes in questions:
                 with_any = set[str]().union(*(with_word[word] for word in named))
                 for where, names in (*((name, [name]) for name in LANGUAGES), (None, list(LANGUAGES))):
                     asked = [document for name in names for document in documents[name]]
-                    expected = _allowed(admin, asked, [LANGUAGES[name] for name in names], conditions)
+                    languages = [LANGUAGES[name] for name in names]
+                    expected = _allowed(admin, asked, languages, conditions)
                     found = both.tenant("acme", collection=where).retrieve(question, 1000)
                     kept += len(expected)
+                    if conditions != without_quotes:
+                        # Those that hold what is in quotes come first: all other hits after the last of them.
+                        assert {hit.source for hit in found.hits[: len(expected)]} == expected, question
+                        expected = _allowed(admin, asked, languages, without_quotes)
+                        relaxed += bool(expected)
                     assert {hit.source for hit in found.hits if hit.dense_rank} == expected, question
                     assert {hit.source for hit in found.hits if hit.lexical_rank} == expected & with_any, question
             both.tenant("acme").index_build()
     assert kept
+    assert relaxed
 
 
 def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine) -> None:
@@ -125,7 +140,24 @@ def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine)
         both.tenant("acme", collection=where).ingest(_document(where, source, text) for source, text in group.items())
     for _ in range(2):
         scope = both.tenant("acme")
-        assert {hit.source for hit in scope.retrieve('"net revenue"', 10).hits} == {"a.txt", "d.py"}
+        assert {hit.source for hit in scope.retrieve('"net revenue"', 2).hits} == {"a.txt", "d.py"}
         assert {hit.source for hit in scope.retrieve('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
         assert {hit.source for hit in scope.retrieve("net +refunds", 10).hits} == {"b.txt"}
         scope.index_build()
+
+
+def test_quotes__that_few_hits_hold_put_those_first(both: Engine) -> None:
+    scope = both.tenant("acme", collection="prose")
+    texts = {"a.txt": "Net gain, net gain.", "b.txt": "A gain that is fair, by net.", "c.txt": "Fair net of gain."}
+    scope.ingest(_document("prose", source, text) for source, text in texts.items())
+    found = scope.retrieve('gain "fair, net" -trial', 3)
+    assert found.hits[0].source == "c.txt"
+    assert {hit.source for hit in found.hits} == set(texts)
+    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+    assert [list(hit.shares)[-1] == "phrase" for hit in found.hits] == [True, False, False]
+    assert found.notes == ('1 chunks hold "fair, net" and come first; put + before the quotes to have no others',)
+    assert [hit.source for hit in scope.retrieve('gain "fair, net"', 1).hits] == ["c.txt"]
+    assert not scope.retrieve('gain "fair, net"', 1).notes
+    assert [hit.source for hit in scope.retrieve('gain +"fair, net"', 3).hits] == ["c.txt"]
+    assert scope.retrieve('the "fair gain"', 3).notes[0].startswith('no chunk holds "fair gain"')
+    assert not scope.retrieve('"fair gain" +absent', 10).hits

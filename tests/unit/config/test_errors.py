@@ -77,7 +77,7 @@ def message_of(text: str | None = None, **arguments: Any) -> str:
             "rag: {retrieval: {keyword_weight: .nan}}",
             "rag.retrieval.keyword_weight is NaN (file rag-config.yaml): it",
         ),
-        ("rag: {retrieval: {keyword_weight: true}}", "it must be a valid number, the default is 0.3"),
+        ("rag: {retrieval: {keyword_weight: true}}", "it must be a valid number, the default is 0.5"),
         ("rag: {reranking: {enabled: 1}}", "it must be a valid boolean, the default is true"),
         ("rag: {reranking: {threshold: .nan}}", "rag.reranking.threshold is NaN"),
         ("rag: {embedding: {dimensions: 4001}}", "it must be less than or equal to 4000, the default is 768"),
@@ -90,7 +90,7 @@ def message_of(text: str | None = None, **arguments: Any) -> str:
             "rag: {chunking: {separators: ['a', 5]}}",
             'rag.chunking.separators is ["a", 5] (file rag-config.yaml): it',
         ),
-        ("rag: {retrieval: {rrf_k: 1e3}}", "it must be a valid integer and not text, the default is 60"),
+        ("rag: {retrieval: {rrf_k: 1e3}}", "it must be a valid integer and not text, the default is 15"),
         ("rag: {retrieval: {keyword_weight: 1e-3}}", "it must be a valid number and not text"),
         (
             "rag: {context: {citation_format: [{index}]}}",

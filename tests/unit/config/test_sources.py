@@ -39,7 +39,7 @@ def test_precedence__levels_give_different_keys(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("KOSMOS_RAG__RETRIEVAL__DEPTH", "300")
     settings = Settings.load(overrides={"rag.retrieval.rrf_k": 10})
     retrieval = settings.rag.retrieval
-    assert (retrieval.top_k, retrieval.depth, retrieval.rrf_k, retrieval.keyword_weight) == (30, 300, 10, 0.3)
+    assert (retrieval.top_k, retrieval.depth, retrieval.rrf_k, retrieval.keyword_weight) == (30, 300, 10, 0.5)
 
 
 def test_file__path_wins_over_variable_wins_over_working_folder(

@@ -58,7 +58,7 @@ def test_question__with_too_many_operators_is_refused() -> None:
     names = [f"{operator}a{index}" for index in range(16) for operator in "+-"]
     assert _ask(" ".join(names), max_chars=200)
     with pytest.raises(RequestError, match="has 33 phrases, required and excluded terms; use at most 32"):
-        _ask(" ".join([*names, '"x"']), max_chars=200)
+        _ask(" ".join([*names, '"x y"']), max_chars=200)
 
 
 def test_question__keeps_its_words_and_loses_control_characters() -> None:

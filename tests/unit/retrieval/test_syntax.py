@@ -27,10 +27,11 @@ def _question(text: str, **terms: tuple[str, ...]) -> Question:
         ("-ёж белка", _question("белка", excluded=("ёж",))),
         ("-car", _question("", excluded=("car",))),
         ("+a +a -b -b c", _question("a a c", required=("a",), excluded=("b",))),
-        ('"a" +"b" -"c" d', _question("a b d", phrases=("a",), required=("b",), excluded=("c",))),
+        ('"a e" +"b" -"c" d', _question("a e b d", phrases=("a e",), required=("b",), excluded=("c",))),
+        ('what "churn" means', _question("what churn means")),
         ('"net +revenue"', _question("net revenue", phrases=("net +revenue",))),
         ('+a."b c"', _question("a.b c", phrases=("b c",), required=("a",))),
-        ('"a""b"c', _question("a b c", phrases=("a", "b"))),
+        ('"a d""b e"c', _question("a d b e c", phrases=("a d", "b e"))),
     ],
 )
 def test_parse__finds_the_operators(question: str, parsed: Question) -> None:
@@ -92,5 +93,7 @@ TERM = st.text(alphabet="abéz", min_size=1, max_size=5)
 def test_parse__finds_what_was_written(parts: list[tuple[str, list[str]]]) -> None:
     parsed = parse(" ".join(f'{operator}"{" ".join(words)}"' for operator, words in parts))
     for operator, found in (("", parsed.phrases), ("+", parsed.required), ("-", parsed.excluded)):
-        assert found == tuple(dict.fromkeys(" ".join(words) for sign, words in parts if sign == operator))
+        # One word in bare quotes is a word like others.
+        terms = (words for sign, words in parts if sign == operator and (sign or len(words) > 1))
+        assert found == tuple(dict.fromkeys(" ".join(words) for words in terms))
     assert parsed.text == " ".join(" ".join(words) for operator, words in parts if operator != "-")
