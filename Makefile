@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS_VENV := .venv-peers
+PEERS_STAMP := $(PEERS_VENV)/.installed
 
 .PHONY: demo test test-slow check bench bench-quality bench-ingest bench-scale clean
 
@@ -12,6 +14,13 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(STAMP)
+
+# The libraries that `bench` compares with have pins of their own.
+$(PEERS_STAMP): benchmarks/peers/requirements.txt
+	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	touch $(PEERS_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -27,9 +36,10 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-quality bench-ingest
+# DATA=FOLDER measures any set in the BEIR layout, here and in bench-quality.
+bench: $(STAMP) $(PEERS_STAMP)
+	$(BIN)/python -m benchmarks.peers $(if $(DATA),--set $(DATA))
 
-# DATA=FOLDER measures any set in the BEIR layout.
 bench-quality: $(STAMP)
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
 
@@ -41,4 +51,4 @@ bench-scale: $(STAMP)
 	$(BIN)/python -m benchmarks.scale $(if $(CHUNKS),--chunks $(CHUNKS)) $(if $(DATA),--data $(DATA))
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist
+	rm -rf $(VENV) $(PEERS_VENV) .mypy_cache .ruff_cache .pytest_cache dist

@@ -1,0 +1,56 @@
+"""The floor in the database: the statements of a question without the library around them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg import IsolationLevel
+from psycopg.pq import Format
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """A statement with the values that were bound."""
+
+    query: Any
+    values: Any
+    binary: bool
+    """Whether its rows come in binary form."""
+
+
+@contextmanager
+def recorded() -> Iterator[list[Statement]]:
+    """Collect the statements that this process executes meanwhile, in order."""
+    execute = psycopg.Cursor.execute
+    statements: list[Statement] = []
+
+    def recording(cursor: psycopg.Cursor[Any], query: Any, values: Any = None, **options: Any) -> psycopg.Cursor[Any]:
+        # A pool tests a connection that it lends with an empty statement: no part of the question.
+        if query:
+            statements.append(Statement(query=query, values=values, binary=cursor.format == Format.BINARY))
+        return execute(cursor, query, values, **options)
+
+    with patch.object(psycopg.Cursor, "execute", recording):
+        yield statements
+
+
+@contextmanager
+def reader(url: str) -> Iterator[psycopg.Connection]:
+    """Open a connection as the library's readers have it."""
+    with psycopg.connect(url, prepare_threshold=None) as connection:
+        register_vector(connection)
+        connection.rollback()
+        connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
+        yield connection
+
+
+def replay(connection: psycopg.Connection, statements: Sequence[Statement]) -> None:
+    """Execute the statements in one transaction and one round trip, and fetch all rows."""
+    with connection.pipeline(), connection.transaction():
+        cursors = [connection.cursor(binary=one.binary).execute(one.query, one.values) for one in statements]
+        for cursor in cursors:
+            cursor.fetchall()

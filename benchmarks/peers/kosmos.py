@@ -1,0 +1,163 @@
+"""Our own rows: the library through its public interface, and what a question costs without it."""
+
+import importlib.metadata
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import psycopg
+
+from benchmarks.peers import bare
+from benchmarks.peers.exchange import Outcome, Row
+from benchmarks.peers.remembering import Remembering
+from benchmarks.peers.server import Server
+from benchmarks.peers.sets import TENANT, PreparedSet
+from benchmarks.peers.timing import K, measure, timed
+from kosmos_rag import Engine, Retrieval, Settings
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding.locate import PACKAGED_MINILM
+from kosmos_rag.ingestion.batch import Publisher
+from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
+from kosmos_rag.ingestion.prepare import ChunkedDocument
+from kosmos_rag.ports import Embedder
+from kosmos_rag.records import DEFAULT_COLLECTION
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.provision import APP, WORKER, provision
+from kosmos_rag.version import __version__
+
+BACKENDS = ("torch", "onnx")
+WAYS: dict[str, dict[str, Any]] = {
+    "RRF, the default": {},
+    "score fusion": {"rag.retrieval.fusion": "score"},
+    "vectors alone": {"rag.retrieval.keyword_weight": 0.0},
+    "words alone": {"rag.retrieval.semantic_weight": 0.0},
+}
+"""What is changed in the shipped settings."""
+BARE = "bare SQL: the statements of the default in one round trip"
+_MODEL = {
+    "rag.embedding.model": PACKAGED_MINILM,
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+    # Each question is asked several times, and is to be embedded each time.
+    "rag.retrieval.cached_questions": 0,
+}
+
+
+def default(backend: str) -> str:
+    """Name the row of the shipped default with a model on this backend."""
+    return f"{next(iter(WAYS))}, {backend}"
+
+
+def embedding(backend: str) -> str:
+    """Name the row of embedding a question alone."""
+    return f"embedding a question, {backend}"
+
+
+def settings(**changes: Any) -> Settings:
+    """Return the shipped settings with the model of the bench, without reranking, and with `changes`."""
+    return Settings.load(overrides={**_MODEL, **changes})
+
+
+def embedder(backend: str) -> SentenceTransformerEmbedder:
+    """Return the model of the bench on a backend."""
+    configured = settings(**{"models.backend": backend})
+    return SentenceTransformerEmbedder(configured.rag.embedding, configured.models)
+
+
+class Ours:
+    """The library in a database of its own on the server."""
+
+    def __init__(self, server: Server, database: str, data: PreparedSet, model: Remembering) -> None:
+        """Prepare the database, which is empty but for pgvector. `model` knows all texts already."""
+        provision(server.url(database))
+        migrate(server.url(database))
+        self._addresses = {
+            "database.url": server.url(database, APP),
+            "database.worker_url": server.url(database, WORKER),
+            "database.admin_url": server.url(database),
+        }
+        self._data = data
+        self._model = model.model
+        self._handed = model
+
+    def measure(self, rounds: int) -> Outcome:
+        """Store the set, and ask it in every way. Raises KosmosError."""
+        seconds = self._store()
+        models: dict[str, Embedder] = {"torch": self._model, "onnx": embedder("onnx")}
+        rows = [self._row(default(backend), WAYS[next(iter(WAYS))], models[backend], rounds) for backend in BACKENDS]
+        rows += [self._row(way, changes, self._model, rounds) for way, changes in list(WAYS.items())[1:]]
+        rows.append(self._bare(rounds))
+        asked = [(question,) for question in self._data.corpus.questions.values()]
+        rows += [
+            Row(way=embedding(backend), plan="", whole=timed(models[backend].embed_query, asked, rounds))
+            for backend in BACKENDS
+        ]
+        packages = ("sentence-transformers", "transformers", "torch", "onnxruntime", "psycopg")
+        versions = {name: importlib.metadata.version(name) for name in packages}
+        return Outcome(rows=rows, versions={"kosmos-rag": __version__, **versions}, seconds=seconds)
+
+    def _engine(self, changes: Mapping[str, Any], model: Embedder) -> Engine:
+        return Engine(settings(**self._addresses, **changes), embedder=model)
+
+    def _store(self) -> float:
+        """Publish the chunked documents and build what indexes are due; returns the seconds."""
+        configured = settings(**self._addresses)
+        with closing(Database(configured.database)) as database, self._engine({}, self._handed) as engine:
+            began = time.perf_counter()
+            publisher = Publisher(database, self._handed, configured, TENANT, DEFAULT_COLLECTION)
+            for batch in _batches(self._data.documents):
+                for _, error in publisher.publish(batch):
+                    if error is not None:
+                        raise error
+            engine.tenant(TENANT.name).index_build()
+            seconds = time.perf_counter() - began
+        with psycopg.connect(configured.database.admin_url or "", autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE)")
+        return seconds
+
+    def _row(self, way: str, changes: Mapping[str, Any], model: Embedder, rounds: int) -> Row:
+        with self._engine(changes, model) as whole, self._engine(changes, self._handed) as search:
+            of_whole, of_search = whole.tenant(TENANT.name), search.tenant(TENANT.name)
+            first = of_search.retrieve(next(iter(self._data.corpus.questions.values())), K)
+            return measure(
+                self._data.corpus,
+                way=way,
+                plan="; ".join(f"{leg}: {account.plan}" for leg, account in first.legs.items()),
+                whole=lambda question: _ids(of_whole.retrieve(question, K)),
+                search=lambda question, _vector: _ids(of_search.retrieve(question, K)),
+                rounds=rounds,
+            )
+
+    def _bare(self, rounds: int) -> Row:
+        """Replay what the default executes for each question, once its caches are warm."""
+        asked = []
+        with self._engine({}, self._handed) as engine:
+            scope = engine.tenant(TENANT.name)
+            questions = list(self._data.corpus.questions.values())
+            for question in questions:
+                scope.retrieve(question, K)
+            for question in questions:
+                with bare.recorded() as statements:
+                    scope.retrieve(question, K)
+                asked.append((statements,))
+        with bare.reader(self._addresses["database.url"]) as connection:
+            times = timed(lambda statements: bare.replay(connection, statements), asked, rounds)
+        return Row(way=BARE, plan=f"{len(asked[0][0])} statements", search=times)
+
+
+def _ids(answer: Retrieval) -> list[str]:
+    return [str(hit.chunk_id) for hit in answer.hits]
+
+
+def _batches(documents: Sequence[ChunkedDocument]) -> Iterator[list[ChunkedDocument]]:
+    """Cut the documents into batches as the pipeline does."""
+    batch: list[ChunkedDocument] = []
+    for document in documents:
+        batch.append(document)
+        if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

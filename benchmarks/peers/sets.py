@@ -1,0 +1,96 @@
+"""An evaluation set, chunked and embedded once by our pipeline: what every system is given, and is judged by."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import ir_measures
+import numpy as np
+from ir_measures import MRR, R, nDCG
+
+from benchmarks.beir import EvaluationSet
+from benchmarks.peers.exchange import Corpus
+from kosmos_rag import Settings, SourceDocument
+from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.prepare import (
+    HEADER_TOKENS,
+    ChunkedDocument,
+    chunked,
+    document_id,
+    pipeline_key,
+    version_id,
+)
+from kosmos_rag.ports import Embedder
+from kosmos_rag.records import DEFAULT_COLLECTION
+from kosmos_rag.storage.tenancy import tenant
+
+TENANT = tenant("bench")
+MEASURES = [nDCG @ 10, R @ 10, MRR @ 10]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedSet:
+    """A set ready to be stored and asked."""
+
+    evaluation: EvaluationSet
+    documents: list[ChunkedDocument]
+    corpus: Corpus
+    document_of: Mapping[str, str]
+    """The document of each chunk."""
+
+    def asked(self, questions: int) -> "PreparedSet":
+        """Return the set with its first questions alone."""
+        kept = dict(list(self.corpus.questions.items())[:questions])
+        corpus = replace(self.corpus, questions=kept, question_vectors=self.corpus.question_vectors[:questions])
+        return replace(self, corpus=corpus)
+
+    def quality(self, found: Mapping[str, Sequence[str]]) -> dict[str, float]:
+        """Judge the chunks found for each question; a document's rank is that of its best chunk."""
+        ranked = {key: dict.fromkeys(self.document_of[chunk] for chunk in chunks) for key, chunks in found.items()}
+        run = [
+            ir_measures.ScoredDoc(key, document, -rank)
+            for key, documents in ranked.items()
+            for rank, document in enumerate(documents)
+        ]
+        judged = {key: grades for key, grades in self.evaluation.qrels.items() if key in self.corpus.questions}
+        qrels = [ir_measures.Qrel(key, document, grade) for key, g in judged.items() for document, grade in g.items()]
+        figures = ir_measures.calc_aggregate(MEASURES, qrels, run)
+        return {str(measure): round(figures[measure], 4) for measure in MEASURES}
+
+
+def prepare(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> PreparedSet:
+    """Chunk and embed a set as ingestion would. Raises IngestionError, ModelUnavailable."""
+    documents = _chunked(evaluation, settings, embedder)
+    texts = [text for document in documents for text in document.indexed]
+    chunks = {
+        # As publishing names them: questions are answered with these ids.
+        str(uuid.uuid5(version_id(document), str(chunk.ordinal))): document.source.source
+        for document in documents
+        for chunk in document.chunks
+    }
+    corpus = Corpus(
+        ids=list(chunks),
+        texts=texts,
+        vectors=embedder.embed(texts),
+        questions=evaluation.queries,
+        question_vectors=np.stack([embedder.embed_query(question) for question in evaluation.queries.values()]),
+    )
+    return PreparedSet(evaluation=evaluation, documents=documents, corpus=corpus, document_of=chunks)
+
+
+def _chunked(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> list[ChunkedDocument]:
+    budget = embedder.max_tokens - HEADER_TOKENS
+    chunker = build_chunker(settings.rag.chunking, embedder=embedder, max_tokens=budget)
+    key, language = pipeline_key(settings, embedder.name), settings.ingestion.language
+    return [
+        chunked(
+            SourceDocument(source=source, title=title or None, data=text.encode()),
+            identity=document_id(TENANT.id, DEFAULT_COLLECTION, source),
+            key=key,
+            language=language,
+            languages=[language],
+            chunker=chunker,
+            tokenizer=embedder.tokenizer,
+        )
+        for source, (title, text) in evaluation.documents.items()
+    ]

@@ -1,0 +1,48 @@
+"""How every system is asked and timed: the same questions in the same order, one at a time, after a warm-up.
+
+Children run in an environment without the library, so nothing here imports it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.peers.exchange import Corpus, Row
+
+Whole = Callable[[str], list[str]]
+"""Answers a question with the ids of its chunks, best first."""
+Search = Callable[[str, NDArray[np.float32]], list[str]]
+"""Answers a question whose vector is known."""
+
+K = 30
+"""Chunks asked for: enough for ten documents."""
+DEPTH = 100
+"""Candidates of each leg, where a system has such a setting."""
+_WARM = 20
+
+
+def measure(corpus: Corpus, *, way: str, plan: str, whole: Whole, search: Search, rounds: int) -> Row:
+    """Ask all questions `rounds` times, with and without embedding them."""
+    asked = [(question,) for question in corpus.questions.values()]
+    return Row(
+        way=way,
+        plan=plan,
+        found={key: whole(question) for key, question in corpus.questions.items()},
+        whole=timed(whole, asked, rounds),
+        search=timed(search, list(zip(corpus.questions.values(), corpus.question_vectors, strict=True)), rounds),
+    )
+
+
+def timed(answer: Callable[..., object], asked: Sequence[tuple[Any, ...]], rounds: int) -> list[float]:
+    """Return the milliseconds of each call: `rounds` for each of the arguments, after a warm-up."""
+    for arguments in asked[:_WARM]:
+        answer(*arguments)
+    times = []
+    for arguments in [*asked] * rounds:
+        began = time.perf_counter()
+        answer(*arguments)
+        times.append((time.perf_counter() - began) * 1000)
+    return times
