@@ -13,7 +13,8 @@ _NONE = "-"
 def explanation(of: "Retrieval") -> str:
     """Return a table of the hits and the account of the stages, as lines of text without control characters."""
     lines = [f"question  {of.question}", *_expansion(of)]
-    lines += [f"{name:<9} {_account(leg)}" for name, leg in of.legs.items()]
+    width = max([9, *map(len, of.legs)])
+    lines += [f"{name:<{width}} {_account(leg)}" for name, leg in of.legs.items()]
     lines += ["", *_table([_HEADER, *(_row(hit) for hit in of.hits)]), ""]
     lines += [f"note      {note}" for note in of.notes]
     if of.shortfall:

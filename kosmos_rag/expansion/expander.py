@@ -46,7 +46,7 @@ class Expander:
             return hypothetical_passage(model, question)
 
         def keeping(call: Callable[[str], T]) -> Callable[[str], T]:
-            return cached(LRUCache(maxsize=kept), lock=threading.Lock())(call)
+            return cached(LRUCache(maxsize=kept), condition=threading.Condition())(call)
 
         self._wordings = keeping(wordings) if settings.queries else None
         self._passage = keeping(passage) if settings.hyde else None

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from kosmos_rag.errors import first_line
+
 T = TypeVar("T")
 
 
@@ -53,7 +55,7 @@ class Deadline:
         threading.Thread(target=work, name="kosmos-rag-deadline", daemon=True).start()
         try:
             return Outcome(value=future.result(timeout=max(0.0, until - time.monotonic())), reason=None)
-        except TimeoutError:
-            return Outcome(value=None, reason=f"the deadline of {deadline_ms} ms passed")
         except Exception as error:  # noqa: BLE001 — whatever a model raises, the order that is there is served
-            return Outcome(value=None, reason=str(error) or type(error).__name__)
+            # A model may raise TimeoutError too: only a call that is not done is late.
+            late = not future.done()
+            return Outcome(value=None, reason=f"the deadline of {deadline_ms} ms passed" if late else first_line(error))

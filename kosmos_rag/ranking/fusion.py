@@ -31,8 +31,10 @@ class Fused:
     """What each list adds to the score."""
 
 
-def reciprocal_rank_fusion(lists: Lists, *, weights: Mapping[str, float], k: int) -> list[Fused]:
-    """Fuse by Σ weight / (k + rank), best first.
+def reciprocal_rank_fusion(
+    lists: Lists, *, weights: Mapping[str, float], k: int, limit: int | None = None
+) -> list[Fused]:
+    """Fuse by Σ weight / (k + rank), best first: all candidates, or the best `limit`.
 
     Ranks count from 1; a list that does not propose a chunk adds nothing to it. Equal scores are ordered by id.
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
@@ -44,11 +46,11 @@ def reciprocal_rank_fusion(lists: Lists, *, weights: Mapping[str, float], k: int
         weight = weights[name]
         return lambda candidate: weight / (k + candidate.rank)
 
-    return _fused(lists, share_in)
+    return _fused(lists, share_in, limit)
 
 
-def score_fusion(lists: Lists, *, weights: Mapping[str, float]) -> list[Fused]:
-    """Fuse by Σ weight · standardised score, best first.
+def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[Fused]:
+    """Fuse by Σ weight · standardised score, best first: all candidates, or the best `limit`.
 
     The scores of each list are scaled linearly so that its mean less three standard deviations is 0 and its mean plus
     three is 1; none counts less than 0, and where all scores are equal each is 0.5. A list that does not propose a
@@ -67,7 +69,7 @@ def score_fusion(lists: Lists, *, weights: Mapping[str, float]) -> list[Fused]:
         low = statistics.fmean(scores) - reach
         return lambda candidate: weight * max(0.0, (candidate.score - low) / (2 * reach))
 
-    return _fused(lists, share_in)
+    return _fused(lists, share_in, limit)
 
 
 def _check(lists: Lists, weights: Mapping[str, float]) -> None:
@@ -79,14 +81,19 @@ def _check(lists: Lists, weights: Mapping[str, float]) -> None:
         raise ConfigError(f"the weights of {', '.join(lists)} are all 0; give at least one of them more")
 
 
-def _fused(lists: Lists, share_in: Callable[[str], _Share]) -> list[Fused]:
-    proposed: dict[uuid.UUID, dict[str, Candidate]] = {}
+def _fused(lists: Lists, share_in: Callable[[str], _Share], limit: int | None) -> list[Fused]:
+    # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
+    proposed: dict[int, tuple[dict[str, Candidate], dict[str, float]]] = {}
     for name, candidates in lists.items():
+        share = share_in(name)
         for candidate in candidates:
-            proposed.setdefault(candidate.chunk_id, {})[name] = candidate
-    share = {name: share_in(name) for name in lists}
-    fused = []
-    for chunk_id, by_list in proposed.items():
-        shares = {name: share[name](candidate) for name, candidate in by_list.items()}
-        fused.append(Fused(chunk_id=chunk_id, score=sum(shares.values()), by_list=by_list, shares=shares))
-    return sorted(fused, key=lambda entry: (-entry.score, entry.chunk_id))
+            by_list, shares = proposed.setdefault(candidate.chunk_id.int, ({}, {}))
+            by_list[name] = candidate
+            shares[name] = share(candidate)
+    scored = [(-math.fsum(shares.values()), number) for number, (_, shares) in proposed.items()]
+    return [_entry(-score, *proposed[number]) for score, number in sorted(scored)[:limit]]
+
+
+def _entry(score: float, by_list: dict[str, Candidate], shares: dict[str, float]) -> Fused:
+    chunk_id = next(iter(by_list.values())).chunk_id
+    return Fused(chunk_id=chunk_id, score=score, by_list=by_list, shares=shares)

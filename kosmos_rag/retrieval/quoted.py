@@ -30,6 +30,6 @@ def filled_up(holding: Ranked, all_of: Ranked, phrases: Sequence[str]) -> tuple[
         replace(entry, score=entry.score + ahead, shares={**entry.shares, PHRASE: ahead}) for entry in holding.fused
     ]
     quoted = ", ".join(f'"{phrase}"' for phrase in phrases)
-    count = f"{len(first)} chunks hold {quoted} and come first" if first else f"no chunk holds {quoted}"
+    count = f"{len(first)} chunks hold {quoted}, the other hits do not" if first else f"no chunk holds {quoted}"
     legs = {**all_of.legs, **{f"{name} quoted": leg for name, leg in holding.legs.items()}}
     return Ranked(legs=legs, fused=[*first, *others]), f"{count}; put + before the quotes to have no others"

@@ -44,12 +44,11 @@ class Reranking:
             spent_ms=watch.elapsed_ms(),
         )
         watch.lap("rerank")
-        fault = outcome.reason if outcome.value is None else _fault(outcome.value, len(passages))
-        if outcome.value is None or fault:
+        scores, fault = outcome.value, outcome.reason or _fault(outcome.value, len(passages))
+        if scores is None or fault:
             return Reranked(passages=passages, note=f"not reranked, in fused order: {fault}", done=False)
         scored = [
-            replace(passage, score=score, rerank_score=score)
-            for passage, score in zip(passages, outcome.value, strict=True)
+            replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)
         ]
         # Sorting is stable: equal scores keep their fused order.
         ordered = sorted(scored, key=lambda passage: -passage.score)
@@ -59,11 +58,13 @@ class Reranking:
         return Reranked(passages=kept, note=note if dropped else None, done=True)
 
 
-def _fault(scores: Sequence[float], passages: int) -> str | None:
-    """Return what is wrong with a reranker's answer: one of our own checks it, another one may not."""
+def _fault(scores: object, passages: int) -> str | None:
+    """Return what is wrong with a reranker's answer: ours checks its own, another one may not."""
+    if not isinstance(scores, Sequence):
+        return "the model gave no list of scores"
     if len(scores) != passages:
         return f"the model scored {len(scores)} of {passages} passages"
     # Written so that NaN, which compares with nothing, is a fault.
-    if not all(0 <= score <= 1 for score in scores):
+    if not all(isinstance(score, int | float) and 0 <= score <= 1 for score in scores):
         return "the model gave scores that are not between 0 and 1"
     return None

@@ -2,14 +2,15 @@
 
 import json
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
+from copy import deepcopy
+from dataclasses import replace
 
 from cachetools import LRUCache
 
 from kosmos_rag.records import Expansion, Retrieval
 from kosmos_rag.retrieval.corpus import Snapshot
-from kosmos_rag.retrieval.request import Request
-from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.retrieval.search import Search
 
 
 class Results:
@@ -26,24 +27,29 @@ class Results:
     def find(self, key: Hashable) -> Retrieval | None:
         """Return what is kept under a key."""
         with self._lock:
-            return self._kept.get(key)
+            result = self._kept.get(key)
+        return None if result is None else _unshared(result)
 
     def keep(self, key: Hashable, result: Retrieval) -> None:
         """Keep a result, except one without a stage that it should have had: the next may have it."""
         if result.skipped or not self._kept.maxsize:
             return
         with self._lock:
-            self._kept[key] = result
+            self._kept[key] = _unshared(result)
 
 
-def key_of(
-    tenant: Tenant, principals: Sequence[str], request: Request, expansion: Expansion, snapshot: Snapshot
-) -> Hashable:
+def _unshared(result: Retrieval) -> Retrieval:
+    """Return the result with metadata of its own: a caller may change what it gets."""
+    return replace(result, hits=tuple(replace(hit, metadata=deepcopy(hit.metadata)) for hit in result.hits))
+
+
+def key_of(search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable:
     """Return all that a result follows from, beside the settings and the models of the process."""
-    index = snapshot.vector_index
+    request, index = search.request, snapshot.vector_index
     return (
-        tenant.id,
-        frozenset(principals),
+        search.tenant.id,
+        frozenset(search.principals),
+        search.collection,
         request.question,
         request.k,
         tuple(request.filter.sources),

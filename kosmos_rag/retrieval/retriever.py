@@ -109,13 +109,13 @@ class Retriever:
         with self._database.app.transaction(tenant.id, principals) as connection:
             snapshot = searches[0].look(connection)
             self._verify(connection, tenant, snapshot.space_id)
-            key = key_of(tenant, principals, asked, expanded.expansion, snapshot)
+            key = key_of(searches[0], expanded.expansion, snapshot)
             if (result := self._results.find(key)) is not None:
                 watch.lap("cache")
                 return replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
             found = self._found(connection, searches, snapshot, watch)
         watch.lap("fetch")
-        reranked = self._reranked(asked.question, found.passages, watch)
+        reranked = self._reranked(asked.parsed.text, found.passages, watch)
         result = _result(asked, expanded, found, reranked, watch)
         self._results.keep(key, result)
         return result
@@ -173,16 +173,18 @@ class Retriever:
             seen = snapshot if number == 1 else search.look(connection)
             for name, leg in search.run(connection, seen, self._postings, watch).items():
                 legs[name if number == 1 else f"{name} {number}"] = leg
-        fused = self._fused(legs)
+        asked = searches[0].request
+        whole = asked.parsed.phrases or self._settings.rag.retrieval.feedback
+        fused = self._fused(legs, None if whole else self._pool(asked))
         watch.lap("fuse")
         if self._settings.rag.retrieval.feedback and fused:
             ids = [entry.chunk_id for entry in fused]
             legs[FEEDBACK] = feedback(connection, searches[0].scope, snapshot, ids)
-            fused = self._fused(legs)
+            fused = self._fused(legs, None)
             watch.lap("feedback")
         return Ranked(legs=legs, fused=fused)
 
-    def _fused(self, legs: Mapping[str, Leg]) -> list[Fused]:
+    def _fused(self, legs: Mapping[str, Leg], limit: int | None) -> list[Fused]:
         retrieval = self._settings.rag.retrieval
         of_leg = {
             DENSE: retrieval.semantic_weight,
@@ -192,8 +194,8 @@ class Retriever:
         weights = {name: of_leg[name.partition(" ")[0]] for name in legs}
         lists = {name: leg.candidates for name, leg in legs.items()}
         if retrieval.fusion == "score":
-            return score_fusion(lists, weights=weights)
-        return reciprocal_rank_fusion(lists, weights=weights, k=retrieval.rrf_k)
+            return score_fusion(lists, weights=weights, limit=limit)
+        return reciprocal_rank_fusion(lists, weights=weights, k=retrieval.rrf_k, limit=limit)
 
     def _reranked(self, question: str, passages: list[Passage], watch: Watch) -> Reranked:
         if self._reranking is None:

@@ -6,6 +6,7 @@ more where a filter, or a reader of little, makes it worth to look at the docume
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.retrieval.corpus import Snapshot, look
-from kosmos_rag.retrieval.dense import DenseLeg, few_in_reach
+from kosmos_rag.retrieval.dense import DenseLeg, Reach, few_in_reach
 from kosmos_rag.retrieval.filtering import filter_values
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
 from kosmos_rag.retrieval.lexical import LexicalLeg
@@ -76,23 +77,37 @@ class Search:
         scope = {**self.scope, "required": snapshot.required}
         reach = few_in_reach(connection, scope, snapshot, self.principals)
         watch.lap("plan")
-        # Both legs travel together, so where one ends and the other begins only the server's clock can tell.
-        clocks = [connection.execute(statement("clock"))]
-        dense = lexical = None
-        if self.vector is not None:
-            dense = DenseLeg(connection, scope, snapshot, self.vector, self.depth)
-            dense.send(reach, self.principals)
-            clocks.append(connection.execute(statement("clock")))
+        clocks: list[psycopg.Cursor[tuple[datetime]]] = []
+        dense = self._dense(connection, scope, snapshot, reach, clocks)
+        lexical = None
         if self.lexical:
             lexical = LexicalLeg(connection, scope, snapshot, self.depth, reach, cache)
-            clocks.append(connection.execute(statement("clock")))
-        asked = [name for name, one in ((DENSE, dense), (LEXICAL, lexical)) if one is not None]
-        watch.server_laps(asked, [(clock.fetchone() or (None,))[0] for clock in clocks])
         legs: dict[str, Leg] = {}
+        if lexical is not None:
+            if clocks:
+                watch.server_lap(DENSE, *(clock.fetchall()[0][0] for clock in clocks))
+            legs[LEXICAL] = lexical.receive()
+            watch.lap(LEXICAL)
         if dense is not None:
             legs[DENSE] = dense.receive(self.similarity_threshold)
             watch.lap(DENSE)
-        if lexical is not None:
-            legs[LEXICAL] = lexical.receive()
-            watch.lap(LEXICAL)
-        return legs
+        return {name: legs[name] for name in (DENSE, LEXICAL) if name in legs}
+
+    def _dense(
+        self,
+        connection: psycopg.Connection,
+        scope: Mapping[str, Any],
+        snapshot: Snapshot,
+        reach: Reach | None,
+        clocks: list[psycopg.Cursor[tuple[datetime]]],
+    ) -> DenseLeg | None:
+        """Send the dense leg; where the other one travels with it, between two readings of the server's clock."""
+        if self.vector is None:
+            return None
+        dense = DenseLeg(connection, scope, snapshot, self.vector, self.depth)
+        if self.lexical:
+            clocks.append(connection.execute(statement("clock")))
+        dense.send(reach, self.principals)
+        if self.lexical:
+            clocks.append(connection.execute(statement("clock")))
+        return dense

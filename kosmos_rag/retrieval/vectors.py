@@ -1,7 +1,6 @@
 """Vectors of questions, kept for when they are asked again."""
 
 import threading
-from collections.abc import Callable
 
 import numpy as np
 from cachetools import LRUCache, cached
@@ -15,8 +14,8 @@ class QuestionVectors:
 
     def __init__(self, embedder: Embedder, *, kept: int) -> None:
         self._embedder = embedder
-        keep = cached(LRUCache(maxsize=kept), lock=threading.Lock())
-        self._of_question: Callable[[str], NDArray[np.float32]] = keep(self._embedded)
+        # With a condition, threads that ask the same at once wait for the one that embeds.
+        self._kept = cached(LRUCache(maxsize=kept), condition=threading.Condition())(self._embedded)
 
     def of(self, question: str, passage: str | None) -> NDArray[np.float32]:
         """Return the question's vector; with a passage that could answer it, the mean of both, of length one.
@@ -24,14 +23,15 @@ class QuestionVectors:
         Source of the mean: Gao, Ma, Lin and Callan, "Precise Zero-Shot Dense Retrieval without Relevance Labels"
         (2022), section 3.2.
         """
-        vector = self._of_question(question)
-        if passage is None:
-            return vector
-        mean: NDArray[np.float32] = vector + self._embedder.embed([passage])[0]
-        mean /= np.linalg.norm(mean)
-        return mean
+        vector: NDArray[np.float32] = self._kept(question, passage)
+        return vector
 
-    def _embedded(self, question: str) -> NDArray[np.float32]:
+    def _embedded(self, question: str, passage: str | None) -> NDArray[np.float32]:
         vector = self._embedder.embed_query(question)
+        if passage is not None:
+            mean = vector + self._embedder.embed([passage])[0]
+            length = np.linalg.norm(mean)
+            # Two opposite vectors have no mean direction.
+            vector = mean / length if length > 0 else vector
         vector.setflags(write=False)  # all who ask share it
         return vector

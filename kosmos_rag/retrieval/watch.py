@@ -1,7 +1,6 @@
 """The clock of one retrieval: which stages ran, and how long each took."""
 
 import time
-from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -21,13 +20,15 @@ class Watch:
     def _add(self, stage: str, took_ms: float) -> None:
         self._laps[stage] = self._laps.get(stage, 0.0) + took_ms
 
-    def server_laps(self, stages: Sequence[str], clocks: Sequence[datetime]) -> None:
-        """End stages that ran on the server in one round trip, between its own clock readings."""
-        for stage, begin, end in zip(stages, clocks, clocks[1:], strict=False):
-            took_ms = (end - begin).total_seconds() * 1000
-            self._add(stage, took_ms)
-            self._add("database", -took_ms)
-        self.lap("database")
+    def server_lap(self, stage: str, begin: datetime, end: datetime) -> None:
+        """End a stage that ran on the server within a round trip, by two readings of its clock.
+
+        The rest of the round trip belongs to the stage that ends next.
+        """
+        # A server's clock may be set while it is read.
+        took_s = max(0.0, (end - begin).total_seconds())
+        self._add(stage, took_s * 1000)
+        self._last += took_s
 
     def elapsed_ms(self) -> float:
         """Return the time since the question came."""
@@ -36,8 +37,8 @@ class Watch:
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages that ran, in order."""
-        return tuple(stage for stage in self._laps if stage != "database")
+        return tuple(self._laps)
 
     def timings_ms(self) -> dict[str, float]:
-        """Return milliseconds of each stage and `total`; `database` is what the round trip took beyond the legs."""
+        """Return milliseconds of each stage and `total`."""
         return {stage: round(took, 3) for stage, took in {**self._laps, "total": self.elapsed_ms()}.items()}

@@ -159,11 +159,12 @@ def _values(database: Database, tenant_id: uuid.UUID) -> dict[str, Any]:
         "depth": 100,
         "pool": 1_000,
         "limit": 1_001,
-        "question": "what says topic3 of common words",
         "phrases": ["common words"],
         "excluded": [False],
         "serials": serials,
         "chunk_ids": chunk_ids,
+        "best": chunk_ids[:5],
+        "candidates": chunk_ids,
         "document_ids": documents,
         "version_ids": versions,
         "version_id": versions[0],
@@ -178,12 +179,13 @@ FILTERED = {
 }
 REQUIRED = {"required": "'third'"}
 CORPUS = {"collection": "default"}
+TEXTS = {"texts": ["what says topic3 of common words", "usual words", "chunk7"], "weights": [1.0, 0.5, 0.5]}
 # Rows that a statement may read: by its keys, in a few tables; with those that an index is searched through; all of
 # the tenant's, once or twice in each table.
 BY_KEY, BY_INDEX, WHOLE = 1_000, 2 * LARGE, 4 * LARGE
 CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "corpora": [({}, 200)],
-    "question_terms": [({}, 200)],
+    "question_terms": [(TEXTS, 200)],
     "required_terms": [({}, 200)],
     "ready_indexes": [({}, 200)],
     "lexical_tail": [({**CORPUS, **also}, BY_KEY) for also in ({}, REQUIRED)]
@@ -197,6 +199,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "dense_of_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
     "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_bits": [(also, 4 * LARGE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
+    "feedback": [({}, 200)],
     "passages": [({}, BY_KEY)],
     "version_text": [({}, 10)],
 }

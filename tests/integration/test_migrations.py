@@ -170,6 +170,37 @@ def test_migrate__to_the_revision_before_collections_and_back_gives_the_same_ans
         assert engine.tenant("left").ingest(SourceDocument(source="d1", data=b"churn")).new == 1
 
 
+def test_migrate__to_the_revision_before_epochs_and_back_keeps_everything(
+    database: DatabaseSettings, indexed: Settings
+) -> None:
+    url = database.admin_url or ""
+
+    def column(name: str) -> list[int]:
+        with psycopg.connect(url) as connection:
+            query = f"SELECT {name} FROM kosmos.corpus_statistics ORDER BY tenant_id"
+            return [value for (value,) in connection.execute(query.encode()).fetchall()]
+
+    _fill(indexed)
+    before, chunks = _answers(indexed), column("chunks")
+    assert min(column("epoch")) > 0
+    assert set_up(database, "0002").after == "0002"
+    with pytest.raises(psycopg.errors.UndefinedColumn):
+        column("epoch")
+    assert _unprotected(url) == set()
+    with pytest.raises(DatabaseNotReady, match="the database is at revision 0002"):
+        _answers(indexed)
+
+    done = set_up(database)
+    assert (done.before, done.after) == ("0002", REVISION)
+    assert column("chunks") == chunks
+    assert column("epoch") == [0] * len(chunks)
+    assert _answers(indexed) == before
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        assert {info.due for info in engine.tenant("acme").index_status()} == {None}
+        engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
+    assert sorted(column("epoch")) == [0, 0, 1]
+
+
 def test_migrate__down_is_refused_while_other_collections_have_documents(
     database: DatabaseSettings, indexed: Settings
 ) -> None:

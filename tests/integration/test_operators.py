@@ -155,7 +155,9 @@ def test_quotes__that_few_hits_hold_put_those_first(both: Engine) -> None:
     assert {hit.source for hit in found.hits} == set(texts)
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     assert [list(hit.shares)[-1] == "phrase" for hit in found.hits] == [True, False, False]
-    assert found.notes == ('1 chunks hold "fair, net" and come first; put + before the quotes to have no others',)
+    assert found.notes == (
+        '1 chunks hold "fair, net", the other hits do not; put + before the quotes to have no others',
+    )
     assert [hit.source for hit in scope.retrieve('gain "fair, net"', 1).hits] == ["c.txt"]
     assert not scope.retrieve('gain "fair, net"', 1).notes
     assert [hit.source for hit in scope.retrieve('gain +"fair, net"', 3).hits] == ["c.txt"]

@@ -11,7 +11,7 @@ from kosmos_rag.config import ContextSettings
 from kosmos_rag.context.assemble import assemble
 from kosmos_rag.context.duplicate import resemblance, shingles
 from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Context, Passage, Retrieval
+from kosmos_rag.records import Context, Expansion, Passage, Retrieval
 from kosmos_rag.testing import HashingEmbedder
 
 TEXT = (
@@ -29,8 +29,8 @@ def _hit(start: int, end: int, *, rank: int = 1, ordinal: int = 0, document: int
         ordinal=ordinal, section=("Metrics",), start=start, end=end,
         line_start=TEXT.count("\n", 0, start) + 1, line_end=TEXT.count("\n", 0, end) + 1,
         page_start=None, page_end=None, text=TEXT[start:end], splitter="paragraph", collection="default",
-        dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_score=1 / rank,
-        rerank_score=None,
+        dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank,
+        fused_score=1 / rank, shares={}, rerank_score=None,
     )  # fmt: skip
     return replace(hit, **changes)  # type: ignore[arg-type]
 
@@ -41,8 +41,9 @@ def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[str | None]:
 
 def _context(hits: list[Passage], max_tokens: int | None = None, read: object = _read, **settings: object) -> Context:
     retrieval = Retrieval(
-        question="what?", requested=9, hits=tuple(hits), stages=(), timings_ms={}, legs={}, notes=(), shortfall=None
-    )
+        question="what?", expansion=Expansion(), requested=9, hits=tuple(hits), stages=(), timings_ms={}, legs={},
+        notes=(), skipped=(), cached=False, shortfall=None,
+    )  # fmt: skip
     return assemble(
         retrieval,
         tokenizer=TOKENIZER,

@@ -1,0 +1,174 @@
+"""Which questions share a kept result, and which results are kept."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from kosmos_rag.records import Expansion, Filter, Retrieval
+from kosmos_rag.retrieval.corpus import Corpus, Segment, Snapshot, VectorIndex
+from kosmos_rag.retrieval.request import request
+from kosmos_rag.retrieval.results import Results, key_of
+from kosmos_rag.retrieval.search import Search
+from kosmos_rag.storage.tenancy import tenant
+
+CORPUS = Corpus(
+    collection="default",
+    chunks=10,
+    average=5.0,
+    next_serial=11,
+    epoch=3,
+    weights={1: 0.5},
+    segments=(Segment(id=uuid.UUID(int=1), last=6),),
+)
+SPACE = uuid.UUID(int=3)
+NOON = datetime(2026, 1, 31, 12)
+INDEX = VectorIndex(
+    id=uuid.UUID(int=2), kind="ivfflat", oversampling=None, probes=3, lists=10, ef_search=40, rows=10, readers={}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question with all that its result follows from."""
+
+    tenant: str = "acme"
+    principals: tuple[str, ...] = ("everyone", "board")
+    collection: str | None = None
+    question: str = "churn +rate"
+    k: int = 5
+    filter: Filter = field(default_factory=Filter)
+    expansion: Expansion = field(default_factory=Expansion)
+    space: uuid.UUID = SPACE
+    corpora: tuple[Corpus, ...] = (CORPUS,)
+    index: VectorIndex | None = INDEX
+
+    @property
+    def key(self) -> Any:
+        """The key that its result is kept under."""
+        asked = request(self.question, k=self.k, filter=self.filter, max_chars=1000)
+        snapshot = Snapshot(
+            space_id=self.space,
+            corpora=self.corpora,
+            terms=frozenset(["churn", "rate"]),
+            required="'rate'",
+            vector_index=self.index,
+        )
+        search = Search(
+            tenant=tenant(self.tenant),
+            principals=self.principals,
+            collection=self.collection,
+            request=asked,
+            texts={asked.parsed.text: 1.0},
+            vector=None,
+            lexical=True,
+            depth=100,
+            similarity_threshold=0.0,
+            use_vector_index=True,
+        )
+        return key_of(search, self.expansion, snapshot)
+
+
+def _where(**conditions: Any) -> Filter:
+    return Filter(where={f"metadata.{name}": value for name, value in conditions.items()})
+
+
+OTHERS: dict[str, Callable[[Asked], Asked]] = {
+    "tenant": lambda asked: replace(asked, tenant="other"),
+    "fewer principals": lambda asked: replace(asked, principals=("everyone",)),
+    "other principals": lambda asked: replace(asked, principals=("everyone", "sales")),
+    "the collection asked for": lambda asked: replace(asked, collection="default"),
+    "question": lambda asked: replace(asked, question="churn rate"),
+    "case of the question": lambda asked: replace(asked, question="Churn +rate"),
+    "k": lambda asked: replace(asked, k=6),
+    "sources": lambda asked: replace(asked, filter=Filter(sources=("/kb",))),
+    "where": lambda asked: replace(asked, filter=_where(year=2025)),
+    "synonyms": lambda asked: replace(asked, expansion=Expansion(synonyms=("attrition",))),
+    "wordings": lambda asked: replace(asked, expansion=Expansion(wordings=("attrition",))),
+    "passage": lambda asked: replace(asked, expansion=Expansion(passage="attrition")),
+    "space": lambda asked: replace(asked, space=uuid.UUID(int=4)),
+    "no corpus": lambda asked: replace(asked, corpora=()),
+    "collection": lambda asked: replace(asked, corpora=(replace(CORPUS, collection="wiki"),)),
+    "one collection more": lambda asked: replace(asked, corpora=(CORPUS, replace(CORPUS, collection="wiki"))),
+    "epoch": lambda asked: replace(asked, corpora=(replace(CORPUS, epoch=4),)),
+    "no segment": lambda asked: replace(asked, corpora=(replace(CORPUS, segments=()),)),
+    "segment": lambda asked: replace(asked, corpora=(replace(CORPUS, segments=(Segment(id=INDEX.id, last=6),)),)),
+    "no vector index": lambda asked: replace(asked, index=None),
+    "vector index": lambda asked: replace(asked, index=replace(INDEX, id=uuid.UUID(int=9))),
+    "probes": lambda asked: replace(asked, index=replace(INDEX, probes=4)),
+    "ef_search": lambda asked: replace(asked, index=replace(INDEX, ef_search=80)),
+}
+
+
+@pytest.mark.parametrize("changed", OTHERS)
+def test_key__is_another_where_the_result_may_be(changed: str) -> None:
+    assert hash(Asked().key) == hash(Asked().key)
+    assert Asked().key == Asked().key
+    assert OTHERS[changed](Asked()).key != Asked().key
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (_where(year=2025), _where(year="2025")),
+        (_where(year=1), _where(year=True)),
+        (_where(year=0), _where(year=False)),
+        (_where(year=None), _where(year="null")),
+        (_where(year={"$gt": 1}), _where(year={"$gte": 1})),
+        (_where(a=1), _where(b=1)),
+        (_where(a=1), _where(a=1, b=1)),
+        (_where(a={"$in": ["1, 2"]}), _where(a={"$in": ["1", "2"]})),
+        (Filter(sources=("/a", "/b")), Filter(sources=("/a, /b",))),
+        (Filter(sources=("/a",)), Filter(where={"source": "/a"})),
+        (_where(at=NOON), _where(at="2026-01-31 12:00:00")),
+    ],
+)
+def test_key__tells_filters_apart(one: Filter, other: Filter) -> None:
+    assert Asked(filter=one).key != Asked(filter=other).key
+
+
+def test_key__is_the_same_for_what_means_the_same() -> None:
+    assert Asked(principals=("board", "everyone")).key == Asked().key
+    assert Asked(question="  churn \x00 +rate\n").key == Asked().key
+    assert Asked(filter=_where(a=1, b=2)).key == Asked(filter=_where(b=2, a=1)).key
+    listed = Filter(sources=["/a", "/b"])  # type: ignore[arg-type]  # what callers give
+    assert Asked(filter=listed).key == Asked(filter=Filter(sources=("/a", "/b"))).key
+    assert Asked(corpora=(replace(CORPUS, weights={1: 0.7}),)).key == Asked().key
+
+
+@pytest.mark.parametrize("value", [date(2026, 1, 31), datetime(2026, 1, 31, tzinfo=UTC)])
+def test_key__is_made_of_dates_too(value: date) -> None:
+    assert Asked(filter=_where(due={"$lt": value})).key == Asked(filter=_where(due={"$lt": value})).key
+    assert Asked(filter=_where(due={"$lt": value})).key != Asked(filter=_where(due={"$lte": value})).key
+
+
+RESULT = Retrieval(
+    question="churn", expansion=Expansion(), requested=5, hits=(), stages=(), timings_ms={}, legs={}, notes=(),
+    skipped=(), cached=False, shortfall=None,
+)  # fmt: skip
+
+
+def test_results__least_recently_used_are_dropped() -> None:
+    results = Results(kept=2)
+    kept = {key: replace(RESULT, question=key) for key in "abc"}
+    results.keep("a", kept["a"])
+    results.keep("b", kept["b"])
+    assert results.find("a") == kept["a"]
+    results.keep("c", kept["c"])
+    assert [results.find(key) for key in "abc"] == [kept["a"], None, kept["c"]]
+
+
+@pytest.mark.parametrize("skipped", [("rerank",), ("expand",)])
+def test_results__without_a_stage_that_they_should_have_are_not_kept(skipped: tuple[str, ...]) -> None:
+    results = Results(kept=2)
+    results.keep("a", replace(RESULT, skipped=skipped))
+    assert results.find("a") is None
+
+
+def test_results__none_are_kept_where_none_shall_be() -> None:
+    results = Results(kept=0)
+    results.keep("a", RESULT)
+    assert results.find("a") is None

@@ -1,0 +1,94 @@
+"""Vectors of questions: embedded once, shared by all who ask, and bounded in number."""
+
+import random
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kosmos_rag.retrieval.vectors import QuestionVectors
+from kosmos_rag.testing import HashingEmbedder
+
+
+class CountingEmbedder(HashingEmbedder):
+    """Counts how often each question was embedded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        with self._lock:
+            self.asked[question] += 1
+        return super().embed_query(question)
+
+
+@pytest.fixture
+def embedder() -> CountingEmbedder:
+    return CountingEmbedder()
+
+
+def test_question__is_embedded_once(embedder: CountingEmbedder) -> None:
+    vectors = QuestionVectors(embedder, kept=10)
+    first = vectors.of("churn rate", None)
+    assert np.array_equal(first, HashingEmbedder().embed_query("churn rate"))
+    assert vectors.of("churn rate", None) is first
+    vectors.of("Churn rate", None)
+    assert embedder.asked == {"churn rate": 1, "Churn rate": 1}
+
+
+def test_vector__that_is_shared_cannot_be_written(embedder: CountingEmbedder) -> None:
+    vector = QuestionVectors(embedder, kept=10).of("churn", None)
+    with pytest.raises(ValueError, match="read-only"):
+        vector[0] = 1
+
+
+def test_questions__least_recently_asked_are_dropped(embedder: CountingEmbedder) -> None:
+    vectors = QuestionVectors(embedder, kept=2)
+    for question in ("a", "b", "a", "c", "a", "b"):
+        vectors.of(question, None)
+    assert embedder.asked == {"a": 1, "b": 2, "c": 1}
+
+
+def test_questions__none_are_kept_where_none_shall_be(embedder: CountingEmbedder) -> None:
+    vectors = QuestionVectors(embedder, kept=0)
+    first, second = vectors.of("a", None), vectors.of("a", None)
+    assert embedder.asked == {"a": 2}
+    assert np.array_equal(first, second)
+
+
+def test_questions__from_several_threads_have_one_vector_each(embedder: CountingEmbedder) -> None:
+    vectors = QuestionVectors(embedder, kept=100)
+    questions = [f"question {number}" for number in range(50)]
+    together = threading.Barrier(8)
+
+    def ask(seed: int) -> dict[str, NDArray[np.float32]]:
+        mixed = random.Random(seed).sample(questions, len(questions))
+        together.wait(timeout=10)
+        return {question: vectors.of(question, None) for question in mixed}
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(8)))
+        before = embedder.asked.copy()
+        again = list(pool.map(ask, range(8)))
+    assert embedder.asked == before
+    for question in questions:
+        assert np.array_equal(answers[0][question], HashingEmbedder().embed_query(question))
+        assert len({id(answer[question]) for answer in answers + again}) == 1
+
+
+def test_passage__is_meant_with_the_question(embedder: CountingEmbedder) -> None:
+    """Two unit vectors at a right angle: their mean, of length one, has 1/√2 of each."""
+    vectors = QuestionVectors(embedder, kept=10)
+    question, passage = vectors.of("churn", None), HashingEmbedder().embed_query("accounts")
+    assert float(question @ passage) == 0
+    mean = vectors.of("churn", "accounts")
+    assert mean == pytest.approx((question + passage) / np.sqrt(2), abs=1e-6)
+    assert mean.dtype == np.float32
+    # What was kept is still the question's own.
+    assert np.array_equal(vectors.of("churn", None), HashingEmbedder().embed_query("churn"))
+    assert embedder.asked["churn"] == 2
