@@ -33,18 +33,25 @@ MODEL = {
     "rag.embedding.dimensions": 384,
     "rag.reranking.enabled": False,
 }
+SYNONYMS = Path(__file__).parent / "synonyms.yaml"
 ROWS: dict[str, dict[str, Any]] = {
-    "dense alone": {"semantic_weight": 1.0, "keyword_weight": 0.0},
-    "lexical alone": {"semantic_weight": 0.0, "keyword_weight": 1.0},
+    "dense alone": {"retrieval.semantic_weight": 1.0, "retrieval.keyword_weight": 0.0},
+    "lexical alone": {"retrieval.semantic_weight": 0.0, "retrieval.keyword_weight": 1.0},
     "fused as shipped": {},
-    "rrf .7/.3, k 60": {"semantic_weight": 0.7, "keyword_weight": 0.3, "rrf_k": 60},
-    "rrf .5/.5, k 60": {"rrf_k": 60},
-    "rrf, depth 30": {"depth": CHUNKS},
-    "rrf, depth 200": {"depth": 200},
-    "rrf, feedback 0.2": {"feedback": 0.2},
-    "score": {"fusion": "score"},
-    "score, feedback 0.2": {"fusion": "score", "feedback": 0.2},
+    "rrf .7/.3, k 60": {
+        "retrieval.semantic_weight": 0.7,
+        "retrieval.keyword_weight": 0.3,
+        "retrieval.rrf_k": 60,
+    },
+    "rrf .5/.5, k 60": {"retrieval.rrf_k": 60},
+    "rrf, depth 30": {"retrieval.depth": CHUNKS},
+    "rrf, depth 200": {"retrieval.depth": 200},
+    "rrf, feedback 0.2": {"retrieval.feedback": 0.2},
+    "score": {"retrieval.fusion": "score"},
+    "score, feedback 0.2": {"retrieval.fusion": "score", "retrieval.feedback": 0.2},
+    "rrf, synonyms": {"expansion.synonyms": str(SYNONYMS)},
 }
+"""Changes of settings under `rag`, by row."""
 
 
 def _run(scope: TenantScope, queries: dict[str, str]) -> tuple[list[Any], list[float]]:
@@ -59,8 +66,10 @@ def _run(scope: TenantScope, queries: dict[str, str]) -> tuple[list[Any], list[f
     return run, times
 
 
-def measure(data: EvaluationSet, settings: Settings, embedder: SentenceTransformerEmbedder) -> dict[str, Any]:
-    """Ingest a set into a tenant of its own and measure each row."""
+def measure(data: EvaluationSet, given: dict[str, Any]) -> dict[str, Any]:
+    """Ingest a set into a tenant of its own and measure each row; `given` are changed settings."""
+    settings = Settings.load(overrides=given)
+    embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
     qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
     rows: dict[str, dict[str, float]] = {}
     with Engine(settings, embedder=embedder) as engine:
@@ -71,8 +80,7 @@ def measure(data: EvaluationSet, settings: Settings, embedder: SentenceTransform
     if report.failed:
         raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
     for name, changes in ROWS.items():
-        retrieval = settings.rag.retrieval.model_copy(update=changes)
-        changed = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
+        changed = Settings.load(overrides={**given, **{f"rag.{key}": value for key, value in changes.items()}})
         with Engine(changed, embedder=embedder) as engine:
             run, times = _run(engine.tenant("bench"), data.queries)
         figures = ir_measures.calc_aggregate(MEASURES, qrels, run)
@@ -115,9 +123,8 @@ def main() -> None:
         scratch = tempfile.mkdtemp(prefix="kosmos-bench-")
         # Registered before the server's own stop, so done after it: a server must not lose its folder while it runs.
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        settings = Settings.load(overrides={**MODEL, "database.data_dir": scratch, **overrides(arguments.set)})
-        embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-        results.append(measure(load(folder), settings, embedder))
+        given = {**MODEL, "database.data_dir": scratch, **overrides(arguments.set)}
+        results.append(measure(load(folder), given))
         _print(results[-1])
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps({"settings": arguments.set or [], "results": results}, indent=2) + "\n")

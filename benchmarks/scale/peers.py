@@ -138,7 +138,8 @@ def bm25_in_memory(
     index = bm25s.BM25(k1=bm25.K1, b=bm25.B, method="lucene")
     index.index((chunks, vocabulary), show_progress=False)
     terms = (
-        "SELECT array_agg(t.lexeme) FROM unnest(to_tsvector('english', %s)) t, generate_series(1, cardinality(t.positions))"
+        "SELECT array_agg(t.lexeme) "
+        "FROM unnest(to_tsvector('english', %s)) t, generate_series(1, cardinality(t.positions))"
     )
     asked = [(connection.execute(terms, [text]).fetchone() or ([],))[0] for text in questions]
 

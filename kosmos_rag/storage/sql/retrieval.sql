@@ -82,7 +82,7 @@ SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
 -- name: postings
 SELECT p.lexeme_id, p.offsets, p.frequencies
   FROM kosmos.postings p
- WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(index_id)s AND p.lexeme_id = ANY (%(lexeme_ids)s::integer[])
+ WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(index_id)s AND p.lexeme_id = ANY (%(lexeme_ids)b::integer[])
 
 -- name: segment_chunks
 SELECT s.serials, s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.index_id = %(index_id)s
@@ -90,7 +90,7 @@ SELECT s.serials, s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_
 -- name: lexical_visible
 -- Which candidates of the segments are still there, and may be shown to this reader, under this filter.
 SELECT c.serial, c.id
-  FROM unnest(%(serials)s::integer[]) AS u (serial)
+  FROM unnest(%(serials)b::integer[]) AS u (serial)
  CROSS JOIN LATERAL (
        SELECT n.serial, n.id
          FROM kosmos.chunks n
@@ -233,13 +233,13 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
 -- Candidates by likeness to the mean of the best of them, whose vectors are of length one.
 SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
   FROM (SELECT avg(b.embedding) AS mean
-          FROM unnest(%(best)s::uuid[]) AS u (id)
+          FROM unnest(%(best)b::uuid[]) AS u (id)
          CROSS JOIN LATERAL (
                SELECT n.embedding
                  FROM kosmos.embeddings n
                 WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id = %(space_id)s
                OFFSET 0) b) m,
-       unnest(%(candidates)s::uuid[]) AS u (id)
+       unnest(%(candidates)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.chunk_id, n.embedding
          FROM kosmos.embeddings n
@@ -254,7 +254,7 @@ SELECT clock_timestamp()
 SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.ordinal,
        c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter,
        d.collection
-  FROM unnest(%(chunk_ids)s::uuid[]) AS u (id)
+  FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*
          FROM kosmos.chunks n
