@@ -1,4 +1,4 @@
-"""The epoch of a corpus: raised by each transaction that changes its documents, so that a kept result is known as old."""
+"""The epoch of a corpus, raised by each transaction that changes its documents: a kept result is known as old by it."""
 
 from alembic import op
 

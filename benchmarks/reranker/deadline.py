@@ -1,0 +1,73 @@
+"""The whole retrieval with a reranker that hangs: what the deadline holds, and what comes on top of it.
+
+    python -m benchmarks.reranker.deadline [--deadline MS] [--questions N]
+
+On an embedded server in a temporary folder, with the sample documents and vectors made of words: no model is loaded.
+"""
+
+import argparse
+import atexit
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.testing import HashingEmbedder
+
+ALLOWED_MS = 20.0
+_DOCUMENTS = Path(__file__).parents[2] / "examples" / "knowledge_base"
+_QUESTIONS = ("how is churn calculated", "net revenue of a region", "what counts as an active user", "trial accounts")
+
+
+class Hanging:
+    """A reranker that never answers."""
+
+    name = "hanging"
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Wait for ever."""
+        threading.Event().wait()
+        raise AssertionError(question, passages)
+
+
+def main() -> None:
+    """Ask, and print the percentiles."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--deadline", type=int, default=100, metavar="MS")
+    parser.add_argument("--questions", type=int, default=200, metavar="N")
+    arguments = parser.parse_args()
+    scratch = tempfile.mkdtemp(prefix="kosmos-bench-")
+    # Registered before the server's own stop, so done after it: a server must not lose its folder while it runs.
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    settings = Settings.load(
+        overrides={
+            "database.data_dir": scratch,
+            "rag.chunking.strategy": "paragraph",
+            "rag.reranking.deadline_ms": arguments.deadline,
+        }
+    )
+    times = []
+    with Engine(settings, embedder=HashingEmbedder(), reranker=Hanging()) as engine:
+        scope = engine.tenant("bench")
+        scope.ingest(_DOCUMENTS)
+        for number in range(arguments.questions):
+            started = time.perf_counter()
+            found = scope.retrieve(_QUESTIONS[number % len(_QUESTIONS)])
+            times.append((time.perf_counter() - started) * 1000)
+            if found.skipped != ("rerank",) or not found.hits:
+                raise SystemExit(f"the response does not say that it was cut: {found}")
+    p50, p99, slowest = np.percentile(times, [50, 99, 100])
+    verdict = "met" if p99 <= arguments.deadline + ALLOWED_MS else "missed"
+    print(f"deadline {arguments.deadline} ms, {arguments.questions} questions, each said to be cut:")
+    print(
+        f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, slowest {slowest:.1f} ms; p99 within {ALLOWED_MS:.0f} ms of it: {verdict}"
+    )
+
+
+if __name__ == "__main__":
+    main()
