@@ -56,16 +56,21 @@ class Engine:
         port. Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
         """
         self.settings = settings
-        self._database = Database(settings.database)
         self._embedder = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         self._reranker = reranker
         if reranker is None and settings.rag.reranking.enabled:
             self._reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
-        if language_model is None and settings.language_model.url:
-            language_model = ChatModel(settings.language_model)
-        self._ingestor = Ingestor(self._database, self._embedder, settings)
-        self._indexes = Indexes(self._database, self._embedder, settings)
-        self._retriever = Retriever(self._database, self._embedder, self._reranker, language_model, settings)
+        self._chat = ChatModel(settings.language_model) if settings.language_model.url and not language_model else None
+        self._database = Database(settings.database)
+        try:
+            self._ingestor = Ingestor(self._database, self._embedder, settings)
+            self._indexes = Indexes(self._database, self._embedder, settings)
+            self._retriever = Retriever(
+                self._database, self._embedder, self._reranker, language_model or self._chat, settings
+            )
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def open(cls, config: Settings | str | Path | None = None) -> Self:
@@ -95,6 +100,8 @@ class Engine:
     def close(self) -> None:
         """Close the connections. The embedded server stops with the last process that uses it."""
         self._database.close()
+        if self._chat is not None:
+            self._chat.close()
 
     def __enter__(self) -> Self:
         return self

@@ -113,6 +113,7 @@ class LanguageModelSettings(Section):
 
     url: str | None = Field(
         default=None,
+        repr=False,
         pattern=r"^https?://\S+$",
         description="Base address, http://localhost:11434/v1; null is no language model.",
     )

@@ -30,7 +30,7 @@ Switch = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Ge(1), Le(MAX_INTEGER)]
 Amount = Annotated[int, Strict(), Ge(0), Le(MAX_INTEGER)]
 Share = Annotated[float, Strict(), Ge(0), Le(1)]
-Weight = Annotated[float, Strict(), Ge(0), AllowInfNan(False)]
+Weight = Annotated[float, Strict(), Ge(0), Le(1000), AllowInfNan(False)]
 Folder = Annotated[Path, BeforeValidator(_expand_path("folder"))]
 File = Annotated[Path, BeforeValidator(_expand_path("file"))]
 

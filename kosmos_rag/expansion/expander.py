@@ -8,7 +8,7 @@ from typing import TypeVar
 from cachetools import LRUCache, cached
 
 from kosmos_rag.config import ExpansionSettings
-from kosmos_rag.errors import ConfigError, ModelError
+from kosmos_rag.errors import ConfigError, first_line
 from kosmos_rag.expansion.rewriting import hypothetical_passage, other_wordings
 from kosmos_rag.expansion.synonyms import Synonyms
 from kosmos_rag.ports import LanguageModel
@@ -46,7 +46,7 @@ class Expander:
             return hypothetical_passage(model, question)
 
         def keeping(call: Callable[[str], T]) -> Callable[[str], T]:
-            return cached(LRUCache(maxsize=kept), condition=threading.Condition())(call)
+            return cached(LRUCache(maxsize=kept), lock=threading.Lock())(call)
 
         self._wordings = keeping(wordings) if settings.queries else None
         self._passage = keeping(passage) if settings.hyde else None
@@ -60,8 +60,8 @@ class Expander:
                 return otherwise
             try:
                 return call(question)
-            except ModelError as error:
-                notes.append(f"{missing}: {error}")
+            except Exception as error:  # noqa: BLE001 — whatever a model of the caller raises, the question can be asked
+                notes.append(f"{missing}: {first_line(error)}")
                 return otherwise
 
         expansion = Expansion(

@@ -38,9 +38,11 @@ def reciprocal_rank_fusion(
 
     Ranks count from 1; a list that does not propose a chunk adds nothing to it. Equal scores are ordered by id.
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-    Methods" (SIGIR 2009); the weights are ours, and 1 in the paper. Raises ConfigError on weights that cannot be.
+    Methods" (SIGIR 2009); the weights are ours, and 1 in the paper. Raises ConfigError on impossible values.
     """
     _check(lists, weights)
+    if k < 0:
+        raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
 
     def share_in(name: str) -> _Share:
         weight = weights[name]

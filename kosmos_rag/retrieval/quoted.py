@@ -18,14 +18,16 @@ class Ranked:
     fused: list[Fused]
 
 
-def filled_up(holding: Ranked, all_of: Ranked, phrases: Sequence[str]) -> tuple[Ranked, str]:
-    """Return those that hold the phrases, then the others, and a note that says so.
+def filled_up(holding: Ranked, all_of: Ranked, phrases: Sequence[str]) -> tuple[Ranked, str | None]:
+    """Return those that hold the phrases, then the others if there are any, and a note that says so.
 
     The first are given the best score of the others, so that the order is still that of the scores.
     """
     held = {entry.chunk_id for entry in holding.fused}
     others = [entry for entry in all_of.fused if entry.chunk_id not in held]
-    ahead = others[0].score if others else 0.0
+    if not others:
+        return holding, None
+    ahead = others[0].score
     first = [
         replace(entry, score=entry.score + ahead, shares={**entry.shares, PHRASE: ahead}) for entry in holding.fused
     ]

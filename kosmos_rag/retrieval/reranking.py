@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from kosmos_rag.config import RerankingSettings
 from kosmos_rag.ports import Reranker
 from kosmos_rag.ranking.deadline import Deadline
 from kosmos_rag.records import Passage
+from kosmos_rag.retrieval.quoted import PHRASE
 from kosmos_rag.retrieval.watch import Watch
+
+_WARM_UP_MS = 120_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +34,8 @@ class Reranking:
         self._deadline = Deadline(concurrency=settings.concurrency)
 
     def warm_up(self) -> None:
-        """Load the model. Raises ModelError."""
-        self._reranker.score("warm", ["up"])
+        """Load the model. One that cannot be loaded, or hangs, is found out now, and no question waits for it."""
+        self._deadline.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
 
     def run(self, question: str, passages: list[Passage], watch: Watch) -> Reranked:
         """Return the passages by relevance, without those below the threshold."""
@@ -50,8 +54,8 @@ class Reranking:
         scored = [
             replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)
         ]
-        # Sorting is stable: equal scores keep their fused order.
-        ordered = sorted(scored, key=lambda passage: -passage.score)
+        # Sorting is stable: equal scores keep their fused order. What holds the phrases stays before the rest.
+        ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.shares, -passage.score))
         kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
         dropped = len(ordered) - len(kept)
         note = f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"
@@ -65,6 +69,6 @@ def _fault(scores: object, passages: int) -> str | None:
     if len(scores) != passages:
         return f"the model scored {len(scores)} of {passages} passages"
     # Written so that NaN, which compares with nothing, is a fault.
-    if not all(isinstance(score, int | float) and 0 <= score <= 1 for score in scores):
+    if not all(isinstance(score, Real) and 0 <= float(score) <= 1 for score in scores):
         return "the model gave scores that are not between 0 and 1"
     return None

@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Hashable
 from copy import deepcopy
-from dataclasses import replace
 
 from cachetools import LRUCache
 
@@ -24,23 +23,24 @@ class Results:
         self._lock = threading.Lock()
         self._kept: LRUCache[Hashable, Retrieval] = LRUCache(maxsize=kept)
 
+    @property
+    def enabled(self) -> bool:
+        """Whether any result is kept."""
+        return self._kept.maxsize > 0
+
     def find(self, key: Hashable) -> Retrieval | None:
         """Return what is kept under a key."""
         with self._lock:
             result = self._kept.get(key)
-        return None if result is None else _unshared(result)
+        return deepcopy(result)
 
     def keep(self, key: Hashable, result: Retrieval) -> None:
         """Keep a result, except one without a stage that it should have had: the next may have it."""
-        if result.skipped or not self._kept.maxsize:
+        if result.skipped:
             return
         with self._lock:
-            self._kept[key] = _unshared(result)
-
-
-def _unshared(result: Retrieval) -> Retrieval:
-    """Return the result with metadata of its own: a caller may change what it gets."""
-    return replace(result, hits=tuple(replace(hit, metadata=deepcopy(hit.metadata)) for hit in result.hits))
+            # Copied here and there: a caller may change the mappings of what it gets.
+            self._kept[key] = deepcopy(result)
 
 
 def key_of(search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable:
@@ -53,7 +53,7 @@ def key_of(search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable
         request.question,
         request.k,
         tuple(request.filter.sources),
-        json.dumps(request.filter.where, sort_keys=True, default=repr),
+        json.dumps(request.filter.where, sort_keys=True, default=lambda value: [type(value).__name__, repr(value)]),
         expansion,
         snapshot.space_id,
         index and (index.id, index.probes, index.ef_search),

@@ -3,7 +3,6 @@
 One retrieval is one read-only transaction: its candidates are looked up and its passages read in one snapshot.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +12,6 @@ import psycopg
 
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding.space import require_same, space_of
-from kosmos_rag.errors import ModelError
 from kosmos_rag.expansion.expander import Expanded, Expander
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion, score_fusion
@@ -71,11 +69,10 @@ class Retriever:
         self._reranking = Reranking(reranker, settings.rag.reranking) if reranker else None
 
     def warm_up(self) -> None:
-        """Load the models. A reranker that cannot be loaded is found out now, and retrieval goes on without it."""
+        """Load the models; without the reranker retrieval goes on. Raises ModelUnavailable for the embedding model."""
         _ = self._space
         if self._reranking is not None:
-            with contextlib.suppress(ModelError):
-                self._reranking.warm_up()
+            self._reranking.warm_up()
 
     def retrieve(
         self,
@@ -109,15 +106,16 @@ class Retriever:
         with self._database.app.transaction(tenant.id, principals) as connection:
             snapshot = searches[0].look(connection)
             self._verify(connection, tenant, snapshot.space_id)
-            key = key_of(searches[0], expanded.expansion, snapshot)
-            if (result := self._results.find(key)) is not None:
+            key = key_of(searches[0], expanded.expansion, snapshot) if self._results.enabled else None
+            if key is not None and (result := self._results.find(key)) is not None:
                 watch.lap("cache")
                 return replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
             found = self._found(connection, searches, snapshot, watch)
         watch.lap("fetch")
         reranked = self._reranked(asked.parsed.text, found.passages, watch)
         result = _result(asked, expanded, found, reranked, watch)
-        self._results.keep(key, result)
+        if key is not None:
+            self._results.keep(key, result)
         return result
 
     def _searches(
@@ -154,13 +152,15 @@ class Retriever:
     ) -> _Found:
         first = searches[0]
         ranked = self._ranked(connection, searches, snapshot, watch)
-        pool, note = self._pool(first.request), None
-        if first.request.parsed.phrases and len(ranked.fused) < pool:
+        note = None
+        if first.request.parsed.phrases and len(ranked.fused) < first.request.k:
             # In a question in plain words quotes mostly stress something: a hit or none would be no answer to it.
             plain = [search.without_phrases() for search in searches]
-            others = self._ranked(connection, plain, plain[0].look(connection), watch)
-            ranked, note = filled_up(ranked, others, first.request.parsed.phrases)
-        passages = fetch(connection, first.scope, ranked.fused[:pool])
+            seen = plain[0].look(connection)
+            if seen.required != snapshot.required:
+                others = self._ranked(connection, plain, seen, watch)
+                ranked, note = filled_up(ranked, others, first.request.parsed.phrases)
+        passages = fetch(connection, first.scope, ranked.fused[: self._pool(first.request)])
         where = "the tenant" if first.collection is None else f"the collection {first.collection}"
         return _Found(where=where, chunks=snapshot.chunks, legs=ranked.legs, passages=passages, note=note)
 

@@ -96,11 +96,28 @@ def test_run__lets_so_many_in_at_once_and_no_more(concurrency: int) -> None:
 
 
 def test_run__gives_up_waiting_for_a_place_at_the_deadline() -> None:
+    free, taken = threading.Event(), threading.Event()
+    deadline = Deadline(concurrency=1)
+    earlier = threading.Thread(
+        target=deadline.run, args=(lambda: (taken.set(), free.wait()),), kwargs={"deadline_ms": 1e6}
+    )
+    earlier.start()
+    taken.wait()
+    outcome = deadline.run(lambda: 1, deadline_ms=50)
+    assert outcome.reason == "the deadline of 50 ms passed while earlier calls ran"
+    free.set()
+    earlier.join()
+    assert deadline.run(lambda: 1, deadline_ms=1000).value == 1
+
+
+def test_run__does_not_wait_for_places_of_calls_that_are_late() -> None:
     free = threading.Event()
     deadline = Deadline(concurrency=1)
     deadline.run(free.wait, deadline_ms=10)
-    outcome = deadline.run(lambda: 1, deadline_ms=50)
-    assert outcome.reason == "the deadline of 50 ms passed while earlier calls ran"
+    started = time.monotonic()
+    outcome = deadline.run(lambda: 1, deadline_ms=60_000)
+    assert time.monotonic() - started < 30
+    assert outcome.reason == "1 earlier calls are past their deadline and have not ended"
     free.set()
     while (again := deadline.run(lambda: 1, deadline_ms=1000)).value is None:
         time.sleep(0.01)
