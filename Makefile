@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow check bench bench-quality bench-ingest bench-scale clean
+.PHONY: demo test test-slow check bench bench-quality bench-ingest bench-reranker bench-scale clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -45,6 +45,11 @@ bench-quality: $(STAMP)
 
 bench-ingest: $(STAMP)
 	$(BIN)/python -m benchmarks.ingest
+
+# OUTPUT=FOLDER keeps the models that are trained.
+bench-reranker: $(STAMP)
+	$(BIN)/python -m benchmarks.reranker.latency
+	$(BIN)/python -m benchmarks.reranker.train $(if $(OUTPUT),--output $(OUTPUT))
 
 # CHUNKS=N rows of all tenants together, DATA=natural or zipf.
 bench-scale: $(STAMP)

