@@ -32,7 +32,7 @@ from benchmarks.peers.sets import PreparedSet, prepare
 
 OURS = "kosmos_rag"
 NAMES = {OURS: OURS, **children.PEERS, **children.FLOOR}
-ROUNDS = 3
+ROUNDS = 1
 QUICK_QUESTIONS = 10
 _CACHE = platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench"
 _SETS = Path(__file__).parents[3] / "shared" / "datasets"
@@ -98,14 +98,13 @@ def _measured(server: Server, folder: Path, arguments: argparse.Namespace, scrat
     model = Remembering(embedder("torch"), _CACHE / f"{folder.name}-minilm.pickle")
     data = prepare(load(folder), settings(), model)
     model.save()
-    rounds = ROUNDS
     if arguments.quick:
-        data, rounds = data.asked(QUICK_QUESTIONS), 1
+        data = data.asked(QUICK_QUESTIONS)
     data.corpus.write(scratch)
     systems = {}
     for key in (key for key in NAMES if key in arguments.systems):
         say(NAMES[key])
-        systems[key] = _system(key, server, data, model, rounds, scratch)
+        systems[key] = _system(key, server, data, model, ROUNDS, scratch)
     return Measured(
         set=folder.name,
         documents=len(data.documents),
