@@ -99,7 +99,7 @@ def test_filter__leaves_nothing_out(vector: str, settings: Settings) -> None:
         ("+third", lambda n: n % 3 == 0),
         ("-third", lambda n: n % 3 != 0),
         ("+chunk77", lambda n: n == 77),
-        ('"third topic1"', lambda n: n % 3 == 0 and n * 17 % TOPICS == 1),
+        ('+"third topic1"', lambda n: n % 3 == 0 and n * 17 % TOPICS == 1),
     ],
 )
 def test_required_terms__leave_nothing_out(operators: str, passes: Callable[[int], bool], indexed: Engine) -> None:

@@ -202,7 +202,9 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
     index = VectorIndex(
         id=uuid.uuid4(), kind="ivfflat", oversampling=None, probes=1, lists=10, ef_search=40, rows=100, readers=readers
     )
-    corpus = Corpus(collection="kb", chunks=chunks, average=9.0, next_serial=chunks + 1, idf={}, segments=())
+    corpus = Corpus(
+        collection="kb", chunks=chunks, average=9.0, next_serial=chunks + 1, epoch=0, weights={}, segments=()
+    )
     return Snapshot(space_id=uuid.uuid4(), corpora=(corpus,), terms=frozenset(), required=None, vector_index=index)
 
 
