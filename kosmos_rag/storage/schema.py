@@ -12,7 +12,10 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     ForeignKeyConstraint,
+    Identity,
+    Index,
     Integer,
     MetaData,
     PrimaryKeyConstraint,
@@ -20,6 +23,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL, TSVECTOR
 from sqlalchemy.types import TypeEngine
@@ -82,8 +86,10 @@ embedding_spaces = Table(
     _column("normalized", Boolean),
     _column("probe", HALFVEC),  # the vector of a fixed sentence: tells two models of one size apart
     _time("created_at"),
+    _column("state", Text),
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("dimensions BETWEEN 1 AND 4000"),
+    CheckConstraint("state IN ('building', 'ready')"),
     _of_tenant(),
 )
 
@@ -102,6 +108,7 @@ documents = Table(
     _time("created_at"),
     _time("updated_at"),
     _column("collection", Text),
+    _column("mark", Text, null=True),  # what the source said of it: an equal one means unchanged content
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
     _of_tenant(),
@@ -168,10 +175,12 @@ embeddings = Table(
     _column("acl", ARRAY(Text)),
     _column("embedding", HALFVEC),
     _column("collection", Text),
+    _column("text_hash", Uuid, null=True),  # MD5 of what was embedded: the same text needs no second embedding
     # chunk before space: the cascade from chunks looks up by (tenant_id, chunk_id).
     PrimaryKeyConstraint("tenant_id", "chunk_id", "space_id"),
     _references("chunk_id", "chunks"),
     _references("space_id", "embedding_spaces", on_delete="RESTRICT"),
+    Index("embeddings_text_hash", "tenant_id", "space_id", "text_hash"),
 )
 
 corpus_statistics = Table(
@@ -272,4 +281,85 @@ postings = Table(
     ForeignKeyConstraint(
         ["tenant_id", "index_id"], [f"{SCHEMA}.segments.tenant_id", f"{SCHEMA}.segments.index_id"], ondelete="CASCADE"
     ),
+)
+
+# The queue. No references: on a distributed server jobs and runs are local tables, and none from those cascades.
+jobs = Table(
+    "jobs",
+    metadata,
+    _tenant(),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
+    _column("tenant", Text),  # the name: an id does not tell it
+    _collection(),
+    _column("kind", Text),
+    _column("key", Text(collation="C")),  # what the work is on: one unfinished job each
+    _column("payload", JSONB),
+    _column("state", Text),
+    _column("priority", Integer),
+    _time("run_at"),
+    _column("every_s", Double, null=True),  # of periodic work
+    _column("attempt", Integer),
+    _column("lost", Integer),  # leases that ran out: what takes its worker down is told by them
+    _column("again", Boolean),  # asked for once more while it was running
+    _column("token", Uuid, null=True),  # the fence: who holds another one may not finish the job
+    _time("lease_until", null=True),
+    _column("worker", Text, null=True),
+    _column("runs", ARRAY(Uuid)),  # whose ledgers wait for the outcome
+    _column("outcome", Text, null=True),
+    _column("code", Text, null=True),
+    _column("error", Text, null=True),
+    _time("created_at"),
+    _time("started_at", null=True),
+    _time("finished_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("state IN ('scheduled', 'queued', 'running', 'done', 'dead', 'cancelled')"),
+    CheckConstraint("every_s > 0"),
+    CheckConstraint("(state = 'running') = (token IS NOT NULL)"),
+    CheckConstraint("(state = 'running') = (lease_until IS NOT NULL)"),
+    CheckConstraint("(state IN ('done', 'dead', 'cancelled')) = (finished_at IS NOT NULL)"),
+)
+Index(
+    "jobs_unfinished",
+    jobs.c.tenant_id,
+    jobs.c.key,
+    unique=True,
+    postgresql_where=text("state IN ('scheduled', 'queued', 'running')"),
+)
+Index(
+    "jobs_queued", jobs.c.tenant_id, jobs.c.priority.desc(), jobs.c.id, postgresql_where=text("state = 'queued'")
+)
+Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled'"))
+Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
+Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))
+
+# The ledger of each pass over a source: seen = new + changed + unchanged + removed + failed.
+runs = Table(
+    "runs",
+    metadata,
+    _tenant(),
+    _column("id", Uuid),
+    _collection(),
+    _column("source", JSONB),
+    _column("state", Text),
+    *(_column(name, Integer) for name in ("seen", "new", "changed", "unchanged", "removed", "failed")),
+    _column("chunks", BigInteger),
+    _column("failures", JSONB),  # the first of them
+    _column("error", Text, null=True),
+    _time("started_at"),
+    _time("finished_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("state IN ('listing', 'working', 'finished', 'failed')"),
+)
+Index("runs_finished", runs.c.finished_at)
+
+# Bytes that wait for their job.
+uploads = Table(
+    "uploads",
+    metadata,
+    _tenant(),
+    _column("id", Uuid),
+    _column("data", BYTEA),
+    _time("created_at"),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    _of_tenant(),
 )

@@ -60,6 +60,7 @@ SELECT c.relname::text
 -- name: unexpected_policies
 -- One permissive policy a role and command: a second one would be OR-ed with the first, a restrictive one turns
 -- permissive on distributed tables. Each must test the tenant; where rows carry readers, reading must test them too.
+-- The queue is the exception: a worker has to see whose turn it is.
 SELECT c.relname::text AS table_name, p.polname::text AS policy
   FROM pg_catalog.pg_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
@@ -67,7 +68,8 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
  WHERE n.nspname = 'kosmos'
    AND NOT coalesce(
        p.polpermissive
-       AND pg_get_expr(p.polqual, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+       AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+            OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'runs'))
        AND pg_get_expr(p.polqual, p.polrelid) NOT ILIKE '%% OR %%'
        AND CASE p.polname
            WHEN 'app_read' THEN
@@ -78,6 +80,8 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
            WHEN 'worker_all' THEN
                p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
                AND pg_get_expr(p.polwithcheck, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+           WHEN 'worker_queue' THEN
+               p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
            ELSE false END, false)
  ORDER BY 1, 2
 
@@ -85,7 +89,9 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
 SELECT c.relname::text AS table_name, wanted.policy
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- CROSS JOIN (VALUES ('app_read'), ('worker_all')) AS wanted (policy)
+ CROSS JOIN LATERAL (VALUES ('app_read'),
+                           (CASE WHEN c.relname IN ('jobs', 'runs') THEN 'worker_queue' ELSE 'worker_all' END))
+       AS wanted (policy)
  WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND c.relname <> 'alembic_version'
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polname = wanted.policy)
  ORDER BY 1, 2
