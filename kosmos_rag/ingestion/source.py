@@ -1,84 +1,57 @@
-"""From paths to documents: what is under a path, and what is in a file. Failures are records, never exceptions."""
+"""What a direct call of `ingest` is given: paths as entries to load, and documents to be checked."""
 
 import json
-import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kosmos_rag.config import IngestionSettings
 from kosmos_rag.errors import SourceError
 from kosmos_rag.records import IngestFailure, SourceDocument, are_names, is_text
+from kosmos_rag.sources import MAX_SOURCE_CHARS, Entry, Listing, Source
+from kosmos_rag.sources.folder import FolderSource, FolderSpec
 
-MAX_SOURCE_CHARS = 2048
-"""Longest name of a source; longer ones are refused, so that names stay fit for lists and logs."""
+__all__ = ["Discovery", "Found", "check", "discover", "missing_from"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Folder:
-    """A folder that was walked. `complete` is False where a part of it could not be read."""
+class Found:
+    """A file that was listed, and what loads it."""
 
-    path: str
-    complete: bool
+    origin: Source
+    entry: Entry
+
+    @property
+    def source(self) -> str:
+        """The name under which the file is known."""
+        return self.entry.source
+
+    def load(self) -> SourceDocument:
+        """Read the file. Raises SourceError."""
+        return self.origin.load(self.entry)
 
 
 @dataclass(kw_only=True, slots=True)
 class Discovery:
     """What lies under the paths that were given."""
 
-    files: list[Path] = field(default_factory=list)
-    folders: list[Folder] = field(default_factory=list)
+    files: list[Found] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
     failures: list[IngestFailure] = field(default_factory=list)
 
 
-def name_of(path: Path) -> str:
-    """Return the name under which a file is known: its absolute path. Bytes that are not UTF-8 are escaped."""
-    return os.fsencode(Path(os.path.abspath(path))).decode("utf-8", "backslashreplace")  # noqa: PTH100 — resolve() would follow links
-
-
-def discover(paths: Sequence[Path]) -> Discovery:
-    """List the files under the paths, in order, each once. Hidden files and folders are passed over."""
+def discover(paths: Sequence[Path], settings: IngestionSettings) -> Discovery:
+    """List the files under the paths, in order, each once."""
     found = Discovery()
+    files: dict[str, Found] = {}
     for path in paths:
-        try:
-            if stat.S_ISDIR(path.stat().st_mode):
-                _walk(path, found)
-            else:
-                found.files.append(path)
-        except (OSError, ValueError) as error:
-            found.failures.append(_failure(path, error))
-    found.files = list({name_of(path): path for path in found.files}.values())
+        origin = FolderSource(FolderSpec(path=path), settings)
+        listing = origin.listing()
+        files |= {entry.source: Found(origin=origin, entry=entry) for entry in listing}
+        found.listings.append(listing)
+        found.failures += listing.failures
+    found.files = list(files.values())
     return found
-
-
-def _walk(root: Path, found: Discovery) -> None:
-    failures = len(found.failures)
-
-    def note(error: OSError) -> None:
-        found.failures.append(_failure(Path(error.filename), error))
-
-    for folder, subfolders, files in os.walk(root, onerror=note):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        found.files += [Path(folder, name) for name in sorted(files) if not name.startswith(".")]
-    found.folders.append(Folder(path=name_of(root), complete=len(found.failures) == failures))
-
-
-def load(path: Path, *, max_bytes: int) -> SourceDocument:
-    """Read one file. Raises SourceError."""
-    try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode):
-            raise SourceError("not_a_file", f"{name_of(path)} is not a regular file; give files or folders")
-        if state.st_size > max_bytes:
-            raise SourceError(
-                "too_large",
-                f"{name_of(path)} has {state.st_size:,} bytes, more than ingestion.max_file_mb allows "
-                f"({max_bytes:,}); split the file or raise the limit",
-            )
-        return SourceDocument(source=name_of(path), data=path.read_bytes())
-    except (OSError, ValueError) as error:
-        failure = _failure(path, error)
-        raise SourceError(failure.code, failure.message) from error
 
 
 def check(document: SourceDocument, *, max_bytes: int) -> None:
@@ -111,53 +84,6 @@ def check(document: SourceDocument, *, max_bytes: int) -> None:
         )
 
 
-def missing_from(folder: Folder, stored: Iterable[str], seen: set[str]) -> list[str]:
-    """Return the stored sources under a folder that are no longer in it.
-
-    The disk is asked again: what was not walked (behind a link, hidden, made a moment ago) may be there all the same.
-    """
-    prefix = _prefix(folder)
-    return [s for s in stored if s.startswith(prefix) and s not in seen and not os.path.lexists(s)]
-
-
-def refusal_to_prune(folder: Folder, missing: Sequence[str], seen: set[str]) -> IngestFailure | None:
-    """Return why documents missing from a folder should be kept all the same, or None.
-
-    A folder that cannot be read to its end, or that is suddenly empty, is more likely a lost mount than a wish.
-    """
-    if not missing:
-        return None
-    kept = f"{len(missing)} documents from it were kept; remove them with `kosmos-rag delete` if that was meant"
-    if not folder.complete:
-        return IngestFailure(
-            source=folder.path,
-            code="unreadable",
-            message=f"{folder.path} could not be read to its end; {kept}",
-        )
-    if not any(source.startswith(_prefix(folder)) for source in seen):
-        return IngestFailure(
-            source=folder.path, code="empty_folder", message=f"{folder.path} holds no file any more; {kept}"
-        )
-    return None
-
-
-def _prefix(folder: Folder) -> str:
-    return folder.path.rstrip("/") + "/"
-
-
-def _failure(path: Path, error: OSError | ValueError) -> IngestFailure:
-    """Describe why a path could not be read; ValueError is Python's word for a path that cannot exist."""
-    name = name_of(path).replace("\x00", "\\x00")
-    if isinstance(error, FileNotFoundError):
-        return IngestFailure(source=name, code="not_found", message=f"{name} does not exist; check the path")
-    if isinstance(error, PermissionError):
-        return IngestFailure(
-            source=name,
-            code="no_permission",
-            message=f"{name} may not be read by this user; change its permissions",
-        )
-    return IngestFailure(
-        source=name,
-        code="unreadable",
-        message=f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; check the disk",
-    )
+def missing_from(listing: Listing, stored: Iterable[str], seen: set[str]) -> list[str]:
+    """Return the stored sources that a listing covers and no longer holds."""
+    return [source for source in stored if source not in seen and listing.covers(source)]
