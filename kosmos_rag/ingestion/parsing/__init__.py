@@ -5,30 +5,57 @@ The media type is found by content. Each type has one parser, a function from by
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.code import parse_code
+from kosmos_rag.ingestion.parsing.csv import parse_csv
 from kosmos_rag.ingestion.parsing.detect import detect
 from kosmos_rag.ingestion.parsing.docx import parse_docx
+from kosmos_rag.ingestion.parsing.eml import parse_eml
+from kosmos_rag.ingestion.parsing.epub import parse_epub
 from kosmos_rag.ingestion.parsing.failures import third_party
 from kosmos_rag.ingestion.parsing.html import parse_html
+from kosmos_rag.ingestion.parsing.json import parse_json, parse_json_lines
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.markdown import parse_markdown
 from kosmos_rag.ingestion.parsing.pdf import parse_pdf
+from kosmos_rag.ingestion.parsing.pptx import parse_pptx
 from kosmos_rag.ingestion.parsing.text import parse_text
+from kosmos_rag.ingestion.parsing.xlsx import parse_xlsx
 from kosmos_rag.records import ParsedDocument, SourceDocument
 
-__all__ = ["detect", "parse"]
+__all__ = ["OutputLimits", "detect", "parse"]
 
-_PARSERS: dict[str, Callable[[bytes], ParsedDocument]] = {
+_Parser = Callable[[bytes, OutputLimits], ParsedDocument]
+
+
+def _bounded(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
+    """Adapt a parser whose text is not much larger than what it is given, so that a check at the end is enough."""
+    return lambda data, _limits: parser(data)
+
+
+_PARSERS: dict[str, _Parser] = {
+    **{name: _bounded(partial(parse_code, media_type=name)) for name in set(media_types.CODE.values())},
     media_types.PDF: parse_pdf,
-    media_types.DOCX: parse_docx,
-    media_types.HTML: parse_html,
-    media_types.MARKDOWN: parse_markdown,
-    media_types.TEXT: parse_text,
+    media_types.DOCX: _bounded(parse_docx),
+    media_types.PPTX: parse_pptx,
+    media_types.XLSX: parse_xlsx,
+    media_types.EPUB: parse_epub,
+    media_types.EML: parse_eml,
+    media_types.HTML: _bounded(parse_html),
+    media_types.MARKDOWN: _bounded(parse_markdown),
+    media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
+    media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
+    media_types.JSON: parse_json,
+    media_types.JSONL: parse_json_lines,
+    media_types.TEXT: _bounded(parse_text),
 }
+_UNLIMITED = OutputLimits()
 
 
-def parse(document: SourceDocument) -> ParsedDocument:
+def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED) -> ParsedDocument:
     """Parse a document; the title of the result is the document's own where it has one.
 
     The text of the result is never blank.
@@ -39,7 +66,8 @@ def parse(document: SourceDocument) -> ParsedDocument:
     media_type = detect(document.data, document.source)
     name = media_types.NAMES[media_type]
     with third_party(name):
-        parsed = _PARSERS[media_type](document.data)
+        parsed = _PARSERS[media_type](document.data, limits)
     if not parsed.text or parsed.text.isspace():
         raise ParseError("empty", f"no text in the {name} file; give a document that has some")
+    limits.check(parsed)
     return replace(parsed, title=document.title or parsed.title)

@@ -42,10 +42,11 @@ _BINARIES = (  # offset, signature, name
     (0, b"wOFF", "WOFF font"),
     (0, b"wOF2", "WOFF font"),
 )
+_OFFICE = "[Content_Types].xml"
+_OFFICE_TYPES = {"xl/workbook.xml": media_types.XLSX, "ppt/presentation.xml": media_types.PPTX}
+_EPUB = "META-INF/container.xml"
 _ZIP_CONTENTS = (  # a member that tells the format, name
-    ("xl/workbook.xml", "Excel workbook"),
-    ("ppt/presentation.xml", "PowerPoint presentation"),
-    ("META-INF/container.xml", "EPUB book"),
+    ("xl/workbook.bin", "binary Excel workbook"),
     ("content.xml", "OpenDocument file"),
     ("META-INF/MANIFEST.MF", "Java archive"),
 )
@@ -59,7 +60,12 @@ _MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~
 _SPACE = re.compile(r"\s*")
 _SNIFFED = 65_536
 
-_MARKDOWN_NAMES = frozenset({"md", "markdown"})
+# RFC 5322: the fields of a mail, some of them folded, and then an empty line.
+_MAIL_FIELDS = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+(?:\n|\Z)")
+_FROM = re.compile(r"^From:", re.MULTILINE | re.IGNORECASE)
+_STAMP = re.compile(r"^(?:Date|Message-ID|MIME-Version|Received):", re.MULTILINE | re.IGNORECASE)
+_MAIL_NAMES = frozenset({"eml", "", "txt"})
+
 _HTML_NAMES = frozenset({"html", "htm", "xhtml"})
 _PROSE_NAMES = frozenset({"", "txt", "text"})
 """Elsewhere a line that begins with `#` may be a comment of source code."""
@@ -95,8 +101,13 @@ def _is_pdf(data: bytes) -> bool:
 def _type_of_zip(data: bytes) -> str:
     with third_party("ZIP"), zipfile.ZipFile(BytesIO(data)) as archive:
         members = set(archive.namelist())
-    if "[Content_Types].xml" in members and any(map(_WORD_MEMBER.fullmatch, members)):
-        return media_types.DOCX
+    if _OFFICE in members:
+        if any(map(_WORD_MEMBER.fullmatch, members)):
+            return media_types.DOCX
+        for member in _OFFICE_TYPES.keys() & members:
+            return _OFFICE_TYPES[member]
+    if _EPUB in members:
+        return media_types.EPUB
     raise _unsupported(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
 
 
@@ -117,7 +128,7 @@ def _refuse_known_binary(data: bytes) -> None:
 
 
 def _unsupported(name: str) -> ParseError:
-    return ParseError("unsupported", f"{name}: not a supported format; convert to PDF, DOCX, HTML or Markdown")
+    return ParseError("unsupported", f"{name}: not a supported format; convert it to PDF, DOCX, HTML or Markdown")
 
 
 def _extension(source: str) -> str:
@@ -130,11 +141,18 @@ def _type_of_text(text: str, extension: str) -> str:
     start = _after_prolog(text)
     if _HTML_START.match(text, start) or (extension in _HTML_NAMES and _ANY_TAG.match(text, start)):
         return media_types.HTML
-    if extension in _MARKDOWN_NAMES:
-        return media_types.MARKDOWN
+    if extension in _MAIL_NAMES and _is_mail(text):
+        return media_types.EML
+    if extension in media_types.TEXTS:
+        return media_types.TEXTS[extension]
     if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):
         return media_types.MARKDOWN
     return media_types.TEXT
+
+
+def _is_mail(text: str) -> bool:
+    fields = _MAIL_FIELDS.match(text[:_SNIFFED])
+    return fields is not None and bool(_FROM.search(fields[0]) and _STAMP.search(fields[0]))
 
 
 def _after_prolog(text: str) -> int:

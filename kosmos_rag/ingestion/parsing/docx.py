@@ -1,21 +1,15 @@
 """Parse DOCX: a screen of the archive, then paragraphs and tables in the order of the document."""
 
 import re
-import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
 from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.records import Heading, ParsedDocument
-
-_MOST_MEMBERS = 2_000
-_MOST_BYTES = 256 * 2**20
-_HIGHEST_RATIO = 100
-_RATIO_MATTERS_FROM = 2**20
-_ENCRYPTED_FLAG = 0x1
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
@@ -43,7 +37,7 @@ def parse_docx(data: bytes) -> ParsedDocument:
         ParseError: `too_large`, `encrypted` or `corrupt` for an archive that is not safe to open,
             `unsupported` for another kind of Word file.
     """
-    _screen(data)
+    screen_office(data, "DOCX")
     package = _open(data)
     document = package.main_document_part.document
     styles = {style.style_id: style.name or "" for style in document.styles}
@@ -62,42 +56,6 @@ def parse_docx(data: bytes) -> ParsedDocument:
         title=_core_title(package) or next((h.title for h in headings if h.level == 1), None),
         headings=tuple(headings),
     )
-
-
-def _screen(data: bytes) -> None:
-    """Refuse what would exhaust memory, or reach outside the archive, before anything is unpacked."""
-    with zipfile.ZipFile(BytesIO(data)) as archive:
-        members = archive.infolist()
-        if len(members) > _MOST_MEMBERS:
-            raise _too_large(f"it has {len(members)} members, at most {_MOST_MEMBERS} are read")
-        if (total := sum(member.file_size for member in members)) > _MOST_BYTES:
-            raise _too_large(f"it has {total} bytes unpacked, at most {_MOST_BYTES} are read")
-        for member in members:
-            _screen_member(member)
-        for member in members:
-            if member.filename.lower().endswith((".xml", ".rels")):
-                _refuse_doctype(member.filename, archive.read(member))
-
-
-def _screen_member(member: zipfile.ZipInfo) -> None:
-    name = member.filename
-    if member.flag_bits & _ENCRYPTED_FLAG:
-        raise ParseError("encrypted", f"member {name!r} of the DOCX has a password; save the document without one")
-    if name.startswith(("/", "\\")) or ":" in name or ".." in re.split(r"[/\\]", name):
-        raise ParseError("corrupt", f"member {name!r} of the DOCX points outside it; save the document again")
-    packed = max(1, member.compress_size)
-    if member.file_size > _RATIO_MATTERS_FROM and member.file_size > _HIGHEST_RATIO * packed:
-        raise _too_large(f"member {name!r} unpacks to {member.file_size // packed} times its size")
-
-
-def _refuse_doctype(name: str, part: bytes) -> None:
-    # Without its NULs a part in UTF-16 or UTF-32 shows the word too.
-    if b"<!DOCTYPE" in part.replace(b"\0", b""):
-        raise ParseError("corrupt", f"part {name!r} of the DOCX has a DOCTYPE, which Word never writes")
-
-
-def _too_large(what: str) -> ParseError:
-    return ParseError("too_large", f"the DOCX is too large: {what}; split the document or save it again")
 
 
 def _open(data: bytes) -> Any:

@@ -2,9 +2,76 @@
 
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+EPUB = "application/epub+zip"
+EML = "message/rfc822"
 HTML = "text/html"
 MARKDOWN = "text/markdown"
+CSV = "text/csv"
+TSV = "text/tab-separated-values"
+JSON = "application/json"
+JSONL = "application/jsonl"
+SQL = "application/sql"
 TEXT = "text/plain"
 
-NAMES = {PDF: "PDF", DOCX: "DOCX", HTML: "HTML", MARKDOWN: "Markdown", TEXT: "text"}
+CODE = {
+    "bash": "text/x-shellscript",
+    "c": "text/x-c",
+    "cc": "text/x-c++",
+    "cpp": "text/x-c++",
+    "cs": "text/x-csharp",
+    "go": "text/x-go",
+    "h": "text/x-c",
+    "hpp": "text/x-c++",
+    "java": "text/x-java",
+    "js": "text/javascript",
+    "jsx": "text/javascript",
+    "kt": "text/x-kotlin",
+    "lua": "text/x-lua",
+    "mjs": "text/javascript",
+    "php": "text/x-php",
+    "pl": "text/x-perl",
+    "ps1": "text/x-powershell",
+    "py": "text/x-python",
+    "r": "text/x-r",
+    "rb": "text/x-ruby",
+    "rs": "text/x-rust",
+    "scala": "text/x-scala",
+    "sh": "text/x-shellscript",
+    "sql": SQL,
+    "swift": "text/x-swift",
+    "ts": "text/x-typescript",
+    "tsx": "text/x-typescript",
+}
+"""Source code, by the extension of the file."""
+
+TEXTS = CODE | {
+    "csv": CSV,
+    "json": JSON,
+    "jsonl": JSONL,
+    "markdown": MARKDOWN,
+    "md": MARKDOWN,
+    "ndjson": JSONL,
+    "tab": TSV,
+    "tsv": TSV,
+}
+"""Kinds of text that only the extension tells."""
+
+NAMES = dict.fromkeys(CODE.values(), "source code") | {
+    PDF: "PDF",
+    DOCX: "DOCX",
+    PPTX: "PPTX",
+    XLSX: "XLSX",
+    EPUB: "EPUB",
+    EML: "mail",
+    HTML: "HTML",
+    MARKDOWN: "Markdown",
+    CSV: "CSV",
+    TSV: "TSV",
+    JSON: "JSON",
+    JSONL: "JSON Lines",
+    SQL: "SQL",
+    TEXT: "text",
+}
 """What people call them."""

@@ -10,6 +10,7 @@ from typing import Any
 from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.records import Heading, ParsedDocument
 
 _PDFIUM = threading.Lock()
@@ -25,14 +26,14 @@ _Outline = list[tuple[int, str, int]]
 """Level from 1, title, page from 0."""
 
 
-def parse_pdf(data: bytes) -> ParsedDocument:
+def parse_pdf(data: bytes, limits: OutputLimits) -> ParsedDocument:
     """Parse a PDF: one offset a page, also for pages without text; headings from the outline.
 
     Raises:
-        ParseError: `encrypted`, `no_text`, `corrupt`.
+        ParseError: `encrypted`, `no_text`, `corrupt`, `too_large`.
     """
     with _PDFIUM:
-        pages, outline, title = _read(data)
+        pages, outline, title = _read(data, limits)
     if not any(pages):
         raise ParseError("no_text", f"{len(pages)} pages without text, probably scanned; run OCR first")
     starts = tuple(_starts(pages))
@@ -48,9 +49,10 @@ def parse_pdf(data: bytes) -> ParsedDocument:
     )
 
 
-def _read(data: bytes) -> tuple[list[str], _Outline, str | None]:
+def _read(data: bytes, limits: OutputLimits) -> tuple[list[str], _Outline, str | None]:
     with closing(_open(data)) as document:
-        pages = [_page_text(document, index) for index in range(len(document))]
+        limits.check_pages(len(document))
+        pages = list(_pages(document, limits))
         outline = list(islice(_outline(document), _LARGEST_OUTLINE))
         return pages, outline, clean_title(document.get_metadata_value("Title"))
 
@@ -65,6 +67,15 @@ def _open(data: bytes) -> Any:
             message = "the PDF has a password; remove it and save the document again"
             raise ParseError("encrypted", message) from exc
         raise
+
+
+def _pages(document: Any, limits: OutputLimits) -> Iterator[str]:
+    size = 0
+    for index in range(len(document)):
+        text = _page_text(document, index)
+        size += len(text)
+        limits.check_text(size)
+        yield text
 
 
 def _page_text(document: Any, index: int) -> str:

@@ -9,6 +9,8 @@ from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import detect
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 
 
 def zip_of(*names: str) -> bytes:
@@ -23,6 +25,19 @@ def zip_of(*names: str) -> bytes:
 def test_detect__pdf_and_docx_under_any_name(name: str, report_pdf: bytes, report_docx: bytes) -> None:
     assert detect(report_pdf, name) == "application/pdf"
     assert detect(report_docx, name) == DOCX
+
+
+@pytest.mark.parametrize(
+    ("members", "media_type"),
+    [
+        (("[Content_Types].xml", "xl/workbook.xml"), XLSX),
+        (("[Content_Types].xml", "ppt/presentation.xml"), PPTX),
+        (("META-INF/container.xml", "mimetype"), "application/epub+zip"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.docx", "a.zip", "a"])
+def test_detect__archives_by_their_members(members: tuple[str, ...], media_type: str, name: str) -> None:
+    assert detect(zip_of(*members), name) == media_type
 
 
 def test_detect__pdf_after_other_bytes(report_pdf: bytes) -> None:
@@ -65,10 +80,20 @@ def test_detect__html_by_its_first_tag(text: str, name: str) -> None:
         ("# Title\n\nWords.", "notes.txt", "text/markdown"),
         ("Words.\n\n## Section\nMore.", "notes", "text/markdown"),
         ("Words.\n```\ncode\n```\n", "notes", "text/markdown"),
-        ("# a comment\nimport os\n", "a.py", "text/plain"),
+        ("# a comment\nimport os\n", "a.py", "text/x-python"),
         ("#!/bin/sh\n\n# a comment\n", "run", "text/plain"),
-        ("-- comment\nSELECT 1;\n", "a.sql", "text/plain"),
-        ("a,b\n1,2\n", "a.csv", "text/plain"),
+        ("-- comment\nSELECT 1;\n", "a.sql", "application/sql"),
+        ("a,b\n1,2\n", "a.csv", "text/csv"),
+        ("a,b\n1,2\n", "a.txt", "text/plain"),
+        ("a\tb\n", "a.TSV", "text/tab-separated-values"),
+        ('{"a": 1}', "https://example.org/a.json?x=1", "application/json"),
+        ('{"a": 1}\n', "a.ndjson", "application/jsonl"),
+        ("<html><body>error 500", "a.csv", "text/html"),
+        ("From: a@x\nDate: today\n\nHello", "a.eml", "message/rfc822"),
+        ("Received: by x;\n\ttoday\nFrom: a@x\n\nHello", "a", "message/rfc822"),
+        ("From: a@x\nDate: today\n\nHello", "a.py", "text/x-python"),
+        ("From: the desk of\n\nHello", "a.eml", "text/plain"),
+        ("Dear all,\nFrom: a\nDate: b\n", "a.eml", "text/plain"),
         ("#hashtag of today", "a.txt", "text/plain"),
     ],
 )
@@ -89,8 +114,9 @@ def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
         (b"SQLite format 3\0", "SQLite"),
         (b"{\\rtf1\\ansi hello}", "RTF"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "legacy Office"),
-        (zip_of("xl/workbook.xml", "[Content_Types].xml"), "Excel"),
-        (zip_of("ppt/presentation.xml", "[Content_Types].xml"), "PowerPoint"),
+        (zip_of("xl/workbook.bin", "[Content_Types].xml"), "binary Excel"),
+        (zip_of("xl/workbook.xml"), "ZIP archive"),
+        (zip_of("content.xml"), "OpenDocument"),
         (zip_of("word/document.xml"), "ZIP archive"),
         (zip_of(), "ZIP archive"),
     ],

@@ -1,0 +1,75 @@
+"""Screen ZIP archives before a parser unpacks them."""
+
+import re
+import zipfile
+from io import BytesIO
+
+from kosmos_rag.errors import ParseError
+
+_MOST_MEMBERS = 2_000
+_MOST_BYTES = 256 * 2**20
+_HIGHEST_RATIO = 100
+_RATIO_MATTERS_FROM = 2**20
+_ENCRYPTED_FLAG = 0x1
+_ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
+_EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
+"""Where Office keeps what it embeds, such as the workbook behind a chart; no parser opens it."""
+
+
+def screen(data: bytes, name: str) -> None:
+    """Refuse what would exhaust memory, reach outside the archive, or hide another archive in it.
+
+    Raises:
+        ParseError: `too_large`, `encrypted` or `corrupt`; `name` says in the message what the file is.
+        zipfile.BadZipFile: it is no archive.
+    """
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        members = archive.infolist()
+        if len(members) > _MOST_MEMBERS:
+            raise _too_large(name, f"it has {len(members)} members, at most {_MOST_MEMBERS} are read")
+        if (total := sum(member.file_size for member in members)) > _MOST_BYTES:
+            raise _too_large(name, f"it has {total} bytes unpacked, at most {_MOST_BYTES} are read")
+        for member in members:
+            _screen_member(member, name)
+        for member in members:
+            _refuse_archive(archive, member, name)
+
+
+def screen_office(data: bytes, name: str) -> None:
+    """Screen an archive of Office Open XML, which also has no DOCTYPE in any part (ECMA-376, part 2)."""
+    screen(data, name)
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        for member in archive.infolist():
+            if member.filename.lower().endswith((".xml", ".rels", ".vml")):
+                refuse_doctype(archive.read(member), member.filename, name)
+
+
+def refuse_doctype(part: bytes, member: str, name: str) -> None:
+    """Raise ParseError `corrupt` where an XML part could declare entities."""
+    # Without its NULs a part in UTF-16 or UTF-32 shows the word too.
+    if b"<!DOCTYPE" in part.replace(b"\0", b""):
+        raise ParseError("corrupt", f"part {member!r} of the {name} has a DOCTYPE, which no program writes there")
+
+
+def _screen_member(member: zipfile.ZipInfo, name: str) -> None:
+    path = member.filename
+    if member.flag_bits & _ENCRYPTED_FLAG:
+        raise ParseError("encrypted", f"member {path!r} of the {name} has a password; save the document without one")
+    if path.startswith(("/", "\\")) or ":" in path or ".." in re.split(r"[/\\]", path):
+        raise ParseError("corrupt", f"member {path!r} of the {name} points outside it; save the document again")
+    packed = max(1, member.compress_size)
+    if member.file_size > _RATIO_MATTERS_FROM and member.file_size > _HIGHEST_RATIO * packed:
+        raise _too_large(name, f"member {path!r} unpacks to {member.file_size // packed} times its size")
+
+
+def _refuse_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
+    if _EMBEDDED.match(member.filename):
+        return
+    with archive.open(member) as part:
+        if part.read(8).startswith(_ARCHIVES):
+            message = f"member {member.filename!r} of the {name} is an archive; take it out and save the document again"
+            raise ParseError("unsupported", message)
+
+
+def _too_large(name: str, what: str) -> ParseError:
+    return ParseError("too_large", f"the {name} is too large: {what}; split the document or save it again")

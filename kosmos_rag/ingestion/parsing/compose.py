@@ -1,0 +1,75 @@
+"""Put a text together piece by piece, with its headings and pages, and stop where it grows too large."""
+
+from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.records import Heading, ParsedDocument
+
+_BETWEEN_BLOCKS = "\n\n"
+
+
+class Composition:
+    """A document under construction: blocks with a blank line between them, made of lines."""
+
+    def __init__(self, limits: OutputLimits) -> None:
+        """Begin with no text; every addition raises ParseError `too_large` beyond the limits."""
+        self._limits = limits
+        self._pieces: list[str] = []
+        self._length = 0
+        self._at_start = True
+        self._headings: list[Heading] = []
+        self._pages: list[int] = []
+
+    @property
+    def first_title(self) -> str | None:
+        """The title of the first heading of level 1."""
+        return next((heading.title for heading in self._headings if heading.level == 1), None)
+
+    def heading(self, level: int, title: str) -> None:
+        """Add a heading as a block; nothing where the title is blank."""
+        if cleaned := clean_title(title):
+            self.block(cleaned)
+            self._headings.append(Heading(level=level, title=cleaned, start=self._length - len(cleaned)))
+
+    def block(self, text: str) -> None:
+        """Add a block; nothing where the text is blank."""
+        if text := clean(text).strip("\n").rstrip():
+            self._add(text, _BETWEEN_BLOCKS)
+
+    def line(self, text: str) -> None:
+        """Add a line to the last block; a blank one too."""
+        self._add(clean(text), "\n")
+
+    def page(self) -> None:
+        """Begin a page; one without text has its place too."""
+        if self._pages:
+            self._at_start = False
+            self._add("", _BETWEEN_BLOCKS)
+        self._pages.append(self._length)
+        self._limits.check_pages(len(self._pages))
+        self._at_start = True
+
+    def document(self, parsed: ParsedDocument, *, title: str | None = None) -> None:
+        """Add a parsed document as a block with its headings; `title` heads it where it has none of its own."""
+        if title and not parsed.headings:
+            self.heading(1, title)
+        self._add(parsed.text, _BETWEEN_BLOCKS)
+        start = self._length - len(parsed.text)
+        self._headings += [Heading(level=h.level, title=h.title, start=start + h.start) for h in parsed.headings]
+
+    def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
+        """Return what was put together."""
+        return ParsedDocument(
+            text="".join(self._pieces),
+            media_type=media_type,
+            title=title,
+            headings=tuple(self._headings),
+            pages=tuple(self._pages),
+        )
+
+    def _add(self, text: str, separator: str) -> None:
+        piece = text if self._at_start else separator + text
+        self._pieces.append(piece)
+        self._length += len(piece)
+        self._at_start = False
+        # Characters are at most the bytes; the end is checked in bytes.
+        self._limits.check_text(self._length)

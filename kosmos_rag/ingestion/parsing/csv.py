@@ -1,0 +1,55 @@
+"""Parse CSV and TSV: a row a line, in the order of the file, each value after the name of its column."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from io import StringIO
+from itertools import islice
+
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.tables import row_lines
+from kosmos_rag.records import ParsedDocument
+
+_SEPARATORS = "\t;,|"
+"""Of two that fit alike the first: commas also stand in numbers."""
+_SNIFFED_ROWS = 20
+_SNIFFED_CHARS = 65_536
+
+
+def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
+    """Parse a table of separated values; that of a CSV is the separator that cuts most of the first rows alike.
+
+    What is no table, by its quotes, keeps its lines as they are.
+
+    Raises:
+        ParseError: `empty`, `binary` or `too_large`.
+    """
+    text = decode(data)
+    separator = "\t" if media_type == media_types.TSV else _separator(text)
+    composition = Composition(limits)
+    try:
+        for line in row_lines(_rows(text, separator)):
+            composition.line(line)
+    except csv.Error:
+        return ParsedDocument(text=text, media_type=media_type)
+    return composition.parsed(media_type, None)
+
+
+def _separator(text: str) -> str:
+    return max(_SEPARATORS, key=lambda separator: _rows_alike(text, separator))
+
+
+def _rows_alike(text: str, separator: str) -> int:
+    """Count the first rows that have the commonest number of cells, where that is more than one."""
+    counts: Counter[int] = Counter()
+    with suppress(csv.Error):  # the sample may end inside quotes
+        counts.update(len(row) for row in islice(_rows(text[:_SNIFFED_CHARS], separator), _SNIFFED_ROWS))
+    return max((count for cells, count in counts.items() if cells > 1), default=0)
+
+
+def _rows(text: str, separator: str) -> Iterator[list[str]]:
+    return csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True)

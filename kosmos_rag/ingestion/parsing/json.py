@@ -1,0 +1,80 @@
+"""Parse JSON and JSON Lines: every value with the path that leads to it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.records import ParsedDocument
+
+_LONGEST_PATH = 200
+"""Characters that are kept of a path, those nearest to the value: a long one repeated would be most of the text."""
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+"""Numbers stay as they are written."""
+_LITERALS = {None: "null", True: "true", False: "false"}
+
+
+def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse JSON: `people[3].address.city: Berlin`, a value a line, a list of plain values on one.
+
+    What is not quite JSON keeps its lines as they are.
+
+    Raises:
+        ParseError: `empty`, `binary` or `too_large`.
+    """
+    text = decode(data)
+    try:
+        value = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return ParsedDocument(text=text, media_type=media_types.JSON)
+    composition = Composition(limits)
+    for line in _lines(value):
+        composition.line(line)
+    return composition.parsed(media_types.JSON, None)
+
+
+def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse JSON Lines: a record stays a line, `name: Ada; address.city: Berlin`; what is not JSON stays as it is.
+
+    Raises:
+        ParseError: `empty`, `binary` or `too_large`.
+    """
+    composition = Composition(limits)
+    for line in decode(data).split("\n"):
+        try:
+            composition.line("; ".join(_lines(_DECODER.decode(line))))
+        except (ValueError, RecursionError):
+            composition.line(line)
+    return composition.parsed(media_types.JSONL, None)
+
+
+def _lines(value: Any) -> Iterator[str]:
+    """Give a line for each value, in the order of the file. Without recursion: depth is the file's choice."""
+    pending = [iter([("", value)])]
+    while pending:
+        path, value = next(pending[-1], (None, None))
+        if path is None:
+            pending.pop()
+        elif members := _members(path, value):
+            pending.append(members)
+        elif text := _plain(value):
+            yield f"{path}: {text}" if path else text
+
+
+def _members(path: str, value: Any) -> Iterator[tuple[str, Any]] | None:
+    """Give what is inside an object, or a list that holds any; None for a value that fits on a line."""
+    near = path[-_LONGEST_PATH:]
+    if isinstance(value, dict):
+        return ((f"{near}.{key}" if near else key, item) for key, item in value.items())
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return ((f"{near}[{number}]", item) for number, item in enumerate(value))
+    return None
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return " ".join(value.split()) if isinstance(value, str) else _LITERALS[value]

@@ -1,0 +1,46 @@
+"""How much a file may become."""
+
+import sys
+from dataclasses import dataclass
+
+from kosmos_rag.errors import ParseError
+from kosmos_rag.records import ParsedDocument
+
+MOST_HEADINGS = 20_000
+"""Every chunk looks its section up among the headings; no document that people read has more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputLimits:
+    """Size above which a parsed document is refused."""
+
+    text_bytes: int = sys.maxsize
+    """Of the text in UTF-8."""
+    pages: int = sys.maxsize
+
+    def check(self, document: ParsedDocument) -> None:
+        """Raise ParseError `too_large` where a document has more text, pages or headings."""
+        self.check_pages(len(document.pages))
+        self.check_text(len(document.text.encode()))
+        if len(document.headings) > MOST_HEADINGS:
+            raise _too_large(f"{len(document.headings)} headings, at most {MOST_HEADINGS} are kept", "split the file")
+
+    def check_pages(self, pages: int) -> None:
+        """Raise ParseError `too_large` for more pages."""
+        if pages > self.pages:
+            raise _too_large(
+                f"{pages} pages, more than ingestion.parsing.pages allows ({self.pages})",
+                "split the file or raise the limit",
+            )
+
+    def check_text(self, size: int) -> None:
+        """Raise ParseError `too_large` for more bytes of text."""
+        if size > self.text_bytes:
+            raise _too_large(
+                f"{size} bytes of text or more, ingestion.parsing.text_mb allows {self.text_bytes}",
+                "split the file or raise the limit",
+            )
+
+
+def _too_large(what: str, remedy: str) -> ParseError:
+    return ParseError("too_large", f"the file has {what}; {remedy}")

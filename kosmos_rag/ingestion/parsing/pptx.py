@@ -1,0 +1,66 @@
+"""Parse PPTX: a slide is a page, its title a heading; tables and the speaker's notes are read too."""
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.archive import screen_office
+from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.records import ParsedDocument
+
+
+def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse a PowerPoint presentation: the slides in order, without those that are hidden.
+
+    Raises:
+        ParseError: `too_large`, `encrypted`, `corrupt` or `unsupported` for an archive that is not safe to open.
+    """
+    from pptx import Presentation
+
+    screen_office(data, "PPTX")
+    presentation = Presentation(BytesIO(data))
+    composition = Composition(limits)
+    for slide in presentation.slides:
+        composition.page()
+        if slide.element.get("show") != "0":
+            _add_slide(composition, slide)
+    title = clean_title(presentation.core_properties.title or "")
+    return composition.parsed(media_types.PPTX, title or composition.first_title)
+
+
+def _add_slide(composition: Composition, slide: Any) -> None:
+    title = slide.shapes.title
+    if title is not None:
+        composition.heading(1, title.text_frame.text)
+    for shape in _shapes(slide.shapes):
+        if title is None or shape.shape_id != title.shape_id:
+            composition.block(_shape_text(shape))
+    if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
+        composition.block(f"Notes: {frame.text}")
+
+
+def _shapes(shapes: Any) -> Iterator[Any]:
+    """Give the shapes in the order of the file, those of a group in its place."""
+    from pptx.shapes.group import GroupShape
+
+    pending = [iter(shapes)]
+    while pending:
+        shape = next(pending[-1], None)
+        if shape is None:
+            pending.pop()
+        elif isinstance(shape, GroupShape):
+            pending.append(iter(shape.shapes))
+        else:
+            yield shape
+
+
+def _shape_text(shape: Any) -> str:
+    if shape.has_text_frame:
+        return "\n".join(paragraph.text for paragraph in shape.text_frame.paragraphs)
+    if shape.has_table:
+        rows = ([" ".join(cell.text.split()) for cell in row.cells] for row in shape.table.rows)
+        return "\n".join(" | ".join(row).rstrip(" |") for row in rows if any(row))
+    return ""

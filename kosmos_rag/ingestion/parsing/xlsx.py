@@ -1,0 +1,59 @@
+"""Parse XLSX: a sheet is a section, a row a line with the names of its columns."""
+
+from contextlib import closing
+from datetime import datetime, time
+from io import BytesIO
+from typing import Any
+
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.archive import screen_office
+from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.tables import row_lines
+from kosmos_rag.records import ParsedDocument
+
+_VISIBLE = "visible"
+
+
+def parse_xlsx(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse an Excel workbook: the visible sheets, formulas as the values that Excel stored last.
+
+    Raises:
+        ParseError: `too_large`, `encrypted`, `corrupt` or `unsupported` for an archive that is not safe to open.
+    """
+    from openpyxl import load_workbook
+
+    screen_office(data, "XLSX")
+    composition = Composition(limits)
+    with closing(load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)) as workbook:
+        for sheet in workbook.worksheets:
+            if sheet.sheet_state == _VISIBLE:
+                _add_sheet(composition, sheet)
+        return composition.parsed(media_types.XLSX, clean_title(workbook.properties.title or ""))
+
+
+def _add_sheet(composition: Composition, sheet: Any) -> None:
+    # The file's word on its size would pad every row to it.
+    sheet.reset_dimensions()
+    rows = ([_text(value) for value in row] for row in sheet.iter_rows(values_only=True))
+    headed = apart = False
+    for line in row_lines(rows):
+        if line and not headed:
+            composition.heading(1, sheet.title)
+            headed = apart = True
+        if line:
+            (composition.block if apart else composition.line)(line)
+        apart = not line
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.time() == time.min else value.isoformat(" ")
+    return str(value)

@@ -1,0 +1,68 @@
+"""What takes abilities away from a process. Where a system lacks one of these, the others still hold."""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_CLONE_NEWUSER = 0x10000000  # linux/sched.h
+_CLONE_NEWNET = 0x40000000
+_MOST_OPEN_FILES = 64
+_CPU_GRACE_S = 5
+_HIGHEST_DESCRIPTOR = 2**16
+"""Where the system sets no limit; we have a few dozen."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def leave_network() -> None:
+    """Enter a network namespace with nothing in it, where the kernel lets an ordinary user do so.
+
+    The user namespace that this takes also hides the environment and memory of this user's other processes. Only for
+    a process of one thread: the kernel refuses others.
+    """
+    if _LIBC is not None:
+        _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when `parent`, which forked it, ends. Linux only.
+
+    The kernel means the thread that forked, so this is of no use to the child of a process of several threads.
+    """
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def keep_only(descriptor: int) -> None:
+    """Close every file but one; the standard three lead nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nowhere, standard)
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, min(allowed, _HIGHEST_DESCRIPTOR))
+
+
+def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
+    """Bound memory and processor time, allow few open files, no written file and no core dump."""
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_NOFILE, _MOST_OPEN_FILES)
+    # At the soft limit comes SIGXCPU, which says why; at the hard one SIGKILL.
+    _limit(resource.RLIMIT_CPU, cpu_s, grace=_CPU_GRACE_S)
+    # macOS knows this limit and refuses it.
+    with contextlib.suppress(OSError, ValueError):
+        _limit(resource.RLIMIT_AS, memory_bytes)
+
+
+def _limit(which: int, value: int, *, grace: int = 0) -> None:
+    """Lower a limit for good. The hard one may be lower already."""
+    _, hard = resource.getrlimit(which)
+    highest = value + grace if hard == resource.RLIM_INFINITY else min(value + grace, hard)
+    resource.setrlimit(which, (min(value, highest), highest))

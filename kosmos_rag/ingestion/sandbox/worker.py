@@ -1,0 +1,40 @@
+"""What a child does in its short life: one file, one reply."""
+
+import socket
+
+from kosmos_rag.errors import ParseError, first_line
+from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.ingestion.sandbox.confine import limit_resources
+from kosmos_rag.ingestion.sandbox.wire import (
+    Failure,
+    Request,
+    document_of,
+    encode_reply,
+    receive_frame,
+    receive_request,
+    send_frame,
+)
+from kosmos_rag.records import ParsedDocument
+
+
+def work(connection: socket.socket) -> None:
+    """Receive a request, live by its limits, and answer. Raises MemoryError where they do not suffice."""
+    request = receive_request(connection)
+    limit_resources(memory_bytes=request.memory_bytes, cpu_s=request.cpu_s)
+    data = bytes(receive_frame(connection, request.memory_bytes))
+    reply = encode_reply(_parsed(request, data))
+    if len(reply) > request.largest_reply:
+        reply = encode_reply(Failure(code="too_large", message="the file has too many headings; split the file"))
+    send_frame(connection, reply)
+
+
+def _parsed(request: Request, data: bytes) -> ParsedDocument | Failure:
+    try:
+        return parse(document_of(request, data), request.output)
+    except ParseError as error:
+        return Failure(code=error.code, message=str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 — a fault of ours in one parser must reach the report, as that file's
+        message = f"the parser failed ({type(error).__name__}: {first_line(error)}); report this file as a bug"
+        return Failure(code="crashed", message=message)

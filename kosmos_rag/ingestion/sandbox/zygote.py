@@ -1,0 +1,139 @@
+"""The process that forks the children. It imports the parsers once, so that a child costs milliseconds.
+
+It has one thread, no network where the kernel allows that, and nothing of the environment it was started from. Run as a
+module with the control socket as standard input; it ends when that closes.
+"""
+
+import contextlib
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import warnings
+
+from kosmos_rag.ingestion.sandbox.confine import die_with, keep_only, leave_network
+from kosmos_rag.ingestion.sandbox.wire import FORK, OUT_OF_MEMORY, READY
+from kosmos_rag.ingestion.sandbox.worker import work
+
+_LIBRARIES = (
+    "pypdfium2",
+    "docx.package",
+    "pptx",
+    "openpyxl",
+    "selectolax.lexbor",
+    "charset_normalizer",
+    "email.policy",
+)
+"""What the parsers import on first use."""
+
+
+class _Zygote:
+    """Forks a child for each pair of sockets that comes, and says how each ended."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._pid = os.getpid()
+        self._ends: dict[int, socket.socket] = {}
+        """By the child's pid: the socket that takes its end. When the other side closes it, the child is killed."""
+        self._selector = selectors.DefaultSelector()
+        self._woken, wake = socket.socketpair()
+        for end in (self._woken, wake):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.detach(), warn_on_full_buffer=False)
+        self._selector.register(control, selectors.EVENT_READ)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Fork until the control socket closes; then kill what still runs."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._woken:
+                    self._woken.recv(4096)
+                elif key.fileobj is not self._control:
+                    self._kill(key.data)
+                elif not self._accept():
+                    self._end()
+                    return
+            self._reap()
+
+    def _accept(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._control, len(FORK), 2)
+        if not message:
+            return False
+        connection, end = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        with connection:
+            self._fork(connection, end)
+        return True
+
+    def _fork(self, connection: socket.socket, end: socket.socket) -> None:
+        try:
+            pid = os.fork()
+        except OSError:
+            _tell(end, os.EX_OSERR)
+            return
+        if pid == 0:
+            _live(connection.detach(), self._pid)
+        self._ends[pid] = end
+        self._selector.register(end, selectors.EVENT_READ, pid)
+
+    def _kill(self, pid: int) -> None:
+        # A pid stays the child's until it is reaped, and reaping removes it here.
+        if pid in self._ends:
+            os.kill(pid, signal.SIGKILL)
+            self._selector.unregister(self._ends[pid])
+
+    def _reap(self) -> None:
+        while self._ends:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            end = self._ends.pop(pid)
+            with contextlib.suppress(KeyError):  # gone with the killing
+                self._selector.unregister(end)
+            _tell(end, os.waitstatus_to_exitcode(status))
+
+    def _end(self) -> None:
+        for pid in self._ends:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _tell(end: socket.socket, exit_code: int) -> None:
+    # Nobody may be listening any more.
+    with end, contextlib.suppress(OSError):
+        end.sendall(str(exit_code).encode())
+
+
+def _live(descriptor: int, parent: int) -> None:
+    """Be a child: never returns."""
+    exit_code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        die_with(parent)
+        keep_only(descriptor)
+        with socket.socket(fileno=descriptor) as connection:
+            work(connection)
+        exit_code = 0
+    except MemoryError:
+        exit_code = OUT_OF_MEMORY
+    finally:
+        os._exit(exit_code)
+
+
+def main() -> None:
+    """Import the parsers, leave the network, and serve."""
+    warnings.simplefilter("ignore")  # nobody reads what a library says about a file
+    for name in _LIBRARIES:
+        importlib.import_module(name)
+    leave_network()
+    gc.freeze()  # a collection in a child would copy every page that holds an object
+    with socket.socket(fileno=0) as control:
+        control.sendall(READY)
+        _Zygote(control).serve()
+
+
+if __name__ == "__main__":
+    main()
