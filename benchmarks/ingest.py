@@ -42,7 +42,7 @@ STOP_WORDS = (
 TOKENS = 80
 
 
-def _documents(count: int, chunks: int, dimensions: int) -> list[PreparedDocument]:
+def _documents(count: int, chunks: int, dimensions: int, space_id: uuid.UUID) -> list[PreparedDocument]:
     """Documents of about 500 characters a chunk: Zipf-distributed words, stop words on top as in English."""
     dice = random.Random(1)
     vocabulary = STOP_WORDS + [
@@ -69,18 +69,16 @@ def _documents(count: int, chunks: int, dimensions: int) -> list[PreparedDocumen
                 id=uuid.uuid4(), version_id=uuid.uuid4(), source=f"doc-{number}", title=f"Document {number}",
                 media_type="text/plain", language="english", metadata={}, readers=(EVERYONE,), content_hash="0" * 64,
                 fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, indexed=texts,
-                vectors=vectors[number * chunks : (number + 1) * chunks],
+                vectors={space_id: vectors[number * chunks : (number + 1) * chunks]},
             )
         )  # fmt: skip
     return documents
 
 
 def _published(
-    database: Database, documents: list[PreparedDocument], dimensions: int, *, writers: int
+    database: Database, documents: list[PreparedDocument], space: Space, *, writers: int
 ) -> dict[str, float]:
     owner = tenant(f"bench-{writers}")
-    probe = np.ones(dimensions, dtype=np.float32)
-    space = Space(id=uuid.uuid4(), model="bench", dimensions=dimensions, normalized=True, probe=probe)
     now = datetime.now(UTC)
     per_batch = max(1, BATCH_CHUNKS // len(documents[0].chunks))
     batches = [documents[start : start + per_batch] for start in range(0, len(documents), per_batch)]
@@ -90,7 +88,7 @@ def _published(
     def write(batch: list[PreparedDocument]) -> float:
         began = time.perf_counter()
         with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, space_id=space.id, now=now)
+            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, now=now)
         return time.perf_counter() - began
 
     began = time.perf_counter()
@@ -108,8 +106,10 @@ def _published(
     }
 
 
-def _bare(admin: str, documents: list[PreparedDocument]) -> float:
-    rows = [(chunk.text, vector) for d in documents for chunk, vector in zip(d.chunks, d.vectors, strict=True)]
+def _bare(admin: str, documents: list[PreparedDocument], space: Space) -> float:
+    rows = [
+        (chunk.text, vector) for d in documents for chunk, vector in zip(d.chunks, d.vectors[space.id], strict=True)
+    ]
     with psycopg.connect(admin) as connection:
         register_vector(connection)
         connection.execute("CREATE TABLE bare (text text, embedding halfvec)")
@@ -132,15 +132,17 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, default=384)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/ingest.json"), metavar="FILE")
     arguments = parser.parse_args()
-    documents = _documents(arguments.documents, arguments.chunks, arguments.dimensions)
+    probe = np.ones(arguments.dimensions, dtype=np.float32)
+    space = Space(id=uuid.uuid4(), model="bench", dimensions=arguments.dimensions, normalized=True, probe=probe)
+    documents = _documents(arguments.documents, arguments.chunks, arguments.dimensions, space.id)
     with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
         settings = Settings.load(overrides={"database.data_dir": scratch})
         database = Database(settings.database)
         published: dict[str, float] = {}
         for writers in (1, 2):
-            published |= _published(database, documents, arguments.dimensions, writers=writers)
+            published |= _published(database, documents, space, writers=writers)
         database.close()
-        bare = _bare(resolve(settings.database).admin or "", documents)
+        bare = _bare(resolve(settings.database).admin or "", documents, space)
     result: dict[str, Any] = {
         "documents": arguments.documents,
         "chunks": arguments.documents * arguments.chunks,

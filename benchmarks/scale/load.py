@@ -106,17 +106,15 @@ def create(database: Database, name: str, embedder: Embedder) -> None:
 def publish_block(database: Database, name: str, block: Block, embedder: Embedder) -> float:
     """Publish a block as one batch of new documents; returns the seconds that it took."""
     owner = tenant(name)
-    documents = list(_documents(block))
     space = space_of(owner.id, embedder, normalized=True)
+    documents = list(_documents(block, space.id))
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        publish(
-            connection, owner.id, documents, collection=DEFAULT_COLLECTION, space_id=space.id, now=datetime.now(UTC)
-        )
+        publish(connection, owner.id, documents, collection=DEFAULT_COLLECTION, now=datetime.now(UTC))
     return time.perf_counter() - began
 
 
-def _documents(block: Block) -> Iterator[PreparedDocument]:
+def _documents(block: Block, space_id: uuid.UUID) -> Iterator[PreparedDocument]:
     texts, vectors = block
     for start in range(0, len(texts), CHUNKS_A_DOCUMENT):
         own = texts[start : start + CHUNKS_A_DOCUMENT]
@@ -136,7 +134,7 @@ def _documents(block: Block) -> Iterator[PreparedDocument]:
             id=key, version_id=uuid.uuid4(), source=f"bench/{key}", title="", media_type="text/plain",
             language="english", metadata={}, readers=(EVERYONE,), content_hash="0" * 64, fingerprint="0" * 64,
             bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks, indexed=own,
-            vectors=vectors[start : start + CHUNKS_A_DOCUMENT],
+            vectors={space_id: vectors[start : start + CHUNKS_A_DOCUMENT]},
         )  # fmt: skip
 
 

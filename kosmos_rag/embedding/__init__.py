@@ -1,5 +1,6 @@
 """Text in, vectors out: the embedding model, its tokenizer, and the space that a tenant's vectors live in."""
 
+from kosmos_rag.embedding.embedders import Embedders, Model
 from kosmos_rag.embedding.sentence_transformer import SentenceTransformerEmbedder
 
-__all__ = ["SentenceTransformerEmbedder"]
+__all__ = ["Embedders", "Model", "SentenceTransformerEmbedder"]

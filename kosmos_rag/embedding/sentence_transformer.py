@@ -20,8 +20,10 @@ from kosmos_rag.ports import Tokenizer, Vectors
 class SentenceTransformerEmbedder:
     """An embedding model, loaded on first use. Thread-safe: one encoding at a time, each using all cores."""
 
-    def __init__(self, settings: EmbeddingSettings, models: ModelsSettings) -> None:
+    def __init__(self, settings: EmbeddingSettings, models: ModelsSettings, *, section: str = "rag.embedding") -> None:
+        """Take what a section of the configuration says; `section` is its name, for messages."""
         self._settings = settings
+        self._section = section
         self._models = models
         self._loading = threading.Lock()
         self._encoding = threading.Lock()
@@ -108,6 +110,6 @@ class SentenceTransformerEmbedder:
         found = model.encode(["probe"], show_progress_bar=False).shape[1]
         if found != self.dimensions:
             raise ConfigError(
-                f"rag.embedding.dimensions = {self.dimensions}, and model {self.name} has {found}; "
-                f"set rag.embedding.dimensions to {found}"
+                f"{self._section}.dimensions = {self.dimensions}, and model {self.name} has {found}; "
+                f"set {self._section}.dimensions to {found}"
             )

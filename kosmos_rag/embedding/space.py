@@ -29,19 +29,21 @@ def space_of(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> S
     )
 
 
+def difference(stored: Space, ours: Space) -> str | None:
+    """Return why vectors of `ours` cannot be compared with the stored ones; None where they can."""
+    if stored.dimensions != ours.dimensions:
+        return f"its vectors have {stored.dimensions} dimensions, the configured ones {ours.dimensions}"
+    if stored.normalized != ours.normalized:
+        return f"its vectors were made with rag.embedding.normalize = {str(stored.normalized).lower()}"
+    cosine = float(stored.probe @ ours.probe / (np.linalg.norm(stored.probe) * np.linalg.norm(ours.probe)))
+    return None if cosine >= MIN_COSINE else f"the two embed one sentence differently (cosine {cosine:.2f})"
+
+
 def require_same(stored: Space, ours: Space, tenant: str) -> None:
     """Raise SpaceMismatch unless `ours` makes vectors that can be compared with the stored ones."""
-    if stored.dimensions != ours.dimensions:
-        difference = f"its vectors have {stored.dimensions} dimensions, the configured ones {ours.dimensions}"
-    elif stored.normalized != ours.normalized:
-        difference = f"its vectors were made with rag.embedding.normalize = {str(stored.normalized).lower()}"
-    else:
-        cosine = float(stored.probe @ ours.probe / (np.linalg.norm(stored.probe) * np.linalg.norm(ours.probe)))
-        if cosine >= MIN_COSINE:
-            return
-        difference = f"the two embed one sentence differently (cosine {cosine:.2f})"
-    raise SpaceMismatch(
-        f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
-        f"{difference}; "
-        f"set rag.embedding.model to {stored.model!r}, or ingest into a new tenant"
-    )
+    if (found := difference(stored, ours)) is not None:
+        raise SpaceMismatch(
+            f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
+            f"{found}; set rag.embedding.model to {stored.model!r}; to move the tenant to another model, name that one "
+            "in rag.next_embedding and run kosmos-rag embed start"
+        )

@@ -1,51 +1,80 @@
 """From chunked documents to published ones: embed a batch together, publish it in one transaction."""
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import accumulate
+from typing import Protocol
 
-from kosmos_rag.config import Settings
-from kosmos_rag.embedding.space import require_same, space_of
-from kosmos_rag.errors import IngestionError, StatementFailed
+import numpy as np
+import psycopg
+
+from kosmos_rag.embedding import Embedders
+from kosmos_rag.errors import IngestionError, SpaceSwitched, StatementFailed
 from kosmos_rag.ingestion.prepare import ChunkedDocument, content_hash, version_id
 from kosmos_rag.ports import Embedder, Vectors
 from kosmos_rag.records import EVERYONE, Space
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.publishing import PreparedDocument, publish
+from kosmos_rag.storage.publishing import PreparedDocument, publish, stored_vectors, text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import Tenant, ensure_tenant, live_space
+from kosmos_rag.storage.tenancy import Tenant, ensure_tenant, written_spaces
+
+
+class Fence(Protocol):
+    """What entitles a writer to documents, where another may take them over: the leases of its jobs.
+
+    Both methods are called within the transaction that publishes, so that the documents and what becomes of the
+    entitlement are committed together or not at all.
+    """
+
+    def hold(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
+        """Return those that are still the writer's, and keep them so until the transaction ends. Called first."""
+        ...
+
+    def settle(self, connection: psycopg.Connection, documents: Sequence[PreparedDocument]) -> None:
+        """Record that these, which were held, have been written. Called last."""
+        ...
 
 
 class Publisher:
     """Publishes into one collection. Tenant, collection and embedding space are made with the first document."""
 
-    def __init__(
-        self, database: Database, embedder: Embedder, settings: Settings, tenant: Tenant, collection: str
-    ) -> None:
+    def __init__(self, database: Database, embedders: Embedders, tenant: Tenant, collection: str) -> None:
         self._database = database
-        self._embedder = embedder
-        self._settings = settings
+        self._embedders = embedders
         self._tenant = tenant
         self._collection = collection
+        self._reused = 0
 
-    def publish(self, documents: Sequence[ChunkedDocument]) -> Iterator[tuple[ChunkedDocument, IngestionError | None]]:
-        """Embed and publish; yields each document with None, or with why the database refused it.
+    @property
+    def reused(self) -> int:
+        """Chunks so far whose text had been embedded before, in each space, and was not again."""
+        return self._reused
 
+    def publish(
+        self, documents: Sequence[ChunkedDocument], *, fence: Fence | None = None
+    ) -> Iterator[tuple[ChunkedDocument, IngestionError | None]]:
+        """Embed and publish; yields each document with None, or with why it was not written.
+
+        Codes: `storage` where the database refused it, `lease_lost` where the fence no longer held it.
         Raises SpaceMismatch, ModelError, DatabaseUnavailable.
         """
         if not documents:
             return
-        _ = self._space
         prepared = self._prepare(documents)
         try:
-            self._write(prepared)
+            held = self._write(prepared, fence)
+        except SpaceSwitched:
+            # What is written in both spaces already is found by its hash, the rest is embedded by the other model.
+            yield from self.publish(documents, fence=fence)
         except StatementFailed:
             # One document may have spoilt the transaction of all: find it by writing them one by one.
             for document, ready in zip(documents, prepared, strict=True):
-                yield document, self._write_alone(ready)
+                yield document, self._write_alone(ready, fence)
         else:
             for document in documents:
-                yield document, None
+                yield document, None if document.id in held else _lost(document.source.source)
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
@@ -54,45 +83,71 @@ class Publisher:
             return tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall())
 
     @cached_property
-    def _space(self) -> Space:
-        ours = space_of(self._tenant.id, self._embedder, normalized=self._settings.rag.embedding.normalize)
+    def _ensured(self) -> bool:
+        space = self._embedders.space_for_new(self._tenant.id)
         with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            ensure_tenant(connection, self._tenant, self._collection, ours, now=datetime.now(UTC))
-            stored = live_space(connection, self._tenant.id)
-        assert stored is not None, "ensure_tenant leaves a live space"
-        require_same(stored, ours, self._tenant.name)
-        return stored
+            ensure_tenant(connection, self._tenant, self._collection, space, now=datetime.now(UTC))
+        return True
+
+    def _spaces(self) -> list[tuple[Space, Embedder]]:
+        """Return the spaces that the tenant's vectors are written in, each with its model; the first is live.
+
+        Looked up for each batch: one may have been added since the last, or another one may be live.
+        """
+        _ = self._ensured
+        with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
+            spaces = written_spaces(connection, self._tenant.id)
+        return self._embedders.writable(spaces, self._tenant.name)
 
     def _prepare(self, documents: Sequence[ChunkedDocument]) -> list[PreparedDocument]:
-        vectors = self._embedder.embed([text for document in documents for text in document.indexed])
-        prepared = []
-        start = 0
-        for document in documents:
-            end = start + len(document.chunks)
-            prepared.append(_prepared(document, vectors[start:end]))
-            start = end
-        return prepared
+        vectors = self._embed([text for document in documents for text in document.indexed])
+        ends = list(accumulate(len(document.chunks) for document in documents))
+        return [
+            _prepared(document, {space: rows[end - len(document.chunks) : end] for space, rows in vectors.items()})
+            for document, end in zip(documents, ends, strict=True)
+        ]
 
-    def _write(self, documents: Sequence[PreparedDocument]) -> None:
+    def _embed(self, texts: Sequence[str]) -> dict[uuid.UUID, Vectors]:
+        """Return the vectors of the texts by space. A text that the tenant has a vector of is not embedded again."""
+        hashes = [text_hash(text) for text in texts]
+        by_hash = dict(zip(hashes, texts, strict=True))
+        vectors, embedded = {}, set()
+        for space, embedder in self._spaces():
+            with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
+                found = stored_vectors(connection, self._tenant.id, space.id, by_hash.keys())
+            missing = [key for key in by_hash if key not in found]
+            if missing:
+                found |= zip(missing, embedder.embed([by_hash[key] for key in missing]), strict=True)
+            vectors[space.id] = np.array([found[key] for key in hashes]).reshape(len(texts), space.dimensions)
+            embedded.update(missing)
+        self._reused += sum(key not in embedded for key in hashes)
+        return vectors
+
+    def _write(self, documents: Sequence[PreparedDocument], fence: Fence | None) -> Collection[uuid.UUID]:
+        """Publish those documents that the fence holds; returns their ids."""
         with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            publish(
-                connection,
-                self._tenant.id,
-                documents,
-                collection=self._collection,
-                space_id=self._space.id,
-                now=datetime.now(UTC),
-            )
+            held: Collection[uuid.UUID] = [document.id for document in documents]
+            if fence is not None:
+                held = fence.hold(connection, list(held))
+            if ours := [document for document in documents if document.id in held]:
+                publish(connection, self._tenant.id, ours, collection=self._collection, now=datetime.now(UTC))
+                if fence is not None:
+                    fence.settle(connection, ours)
+            return held
 
-    def _write_alone(self, document: PreparedDocument) -> IngestionError | None:
+    def _write_alone(self, document: PreparedDocument, fence: Fence | None) -> IngestionError | None:
         try:
-            self._write([document])
+            held = self._write([document], fence)
         except StatementFailed as error:
             return IngestionError("storage", f"{document.source} was refused by the database: {error}")
-        return None
+        return None if document.id in held else _lost(document.source)
 
 
-def _prepared(document: ChunkedDocument, vectors: Vectors) -> PreparedDocument:
+def _lost(source: str) -> IngestionError:
+    return IngestionError("lease_lost", f"{source} is another writer's now; what that one makes of it is what is kept")
+
+
+def _prepared(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
     source = document.source
     return PreparedDocument(
         id=document.id,
@@ -111,4 +166,5 @@ def _prepared(document: ChunkedDocument, vectors: Vectors) -> PreparedDocument:
         chunks=document.chunks,
         indexed=document.indexed,
         vectors=vectors,
+        mark=document.mark,
     )

@@ -4,6 +4,7 @@ Documents are read and chunked one by one, embedded and published in batches: a 
 transaction on many rows. What fails is recorded with its reason and the rest goes on; a lost database ends the run.
 """
 
+import hashlib
 import time
 import uuid
 from collections import Counter
@@ -12,7 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import psycopg
+
 from kosmos_rag.config import Settings
+from kosmos_rag.embedding import Embedders
 from kosmos_rag.errors import IngestionError
 from kosmos_rag.ingestion import source as files
 from kosmos_rag.ingestion.batch import Publisher
@@ -25,8 +29,9 @@ from kosmos_rag.ingestion.prepare import (
     fingerprint,
     pipeline_key,
 )
-from kosmos_rag.ports import Chunker, Embedder
+from kosmos_rag.ports import Chunker
 from kosmos_rag.records import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
+from kosmos_rag.sources import Entry, Listing
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publishing import remove
 from kosmos_rag.storage.sql import statement
@@ -35,7 +40,7 @@ from kosmos_rag.storage.tenancy import Tenant
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""
 
-Item = SourceDocument | Path
+Item = SourceDocument | files.Found
 
 BATCH_CHUNKS = 1024
 """Chunks embedded and published together. The statistics change once a batch and lexeme: larger is faster, and longer
@@ -53,6 +58,7 @@ class _Ledger:
     unchanged: int = 0
     removed: int = 0
     chunks: int = 0
+    reused: int = 0
     failed: list[IngestFailure] = field(default_factory=list)
     fallbacks: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
@@ -74,6 +80,7 @@ class _Ledger:
             removed=self.removed,
             failed=tuple(self.failed),
             chunks=self.chunks,
+            reused=self.reused,
             fallbacks=dict(self.fallbacks),
             seconds=round(time.monotonic() - self.started, 3),
         )
@@ -82,39 +89,46 @@ class _Ledger:
 class Ingestor:
     """Ingests into any tenant of one database with one model and one chunker. Thread-safe."""
 
-    def __init__(self, database: Database, embedder: Embedder, settings: Settings) -> None:
+    def __init__(self, database: Database, embedders: Embedders, settings: Settings) -> None:
         self._database = database
-        self._embedder = embedder
-        self._settings = settings
-        self._key = pipeline_key(settings, embedder.name)
+        self._embedders = embedders
+        self._embedder = embedders.current
+        self.settings = settings
+        self._key = pipeline_key(settings, embedders.current.name)
 
     @cached_property
     def _chunker(self) -> Chunker:
         budget = self._embedder.max_tokens - HEADER_TOKENS
-        return build_chunker(self._settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
+        return build_chunker(self.settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
 
     def run(
-        self, tenant: Tenant, collection: str, items: Iterable[Item], *, prune: bool, on_progress: Progress | None
+        self,
+        tenant: Tenant,
+        collection: str,
+        items: Iterable[SourceDocument | Path],
+        *,
+        prune: bool,
+        on_progress: Progress | None,
     ) -> IngestReport:
         """Ingest paths and documents; with `prune`, remove those whose file is gone from a folder that was given.
 
         Raises DatabaseUnavailable, DatabaseNotReady, ModelError; failures of single documents are in the report.
         """
         items = list(items)
-        found = files.discover([item for item in items if isinstance(item, Path)])
+        found = files.discover([item for item in items if isinstance(item, Path)], self.settings.ingestion)
         todo: list[Item] = [*found.files, *(item for item in items if isinstance(item, SourceDocument))]
         ledger = _Ledger(failed=found.failures)
-        publisher = Publisher(self._database, self._embedder, self._settings, tenant, collection)
+        publisher = self.publisher(tenant, collection)
         done = 0
         for window in self._windows(todo, ledger):
             self._ingest_window(tenant, collection, [document for document in window if document], publisher, ledger)
             for item in todo[done : done + len(window)]:
                 done += 1
                 if on_progress is not None:
-                    on_progress(done, len(todo), _source_of(item))
+                    on_progress(done, len(todo), str(item.source))
         if prune:
-            given = {item.source for item in todo if isinstance(item, SourceDocument)}
-            self._prune(tenant, collection, found, given, ledger)
+            self._prune(tenant, collection, found.listings, {item.source for item in todo}, ledger)
+        ledger.reused = publisher.reused
         return ledger.report()
 
     def delete(self, tenant: Tenant, collection: str, sources: Sequence[str]) -> int:
@@ -123,26 +137,23 @@ class Ingestor:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return remove(connection, tenant.id, ids, collection=collection)
 
-    def sources(self, tenant: Tenant, collection: str) -> list[str]:
-        """Return the sources of all documents of a collection, whoever may read them."""
-        values = {"tenant_id": tenant.id, "collection": collection}
+    def stored(self, tenant: Tenant, collection: str) -> dict[str, uuid.UUID]:
+        """Return the ids of all documents of a collection by source, in its order, whoever may read them."""
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("sources"), values).fetchall()
-        return [source for _, source in rows]
+            return _stored(connection, tenant, collection)
 
     def _windows(self, todo: Sequence[Item], ledger: _Ledger) -> Iterator[list[SourceDocument | None]]:
         """Load the documents in windows of bounded size. What cannot be loaded is recorded, and None here."""
-        limit = self._settings.ingestion.max_file_mb * 1024 * 1024
         window: list[SourceDocument | None] = []
         size = 0
         for item in todo:
             try:
-                document = files.load(item, max_bytes=limit) if isinstance(item, Path) else item
-                files.check(document, max_bytes=limit)
+                document = item.load() if isinstance(item, files.Found) else item
+                self.check(document)
                 window.append(document)
                 size += len(document.data)
             except IngestionError as error:
-                ledger.fail(_source_of(item), error)
+                ledger.fail(str(item.source), error)
                 window.append(None)
             if len(window) >= _WINDOW_DOCUMENTS or size >= _WINDOW_BYTES:
                 yield window
@@ -159,7 +170,7 @@ class Ingestor:
         ledger: _Ledger,
     ) -> None:
         ids = [document_id(tenant.id, collection, document.source) for document in documents]
-        stored = self._fingerprints(tenant, ids)
+        stored = self.fingerprints(tenant, ids)
         batch: list[ChunkedDocument] = []
 
         def flush() -> None:
@@ -174,43 +185,66 @@ class Ingestor:
         for key, document in zip(ids, documents, strict=True):
             if any(waiting.id == key for waiting in batch):
                 flush()  # the same source twice in one call: the later one replaces the earlier
-            if stored.get(key) == fingerprint(document, self._key):
+            if stored.get(key) == self.fingerprint(document):
                 ledger.unchanged += 1
                 continue
             try:
-                batch.append(self._chunked(key, document, publisher.languages))
+                batch.append(self.chunked(key, document, publisher.languages))
             except IngestionError as error:
                 ledger.fail(document.source, error)
             if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
                 flush()
         flush()
 
-    def _chunked(self, key: uuid.UUID, document: SourceDocument, languages: Collection[str]) -> ChunkedDocument:
+    def fingerprint(self, document: SourceDocument) -> str:
+        """Return what a stored document would have as its fingerprint if it were this one, made by these settings."""
+        return fingerprint(document, self._key)
+
+    def mark(self, entry: Entry) -> str | None:
+        """Return what changes with what a source says of a document, and with these settings."""
+        if entry.mark is None:
+            return None
+        return hashlib.sha256(f"{entry.mark}\x1f{self._key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def check(self, document: SourceDocument) -> None:
+        """Raise SourceError where a document cannot be stored as it is."""
+        files.check(document, max_bytes=self.settings.ingestion.max_file_bytes)
+
+    def publisher(self, tenant: Tenant, collection: str) -> Publisher:
+        """Return what publishes into a collection."""
+        return Publisher(self._database, self._embedders, tenant, collection)
+
+    def chunked(
+        self, key: uuid.UUID, document: SourceDocument, languages: Collection[str], *, mark: str | None = None
+    ) -> ChunkedDocument:
+        """Parse and split a document whose id is `key`. Raises IngestionError."""
         return chunked(
             document,
             identity=key,
             key=self._key,
-            language=self._settings.ingestion.language,
+            language=self.settings.ingestion.language,
             languages=languages,
             chunker=self._chunker,
             tokenizer=self._embedder.tokenizer,
+            limits=self.settings.ingestion.parsing,
+            mark=mark,
         )
 
-    def _fingerprints(self, tenant: Tenant, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    def fingerprints(self, tenant: Tenant, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Return the fingerprints of those of the documents that are stored."""
         values = {"tenant_id": tenant.id, "document_ids": list(ids)}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return dict(connection.execute(statement("fingerprints"), values).fetchall())
 
-    def _prune(self, tenant: Tenant, collection: str, found: files.Discovery, given: set[str], ledger: _Ledger) -> None:
-        seen = {files.name_of(path) for path in found.files} | given
+    def _prune(
+        self, tenant: Tenant, collection: str, listings: Sequence[Listing], seen: set[str], ledger: _Ledger
+    ) -> None:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            values = {"tenant_id": tenant.id, "collection": collection}
-            rows = connection.execute(statement("sources"), values).fetchall()
             gone: dict[str, uuid.UUID] = {}
-            stored = {source: key for key, source in rows}
-            for folder in found.folders:
-                missing = files.missing_from(folder, stored, seen)
-                if refusal := files.refusal_to_prune(folder, missing, seen):
+            stored = _stored(connection, tenant, collection)
+            for listing in listings:
+                missing = files.missing_from(listing, stored, seen)
+                if refusal := listing.refusal_to_prune(missing):
                     ledger.failed.append(refusal)
                 else:
                     gone |= {source: stored[source] for source in missing}
@@ -218,5 +252,6 @@ class Ingestor:
                 ledger.removed = remove(connection, tenant.id, list(gone.values()), collection=collection)
 
 
-def _source_of(item: Item) -> str:
-    return str(item.source) if isinstance(item, SourceDocument) else files.name_of(item)
+def _stored(connection: psycopg.Connection, tenant: Tenant, collection: str) -> dict[str, uuid.UUID]:
+    values = {"tenant_id": tenant.id, "collection": collection}
+    return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}

@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from kosmos_rag.config import Settings
+from kosmos_rag.config import ParsingSettings, Settings
 from kosmos_rag.errors import IngestionError
-from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.ingestion.sandbox import parse_confined
 from kosmos_rag.ports import Chunker, Tokenizer
 from kosmos_rag.records import DEFAULT_COLLECTION, Chunk, ParsedDocument, SourceDocument
 
-PIPELINE_VERSION = 1
+PIPELINE_VERSION = 2
 """Raised when parsing or chunking changes what comes of the same bytes: stored documents are then made anew."""
 
 HEADER_TOKENS = 48
@@ -42,6 +42,8 @@ class ChunkedDocument:
     fingerprint: str
     chunks: Sequence[Chunk]
     indexed: Sequence[str]
+    mark: str | None = None
+    """What the source says of its state, where it says so without being read."""
 
 
 def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:
@@ -116,13 +118,15 @@ def chunked(
     languages: Collection[str],
     chunker: Chunker,
     tokenizer: Tokenizer,
+    limits: ParsingSettings,
+    mark: str | None = None,
 ) -> ChunkedDocument:
     """Parse and split one document; `language` is for documents without one of their own.
 
     Raises IngestionError where its language is not among those that the server has, ParseError.
     """
     analysed = language_of(document, language, languages)
-    parsed = parse(document)
+    parsed = parse_confined(document, limits)
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
     return ChunkedDocument(
@@ -133,27 +137,45 @@ def chunked(
         language=analysed,
         fingerprint=fingerprint(document, key),
         chunks=chunks,
-        indexed=_indexed(chunks, parsed.title or "", tokenizer),
+        indexed=indexed_texts(
+            [Piece(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks],
+            tokenizer,
+        ),
+        mark=mark,
     )
 
 
-def _indexed(chunks: Sequence[Chunk], title: str, tokenizer: Tokenizer) -> list[str]:
-    """Put title and section before each chunk's text, unless the chunk says them itself.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """What the text that a chunk is found by is made of: all of it is stored with the chunk and its document."""
 
-    A piece from the middle of a document seldom names what it is about: its headings do. A title made of the file's
-    name is left out: `scan-0042` says nothing.
+    title: str
+    source: str
+    section: Sequence[str]
+    text: str
+
+    @property
+    def header(self) -> str:
+        """Title and section, as far as the chunk does not say them itself.
+
+        A title that is the file's name is left out: `scan-0042` says nothing.
+        """
+        title = "" if self.title in (PurePath(self.source).stem, self.source) else self.title
+        names = dict.fromkeys([title, *self.section])
+        return " | ".join(name for name in names if name and name not in self.text)
+
+
+def indexed_texts(pieces: Sequence[Piece], tokenizer: Tokenizer) -> list[str]:
+    """Put title and section before each chunk's text.
+
+    A piece from the middle of a document seldom names what it is about: its headings do.
     """
-    headers = [_header(chunk, title) for chunk in chunks]
+    headers = [piece.header for piece in pieces]
     shortened = {header: _shorten(header, tokenizer) for header in set(headers) if header}
     return [
-        f"{shortened[header]}\n{chunk.text}" if header else chunk.text
-        for header, chunk in zip(headers, chunks, strict=True)
+        f"{shortened[header]}\n{piece.text}" if header else piece.text
+        for header, piece in zip(headers, pieces, strict=True)
     ]
-
-
-def _header(chunk: Chunk, title: str) -> str:
-    names = dict.fromkeys([title, *chunk.section])
-    return " | ".join(name for name in names if name and name not in chunk.text)
 
 
 def _shorten(header: str, tokenizer: Tokenizer) -> str:

@@ -3,7 +3,6 @@
 Everything here that writes runs under the lock on the corpus (`lock_corpus`): publications of one corpus take turns.
 """
 
-import re
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -11,53 +10,82 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import psycopg
-from pgvector import SparseVector
+from numpy.typing import NDArray
 
 from kosmos_rag import bm25
+from kosmos_rag.storage.arrays import Array, array, sparse_vectors
+from kosmos_rag.storage.packed import Weights
 from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
 
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """Lexemes of each chunk of a batch with their frequencies, in the order of the chunks."""
+    """The lexemes of each chunk of a batch with their frequencies, in the order of the chunks."""
 
-    tsvectors: list[str]
-    frequencies: list[dict[str, int]]
+    tsvectors: list[bytes]
+    """In binary form."""
+    vocabulary: list[str]
+    """The distinct lexemes, ascending."""
+    rows: NDArray[np.intp]
+    """Which chunk an entry is of. Entries are in no order."""
+    lexemes: NDArray[np.intp]
+    """The entry's place in the vocabulary."""
+    frequencies: NDArray[np.intp]
 
     @cached_property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> NDArray[np.intp]:
         """Length of each chunk: its lexemes with repetitions."""
-        return [sum(chunk.values()) for chunk in self.frequencies]
+        return np.bincount(self.rows, weights=self.frequencies, minlength=len(self.tsvectors)).astype(np.intp)
 
     @property
-    def chunk_counts(self) -> Counter[str]:
-        """In how many of the chunks each lexeme stands."""
-        return Counter(lexeme for chunk in self.frequencies for lexeme in chunk)
+    def chunk_counts(self) -> list[int]:
+        """In how many of the chunks each lexeme of the vocabulary stands."""
+        counts: list[int] = np.bincount(self.lexemes, minlength=len(self.vocabulary)).tolist()
+        return counts
 
 
 def analyse(connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> Analysis:
     """Analyse each text with the text search configuration beside it. Needs no lock."""
-    rows = [
-        row
-        for columns in slices({"texts": list(texts), "languages": list(languages)})
-        for row in connection.execute(statement("analyse"), columns).fetchall()
-    ]
-    tsvectors = [tsvector for (tsvector,) in rows]
-    return Analysis(tsvectors=tsvectors, frequencies=[lexeme_frequencies(tsvector) for tsvector in tsvectors])
+    cursor = connection.cursor(binary=True)
+    tsvectors: list[bytes] = []
+    for columns in slices({"texts": list(texts), "languages": list(languages)}):
+        values = {name: array(connection, "text", column) for name, column in columns.items()}
+        tsvectors += [tsvector for (tsvector,) in cursor.execute(statement("analyse"), values).fetchall()]
+    return analysis_of(tsvectors)
 
 
-_LEXEME = re.compile(r"'((?:[^'\\]|''|\\\\)+)':([\d,]+)")
+def analysis_of(tsvectors: list[bytes]) -> Analysis:
+    """Return what these tsvectors hold, given in binary form.
 
-
-def lexeme_frequencies(tsvector: str) -> dict[str, int]:
-    """Count the positions of each lexeme in the text form of a tsvector: `'churn':2,5 'rate':3`."""
-    return {_unquoted(lexeme): positions.count(",") + 1 for lexeme, positions in _LEXEME.findall(tsvector)}
-
-
-def _unquoted(lexeme: str) -> str:
-    return lexeme.replace("''", "'").replace("\\\\", "\\") if "'" in lexeme or "\\" in lexeme else lexeme
+    That is the number of lexemes, in four bytes, and of each lexeme its text, a NUL, the number of its positions and
+    the positions, all in two bytes, big-endian. Where one begins follows from the one before: the first ones of all
+    tsvectors are found together, then the second ones, and so on.
+    """
+    packed = b"".join(tsvectors)
+    data = np.frombuffer(packed, dtype=np.uint8)
+    zeros = np.flatnonzero(data == 0)
+    sizes = np.array([len(tsvector) for tsvector in tsvectors], dtype=np.intp)
+    stops = np.cumsum(sizes)
+    at = stops - sizes + 4
+    found = [np.empty((4, 0), dtype=np.intp)]
+    while len(rows := np.flatnonzero(at < stops)):
+        ends = zeros[np.searchsorted(zeros, at[rows])]
+        positions = data[ends + 1].astype(np.intp) << 8 | data[ends + 2]
+        found.append(np.stack([rows, at[rows], ends, positions]))
+        at[rows] = ends + 3 + 2 * positions
+    rows, starts, ends, frequencies = np.hstack(found)
+    lexemes = [packed[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    place = {lexeme: number for number, lexeme in enumerate(sorted(set(lexemes)))}
+    return Analysis(
+        tsvectors=tsvectors,
+        vocabulary=[lexeme.decode() for lexeme in place],
+        rows=rows,
+        lexemes=np.array([place[lexeme] for lexeme in lexemes], dtype=np.intp),
+        frequencies=frequencies,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +96,7 @@ class Removal:
     chunks: int
     length: int
     lexemes: Counter[str]
+    """In how many of its chunks each stands."""
 
 
 def removal(connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> Removal:
@@ -97,43 +126,51 @@ def lock(connection: psycopg.Connection, scope: dict[str, Any]) -> Corpus | None
 
 def change(
     connection: psycopg.Connection, scope: dict[str, Any], corpus: Corpus, added: Analysis, removed: Removal
-) -> dict[str, int]:
-    """Bring the statistics up to date; returns the id of each added lexeme."""
-    ids, next_id = _change_lexemes(connection, scope, added.chunk_counts, removed.lexemes, corpus.next_lexeme_id)
+) -> NDArray[np.intp]:
+    """Bring the statistics up to date; returns the id of each lexeme of the added vocabulary."""
+    ids, next_id = _change_lexemes(connection, scope, added, removed.lexemes, corpus.next_lexeme_id)
     changes = {
-        "chunks": len(added.frequencies) - removed.chunks,
-        "length": sum(added.lengths) - removed.length,
+        "chunks": len(added.tsvectors) - removed.chunks,
+        "length": int(added.lengths.sum()) - removed.length,
         "next_lexeme_id": next_id,
-        "next_serial": corpus.next_serial + len(added.frequencies),
+        "next_serial": corpus.next_serial + len(added.tsvectors),
     }
     connection.execute(statement("change_corpus"), {**scope, **changes})
     return ids
 
 
 def _change_lexemes(
-    connection: psycopg.Connection, scope: dict[str, Any], added: Counter[str], removed: Counter[str], next_id: int
-) -> tuple[dict[str, int], int]:
-    """Bring the document frequencies up to date; returns the id of each added lexeme and the next free id."""
-    counts = {lexeme: added[lexeme] - removed[lexeme] for lexeme in sorted(added.keys() | removed.keys())}
-    changes = {**scope, "lexemes": list(counts), "counts": list(counts.values())}
+    connection: psycopg.Connection, scope: dict[str, Any], added: Analysis, removed: Counter[str], next_id: int
+) -> tuple[NDArray[np.intp], int]:
+    """Bring the document frequencies up to date; returns the ids of the added vocabulary and the next free one."""
+    counts = dict(zip(added.vocabulary, added.chunk_counts, strict=True))
+    changes = counts | {lexeme: counts.get(lexeme, 0) - count for lexeme, count in removed.items()}
+    values = {**scope, **_lexeme_columns(connection, changes)}
     if removed:
-        connection.execute(statement("delete_lexemes"), changes)
-    known: dict[str, int] = dict(connection.execute(statement("change_lexemes"), changes).fetchall())
-    new = [lexeme for lexeme in counts if lexeme in added and lexeme not in known]
-    ids = dict(zip(new, range(next_id, next_id + len(new)), strict=True))
+        connection.execute(statement("delete_lexemes"), values)
+    lexemes = list(changes)
+    found = connection.cursor(binary=True).execute(statement("change_lexemes"), values).fetchall()
+    ids = {lexemes[number - 1]: lexeme_id for number, lexeme_id in found}
+    new = {lexeme: count for lexeme, count in counts.items() if lexeme not in ids}
     if new:
-        values = {**scope, "lexemes": new, "ids": list(ids.values()), "counts": [added[lexeme] for lexeme in new]}
+        ids |= zip(new, range(next_id, next_id + len(new)), strict=True)
+        values = {**scope, **_lexeme_columns(connection, new), "next_id": next_id}
         connection.execute(statement("insert_lexemes"), values)
-    return known | ids, next_id + len(new)
+    return np.array([ids[lexeme] for lexeme in added.vocabulary], dtype=np.intp), next_id + len(new)
 
 
-def saturated_terms(analysis: Analysis, lexeme_ids: dict[str, int], pivot: float) -> list[SparseVector]:
-    """Return each chunk's saturated term frequencies as a `sparsevec` over lexeme ids.
+def _lexeme_columns(connection: psycopg.Connection, counts: dict[str, int]) -> dict[str, Array]:
+    return {
+        "lexemes": array(connection, "text", list(counts)),
+        "counts": array(connection, "int4", list(counts.values())),
+    }
 
-    Ids count from 1 as the text form of a `sparsevec` does, the class from 0.
-    """
-    saturated = (
-        bm25.saturated({lexeme_ids[lexeme] - 1: tf for lexeme, tf in frequencies.items()}, length, pivot)
-        for frequencies, length in zip(analysis.frequencies, analysis.lengths, strict=True)
-    )
-    return [SparseVector(weights, bm25.DIMENSIONS) for weights in saturated]
+
+def saturated_terms(analysis: Analysis, lexeme_ids: NDArray[np.intp], pivot: float) -> list[bytes]:
+    """Return each chunk's saturated term frequencies as a `sparsevec` over lexeme ids, in binary form."""
+    ids = lexeme_ids[analysis.lexemes]
+    order = np.lexsort((ids, analysis.rows))
+    norms = bm25.norms(analysis.lengths.astype(np.float64), pivot)[analysis.rows]
+    weights = bm25.contributions(analysis.frequencies.astype(np.float64), norms, 1.0)
+    entries = Weights(rows=analysis.rows[order], lexeme_ids=ids[order], values=weights[order].astype(np.float32))
+    return sparse_vectors(entries, len(analysis.tsvectors), bm25.DIMENSIONS)

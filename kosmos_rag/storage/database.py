@@ -14,6 +14,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from kosmos_rag.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.errors import ConfigError
 from kosmos_rag.storage import embedded, preflight
+from kosmos_rag.storage.arrays import register_arrays
 from kosmos_rag.storage.errors import translated
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
@@ -53,6 +54,7 @@ def _has_schema(conninfo: str) -> bool:
 
 def _configure(connection: psycopg.Connection) -> None:
     register_vector(connection)
+    register_arrays(connection)
     # Statements are planned for their values (see provision.py), and a pooler in transaction mode may stand between.
     connection.prepare_threshold = None
     connection.rollback()
@@ -88,7 +90,8 @@ class Role:
     def _connect_arguments(self) -> dict[str, object]:
         return {
             "connect_timeout": max(2, round(self._settings.connect_timeout_s)),
-            "options": f"-c statement_timeout={self._settings.statement_timeout_ms}",
+            "options": f"-c statement_timeout={self._settings.statement_timeout_ms}"
+            f" -c idle_in_transaction_session_timeout={self._settings.idle_transaction_timeout_ms}",
             "application_name": "kosmos-rag",
         }
 
@@ -120,6 +123,17 @@ class Role:
         waiting = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
         with translated(), self._borrowed() as connection, waiting(connection), connection.transaction():
             connection.execute(statement("enter"), {"tenant_id": tenant_id, "principals": list(principals)})
+            yield connection
+
+    @contextmanager
+    def queue(self) -> Iterator[psycopg.Connection]:
+        """Open a transaction in which no tenant is entered: a worker sees the queue, and no row of anything else.
+
+        Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
+        """
+        if not self._ready:
+            self._open()
+        with translated(), self._borrowed() as connection, connection.transaction():
             yield connection
 
     @contextmanager
@@ -166,6 +180,11 @@ class Database:
                 "set KOSMOS_DATABASE__WORKER_URL=postgresql://kosmos_worker:…@host/database"
             )
         return self._worker
+
+    def urls(self) -> dict[str, str | None]:
+        """Return the addresses in use, by their keys in the settings: an embedded server's too."""
+        addresses = self._addresses
+        return {"url": addresses.app, "worker_url": addresses.worker, "admin_url": addresses.admin}
 
     @property
     def admin_conninfo(self) -> str:

@@ -80,7 +80,9 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
     text = "\n".join(line for line in sql.splitlines() if not line.lstrip().startswith("--"))
     findings = [f"{name}: {why}" for pattern, why in _FORBIDDEN if pattern.search(text)]
     for table, alias in _TABLE.findall(text):
-        if table in tenant_tables - QUEUE and not re.search((rf"\b{alias}\." if alias else r"(?<![.\w])") + _BOUND, text):
+        if table in tenant_tables - QUEUE and not re.search(
+            (rf"\b{alias}\." if alias else r"(?<![.\w])") + _BOUND, text
+        ):
             findings.append(f"{name}: table {table} is read or written without a bound tenant_id of its own")
     if (written := _WRITE.match(text)) and written[1] not in QUEUE:
         findings += _lint_write(name, text)

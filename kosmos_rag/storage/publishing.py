@@ -1,21 +1,24 @@
 """Writing documents: a batch becomes visible in one transaction, with its vectors and its lexical statistics."""
 
+import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import psycopg
-from pgvector import HalfVector
+from numpy.typing import NDArray
 from psycopg.types.json import Jsonb
 
 from kosmos_rag import bm25
+from kosmos_rag.errors import SpaceSwitched
 from kosmos_rag.ports import Vectors
 from kosmos_rag.records import Chunk
 from kosmos_rag.storage import corpus
+from kosmos_rag.storage.arrays import array
 from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
 
@@ -41,7 +44,25 @@ class PreparedDocument:
     chunks: Sequence[Chunk]
     indexed: Sequence[str]
     """What each chunk is found by: its text under title and section."""
-    vectors: Vectors
+    vectors: Mapping[uuid.UUID, Vectors]
+    """Of the chunks, by embedding space; all documents of a batch have the same spaces."""
+    mark: str | None = None
+    """What the source says of its state: equal marks mean unchanged content."""
+
+
+def text_hash(text: str) -> uuid.UUID:
+    """Return the MD5 of a text that is embedded: equal ones have equal vectors in a space."""
+    return uuid.UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
+
+
+def stored_vectors(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, space_id: uuid.UUID, hashes: Collection[uuid.UUID]
+) -> dict[uuid.UUID, NDArray[np.float32]]:
+    """Return the vectors that the tenant has in a space of texts with these hashes, by hash, exactly as stored."""
+    values = {"tenant_id": tenant_id, "space_id": space_id, "hashes": array(connection, "uuid", list(hashes))}
+    rows = connection.cursor(binary=True).execute(statement("vectors_of_texts"), values).fetchall()
+    # Behind dimensions and a reserved word, as `halfvec_send` writes it.
+    return {key: np.frombuffer(vector, dtype=">f2", offset=4).astype(np.float32) for key, vector in rows}
 
 
 def publish(
@@ -50,24 +71,25 @@ def publish(
     documents: Sequence[PreparedDocument],
     *,
     collection: str,
-    space_id: uuid.UUID,
     now: datetime,
 ) -> None:
     """Publish a batch in the caller's transaction: each document's new version replaces the one before.
 
-    The old versions stay what readers see until the transaction commits.
+    The old versions stay what readers see until the transaction commits. Vectors are written for those spaces that the
+    tenant still has; a space that has come since they were made is filled by whoever builds it.
+    Raises SpaceSwitched where the live space is not among theirs.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
+    texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
-    analysis = corpus.analyse(connection, [text for document in documents for text in document.indexed], languages)
+    analysis = corpus.analyse(connection, texts, languages)
     columns = _chunk_columns(documents, analysis)
-    columns["embedding"] = [
-        HalfVector(vector.astype(np.float16)) for document in documents for vector in document.vectors
-    ]
     ids = [document.id for document in documents]
     # All that needs no lock is done: from here to the commit the corpus' other writers wait.
     before = corpus.lock(connection, scope)
     assert before is not None, "the pipeline creates the corpus before it publishes"
+    spaces = {space_id for (space_id,) in connection.execute(statement("lock_spaces"), scope).fetchall()}
+    _require_live(connection, scope, documents[0].vectors.keys())
     old = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in old])
     lexeme_ids = corpus.change(connection, scope, before, analysis, removed)
@@ -80,14 +102,37 @@ def publish(
     for rows in slices(_document_columns(documents, numbers)):
         connection.execute(statement("upsert_documents"), {**scope, **rows})
         connection.execute(statement("insert_versions"), {**scope, **rows})
-    chunks = before.chunks - removed.chunks + len(analysis.lengths)
-    pivot = bm25.pivot(before.length - removed.length + sum(analysis.lengths), chunks)
+    pivot = _pivot(before, analysis, removed)
     columns["terms"] = corpus.saturated_terms(analysis, lexeme_ids, pivot)
-    columns["serial"] = list(range(before.next_serial, before.next_serial + len(analysis.lengths)))
+    columns["serial"] = list(range(before.next_serial, before.next_serial + len(texts)))
+    _insert_chunks(connection, {**scope, "pivot": pivot}, columns)
+    for space_id in spaces & documents[0].vectors.keys():
+        columns["embedding"] = [vector for document in documents for vector in document.vectors[space_id]]
+        _insert_embeddings(connection, {**scope, "space_id": space_id}, columns)
+
+
+def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written: Collection[uuid.UUID]) -> None:
+    """Raise SpaceSwitched unless the live space is among those written. Under the lock of the spaces it stays live."""
+    if connection.execute(statement("live_space_id"), scope).fetchone() not in {(space_id,) for space_id in written}:
+        raise SpaceSwitched("another embedding space has become live meanwhile; embed the documents again")
+
+
+def _pivot(before: corpus.Corpus, added: corpus.Analysis, removed: corpus.Removal) -> float:
+    chunks = before.chunks - removed.chunks + len(added.tsvectors)
+    return bm25.pivot(before.length - removed.length + int(added.lengths.sum()), chunks)
+
+
+def _insert_chunks(connection: psycopg.Connection, scope: dict[str, Any], columns: dict[str, list[Any]]) -> None:
     for rows in slices(columns):
-        connection.execute(statement("insert_chunks"), {**scope, **rows})
-        connection.execute(statement("insert_tail"), {**scope, **rows, "pivot": pivot})
-        connection.execute(statement("insert_embeddings"), {**scope, **rows, "space_id": space_id})
+        values = {name: array(connection, kind, rows[name]) for name, kind in _CHUNK_TYPES.items()}
+        connection.execute(statement("insert_chunks"), {**scope, **values})
+        connection.execute(statement("insert_tail"), {**scope, **values})
+
+
+def _insert_embeddings(connection: psycopg.Connection, scope: dict[str, Any], columns: dict[str, list[Any]]) -> None:
+    for rows in slices(columns):
+        values = {name: array(connection, kind, rows[name]) for name, kind in _EMBEDDING_TYPES.items()}
+        connection.execute(statement("insert_embeddings"), {**scope, **values})
 
 
 def remove(
@@ -100,7 +145,7 @@ def remove(
         return 0
     versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in versions])
-    corpus.change(connection, scope, before, corpus.Analysis(tsvectors=[], frequencies=[]), removed)
+    corpus.change(connection, scope, before, corpus.analysis_of([]), removed)
     connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
 
@@ -114,7 +159,8 @@ def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uu
         "number": [numbers[document.id] + 1 for document in documents],
     }
     for name in (
-        "id", "version_id", "source", "title", "media_type", "language", "content_hash", "fingerprint", "bytes", "text"
+        "id", "version_id", "source", "title", "media_type", "language", "content_hash", "fingerprint", "bytes", "text",
+        "mark",
     ):  # fmt: skip
         columns[name] = [getattr(document, name) for document in documents]
     return columns
@@ -126,6 +172,19 @@ def _array_literal(values: Sequence[str]) -> str:
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
+_CHUNK_TYPES = {
+    **dict.fromkeys(("id", "document_id", "version_id"), "uuid"),
+    **dict.fromkeys(("ordinal", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
+    **dict.fromkeys(("page_end", "tokens", "length", "serial"), "int4"),
+    **dict.fromkeys(("section", "text", "splitter", "fallback_reason", "acl"), "text"),
+    "tsv": "tsvector",
+    "terms": "sparsevec",
+}
+"""What is sent of each chunk, without nulls: a page of 0 and an empty reason stand for them."""
+
+_EMBEDDING_TYPES = {"id": "uuid", "acl": "text", "text_hash": "uuid", "embedding": "halfvec"}
+
+
 def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analysis) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
     readers = {document.id: _array_literal(document.readers) for document in documents}
@@ -135,13 +194,15 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analy
         "version_id": [document.version_id for document, _ in rows],
         "start_offset": [chunk.start for _, chunk in rows],
         "end_offset": [chunk.end for _, chunk in rows],
+        "page_start": [chunk.page_start or 0 for _, chunk in rows],
+        "page_end": [chunk.page_end or 0 for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
+        "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "acl": [readers[document.id] for document, _ in rows],
+        "text_hash": [text_hash(text) for document in documents for text in document.indexed],
         "tsv": analysis.tsvectors,
-        "length": analysis.lengths,
+        "length": analysis.lengths.tolist(),
     }
-    for name in (
-        "ordinal", "line_start", "line_end", "page_start", "page_end", "text", "tokens", "splitter", "fallback_reason"
-    ):  # fmt: skip
+    for name in ("ordinal", "line_start", "line_end", "text", "tokens", "splitter"):
         columns[name] = [getattr(chunk, name) for _, chunk in rows]
     return columns

@@ -86,10 +86,12 @@ embedding_spaces = Table(
     _column("normalized", Boolean),
     _column("probe", HALFVEC),  # the vector of a fixed sentence: tells two models of one size apart
     _time("created_at"),
-    _column("state", Text),
+    _column("state", Text),  # ready: has been live
+    _time("live_until", null=True),  # when another became live: the latest is what a rollback goes back to
+    _column("truncated_tokens", BigInteger),  # of chunks too long for the model, while it was filled
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("dimensions BETWEEN 1 AND 4000"),
-    CheckConstraint("state IN ('building', 'ready')"),
+    CheckConstraint("state IN ('building', 'ready', 'dropping')"),
     _of_tenant(),
 )
 
@@ -200,6 +202,8 @@ corpus_statistics = Table(
     _of_tenant(),
 )
 
+# Rows of it, and of the tail, refer to no tenant: they are written under the lock on their corpus, which does, and a
+# check of each row would cost a fifth of a publication.
 lexemes = Table(
     "lexemes",
     metadata,
@@ -210,7 +214,6 @@ lexemes = Table(
     _column("chunks", Integer),  # document frequency, counted in chunks
     PrimaryKeyConstraint("tenant_id", "collection", "lexeme"),
     CheckConstraint("chunks > 0"),
-    _of_tenant(),
 )
 
 # Chunks that no segment holds yet. A narrow table of its own: it is scanned.
@@ -227,7 +230,6 @@ lexical_tail = Table(
     _column("pivot", REAL),  # the average length that `terms` was saturated with
     _column("terms", SPARSEVEC),  # lexeme id → saturated term frequency
     PrimaryKeyConstraint("tenant_id", "collection", "serial"),
-    _of_tenant(),
 )
 
 # The catalogue of indexes: lexical segments and vector indexes, with what their maintenance knows about them.
@@ -325,9 +327,7 @@ Index(
     unique=True,
     postgresql_where=text("state IN ('scheduled', 'queued', 'running')"),
 )
-Index(
-    "jobs_queued", jobs.c.tenant_id, jobs.c.priority.desc(), jobs.c.id, postgresql_where=text("state = 'queued'")
-)
+Index("jobs_queued", jobs.c.tenant_id, jobs.c.priority.desc(), jobs.c.id, postgresql_where=text("state = 'queued'"))
 Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled'"))
 Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
 Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))

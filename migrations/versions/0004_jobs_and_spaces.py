@@ -79,13 +79,32 @@ CREATE TABLE kosmos.uploads (
 ALTER TABLE kosmos.uploads ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
+# Rows of these are written under the lock on their corpus, which refers to the tenant: a check of its own for each
+# row costs a fifth of a publication.
+REFERENCES = """
+ALTER TABLE kosmos.lexemes DROP CONSTRAINT lexemes_tenant_id_fkey;
+ALTER TABLE kosmos.lexical_tail DROP CONSTRAINT lexical_tail_tenant_id_fkey;
+"""
+
 COLUMNS = """
 ALTER TABLE kosmos.documents ADD COLUMN mark text;
 ALTER TABLE kosmos.embeddings ADD COLUMN text_hash uuid;
 CREATE INDEX embeddings_text_hash ON kosmos.embeddings (tenant_id, space_id, text_hash);
-ALTER TABLE kosmos.embedding_spaces ADD COLUMN state text NOT NULL DEFAULT 'ready'
-    CHECK (state IN ('building', 'ready'));
-ALTER TABLE kosmos.embedding_spaces ALTER COLUMN state DROP DEFAULT;
+ALTER TABLE kosmos.embedding_spaces
+    ADD COLUMN state text NOT NULL DEFAULT 'ready' CHECK (state IN ('building', 'ready', 'dropping')),
+    ADD COLUMN live_until timestamptz,
+    ADD COLUMN truncated_tokens bigint NOT NULL DEFAULT 0;
+ALTER TABLE kosmos.embedding_spaces ALTER COLUMN state DROP DEFAULT, ALTER COLUMN truncated_tokens DROP DEFAULT;
+"""
+
+# Of spaces that are being built or dropped: what refers to them goes before they do.
+INCOMPLETE = """
+DELETE FROM kosmos.indexes i
+ USING kosmos.embedding_spaces s
+ WHERE s.tenant_id = i.tenant_id AND s.id = i.space_id AND s.state <> 'ready';
+DELETE FROM kosmos.embeddings e
+ USING kosmos.embedding_spaces s
+ WHERE s.tenant_id = e.tenant_id AND s.id = e.space_id AND s.state <> 'ready';
 """
 
 
@@ -93,9 +112,7 @@ def secure(table: str, *, policy: str, condition: str) -> None:
     """One permissive policy a command and role, without subqueries: a RESTRICTIVE one turns permissive on Citus."""
     op.execute(f"ALTER TABLE kosmos.{table} ENABLE ROW LEVEL SECURITY")
     op.execute(f"ALTER TABLE kosmos.{table} FORCE ROW LEVEL SECURITY")
-    op.execute(
-        f"CREATE POLICY app_read ON kosmos.{table} FOR SELECT TO kosmos_app USING (tenant_id = kosmos.tenant())"
-    )
+    op.execute(f"CREATE POLICY app_read ON kosmos.{table} FOR SELECT TO kosmos_app USING (tenant_id = kosmos.tenant())")
     op.execute(
         f"CREATE POLICY {policy} ON kosmos.{table} FOR ALL TO kosmos_worker "
         f"USING ({condition}) WITH CHECK ({condition})"
@@ -108,23 +125,29 @@ def upgrade() -> None:
     """Create the tables and columns. Workers see the jobs of all tenants: they choose whose turn it is."""
     op.execute(TABLES)
     op.execute(COLUMNS)
+    op.execute(REFERENCES)
     for table in ("jobs", "runs"):
         secure(table, policy="worker_queue", condition="true")
     secure("uploads", policy="worker_all", condition="tenant_id = kosmos.tenant()")
 
 
 def downgrade() -> None:
-    """Drop them. Vectors of spaces that are being built are of no use without the column that says so."""
-    op.execute("ALTER TABLE kosmos.embeddings NO FORCE ROW LEVEL SECURITY")
-    op.execute("ALTER TABLE kosmos.embedding_spaces NO FORCE ROW LEVEL SECURITY")
-    building = "(SELECT id FROM kosmos.embedding_spaces WHERE state = 'building')"
-    op.execute(f"DELETE FROM kosmos.embeddings WHERE space_id IN {building}")
-    op.execute("DELETE FROM kosmos.embedding_spaces WHERE state = 'building'")
-    op.execute("ALTER TABLE kosmos.embeddings FORCE ROW LEVEL SECURITY")
-    op.execute("ALTER TABLE kosmos.embedding_spaces FORCE ROW LEVEL SECURITY")
-    op.execute("ALTER TABLE kosmos.embedding_spaces DROP COLUMN state")
+    """Drop them. Spaces that are being built or dropped are of no use without the column that says so."""
+    of_spaces = ("indexes", "embeddings", "embedding_spaces")
+    for table in of_spaces:
+        op.execute(f"ALTER TABLE kosmos.{table} NO FORCE ROW LEVEL SECURITY")
+    op.execute(INCOMPLETE)
+    op.execute("DELETE FROM kosmos.embedding_spaces WHERE state <> 'ready'")
+    for table in of_spaces:
+        op.execute(f"ALTER TABLE kosmos.{table} FORCE ROW LEVEL SECURITY")
+    for column in ("state", "live_until", "truncated_tokens"):
+        op.execute(f"ALTER TABLE kosmos.embedding_spaces DROP COLUMN {column}")
     op.execute("DROP INDEX kosmos.embeddings_text_hash")
     op.execute("ALTER TABLE kosmos.embeddings DROP COLUMN text_hash")
     op.execute("ALTER TABLE kosmos.documents DROP COLUMN mark")
+    for table in ("lexemes", "lexical_tail"):
+        op.execute(
+            f"ALTER TABLE kosmos.{table} ADD FOREIGN KEY (tenant_id) REFERENCES kosmos.tenants ON DELETE CASCADE"
+        )
     for table in ("uploads", "runs", "jobs"):
         op.execute(f"DROP TABLE kosmos.{table}")

@@ -23,6 +23,18 @@ SELECT d.id, d.source
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
  ORDER BY d.source
 
+-- name: marks
+SELECT d.source, d.mark
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
+
+-- name: touch_marks
+UPDATE kosmos.documents d
+   SET mark = u.mark
+  FROM unnest(%(document_ids)s::uuid[], %(marks)s::text[]) AS u (id, mark)
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = u.id
+   AND d.mark IS DISTINCT FROM u.mark
+
 -- name: lexemes_of_documents
 -- How much these documents add to the lexical statistics, to be taken off before their chunks go.
 SELECT u.lexeme, count(*)::integer

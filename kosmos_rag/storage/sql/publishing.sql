@@ -6,16 +6,28 @@ SELECT s.chunks, s.length, s.next_lexeme_id, s.next_serial
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
    FOR UPDATE
 
+-- name: lock_spaces
+-- Whoever removes a space waits for those that write vectors of it, and they then no longer find it.
+SELECT s.id
+  FROM kosmos.embedding_spaces s
+ WHERE s.tenant_id = %(tenant_id)s AND s.state <> 'dropping'
+ ORDER BY s.id
+   FOR KEY SHARE
+
+-- name: live_space_id
+-- A statement of its own, after the lock: whoever switches spaces holds that alone until it commits.
+SELECT t.live_space_id FROM kosmos.tenants t WHERE t.tenant_id = %(tenant_id)s
+
 -- name: analyse
 -- Each text as a tsvector of its language; the caller counts its lexemes.
-SELECT to_tsvector(t.language::regconfig, t.text)::text
+SELECT to_tsvector(t.language::regconfig, t.text)
   FROM unnest(%(texts)b::text[], %(languages)b::text[]) WITH ORDINALITY AS t (text, language, ordinal)
  ORDER BY t.ordinal
 
 -- name: insert_lexemes
 INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, id, chunks)
-SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.id, u.chunks
-  FROM unnest(%(lexemes)b::text[], %(ids)b::integer[], %(counts)b::integer[]) AS u (lexeme, id, chunks)
+SELECT %(tenant_id)s, %(collection)s, u.lexeme, %(next_id)s - 1 + u.number, u.chunks
+  FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) WITH ORDINALITY AS u (lexeme, chunks, number)
 RETURNING id
 
 -- name: delete_lexemes
@@ -26,12 +38,14 @@ DELETE FROM kosmos.lexemes l
    AND l.chunks + u.chunks <= 0
 
 -- name: change_lexemes
--- Returns the ids of the lexemes that are there; the others are new.
+-- Returns the ids of the lexemes that are there, by their places in the array; the others are new.
+-- By ANY too: the join alone is planned as one with every lexeme of the corpus.
 UPDATE kosmos.lexemes l
    SET chunks = l.chunks + u.chunks
-  FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
+  FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) WITH ORDINALITY AS u (lexeme, chunks, number)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
-RETURNING l.lexeme, l.id
+   AND l.lexeme = ANY (%(lexemes)b::text[])
+RETURNING u.number, l.id
 
 -- name: change_corpus
 UPDATE kosmos.corpus_statistics
@@ -50,16 +64,16 @@ UPDATE kosmos.corpus_statistics
 
 -- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,
-                              created_at, updated_at, collection)
+                              created_at, updated_at, collection, mark)
 SELECT %(tenant_id)s, u.id, u.source, u.title, u.media_type, u.language, u.metadata, u.acl::text[], u.number,
-       %(now)s, %(now)s, %(collection)s
+       %(now)s, %(now)s, %(collection)s, u.mark
   FROM unnest(%(id)b::uuid[], %(source)b::text[], %(title)b::text[], %(media_type)b::text[], %(language)b::text[],
-              %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[])
-       AS u (id, source, title, media_type, language, metadata, acl, number)
+              %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[], %(mark)b::text[])
+       AS u (id, source, title, media_type, language, metadata, acl, number, mark)
 ON CONFLICT (tenant_id, id) DO UPDATE
    SET title = excluded.title, media_type = excluded.media_type, language = excluded.language,
        metadata = excluded.metadata, acl = excluded.acl, version = excluded.version,
-       updated_at = excluded.updated_at
+       updated_at = excluded.updated_at, mark = excluded.mark
 
 -- name: delete_versions
 DELETE FROM kosmos.document_versions v WHERE v.tenant_id = %(tenant_id)s AND v.id = ANY (%(version_ids)s)
@@ -89,13 +103,13 @@ INSERT INTO kosmos.chunks (tenant_id, id, document_id, version_id, ordinal, star
                            line_end, page_start, page_end, section, text, tokens, splitter, fallback_reason, acl,
                            tsv, length, collection, serial)
 SELECT %(tenant_id)s, u.id, u.document_id, u.version_id, u.ordinal, u.start_offset, u.end_offset, u.line_start,
-       u.line_end, u.page_start, u.page_end, string_to_array(u.section, chr(31)), u.text, u.tokens, u.splitter,
-       u.fallback_reason, u.acl::text[], u.tsv::tsvector, u.length, %(collection)s, u.serial
+       u.line_end, nullif(u.page_start, 0), nullif(u.page_end, 0), string_to_array(u.section, chr(31)), u.text,
+       u.tokens, u.splitter, nullif(u.fallback_reason, ''), u.acl::text[], u.tsv, u.length, %(collection)s, u.serial
   FROM unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(ordinal)b::integer[],
               %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
               %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
               %(text)b::text[], %(tokens)b::integer[], %(splitter)b::text[], %(fallback_reason)b::text[],
-              %(acl)b::text[], %(tsv)b::text[], %(length)b::integer[], %(serial)b::integer[])
+              %(acl)b::text[], %(tsv)b::tsvector[], %(length)b::integer[], %(serial)b::integer[])
        AS u (id, document_id, version_id, ordinal, start_offset, end_offset, line_start, line_end, page_start,
              page_end, section, text, tokens, splitter, fallback_reason, acl, tsv, length, serial)
 RETURNING id
@@ -108,7 +122,18 @@ SELECT %(tenant_id)s, %(collection)s, u.serial, u.chunk_id, u.document_id, u.acl
 RETURNING serial
 
 -- name: insert_embeddings
-INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection)
-SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding, %(collection)s
-  FROM unnest(%(id)b::uuid[], %(acl)b::text[], %(embedding)b::halfvec[]) AS u (chunk_id, acl, embedding)
+INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection, text_hash)
+SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding, %(collection)s, u.text_hash
+  FROM unnest(%(id)b::uuid[], %(acl)b::text[], %(embedding)b::halfvec[], %(text_hash)b::uuid[])
+       AS u (chunk_id, acl, embedding, text_hash)
 RETURNING chunk_id
+
+-- name: vectors_of_texts
+-- One row a text, however many chunks have it.
+SELECT u.text_hash, halfvec_send(e.embedding)
+  FROM unnest(%(hashes)b::uuid[]) AS u (text_hash)
+ CROSS JOIN LATERAL (
+       SELECT n.embedding
+         FROM kosmos.embeddings n
+        WHERE n.tenant_id = %(tenant_id)s AND n.space_id = %(space_id)s AND n.text_hash = u.text_hash
+        LIMIT 1) e

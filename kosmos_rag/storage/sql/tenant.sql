@@ -20,8 +20,9 @@ SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
 
 -- name: create_space
-INSERT INTO kosmos.embedding_spaces (tenant_id, id, model, dimensions, normalized, probe, created_at, state)
-VALUES (%(tenant_id)s, %(space_id)s, %(model)s, %(dimensions)s, %(normalized)s, %(probe)s, %(now)s, 'ready')
+INSERT INTO kosmos.embedding_spaces (tenant_id, id, model, dimensions, normalized, probe, created_at, state,
+                                     truncated_tokens)
+VALUES (%(tenant_id)s, %(space_id)s, %(model)s, %(dimensions)s, %(normalized)s, %(probe)s, %(now)s, %(state)s, 0)
 ON CONFLICT (tenant_id, id) DO NOTHING
 
 -- name: make_space_live

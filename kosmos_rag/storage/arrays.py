@@ -1,0 +1,94 @@
+"""Arrays in PostgreSQL's binary form, a column at a time.
+
+psycopg's own adapter of lists asks for the type of each value, which takes a batch of chunks longer than all else that
+is done for it here.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+from kosmos_rag.storage.packed import Weights
+
+_HEADER = struct.Struct(">iiIii")
+_LENGTH = struct.Struct(">i")
+_SPARSE_HEADER = struct.Struct(">iii")
+
+
+class Array(bytes):
+    """A parameter made by `array`. The statement casts it: `%(ids)b::uuid[]`."""
+
+
+class _ArrayDumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: Array) -> bytes:
+        return obj
+
+
+def register_arrays(connection: psycopg.Connection) -> None:
+    """Let a connection send what `array` makes."""
+    connection.adapters.register_dumper(Array, _ArrayDumper)
+
+
+def array(connection: psycopg.Connection, kind: str, values: Sequence[Any]) -> Array:
+    """Return values without nulls as an array of a type, which is a key of `ENCODERS` and known to the connection."""
+    oid = connection.adapters.types[kind].oid
+    return Array(_HEADER.pack(1, 0, oid, len(values), 1) + ENCODERS[kind](values))
+
+
+def _framed(elements: Sequence[bytes]) -> bytes:
+    lengths = map(_LENGTH.pack, map(len, elements))
+    return b"".join(chain.from_iterable(zip(lengths, elements, strict=True)))
+
+
+def _uuids(values: Sequence[UUID]) -> bytes:
+    return _framed([value.bytes for value in values])
+
+
+def _texts(values: Sequence[str]) -> bytes:
+    return _framed([value.encode() for value in values])
+
+
+def _integers(values: Sequence[int]) -> bytes:
+    framed = np.empty((len(values), 2), dtype=">i4")
+    framed[:, 0] = 4
+    framed[:, 1] = values
+    return framed.tobytes()
+
+
+def _halfvecs(vectors: Sequence[NDArray[np.floating]]) -> bytes:
+    """Write each as `halfvec_recv` reads it: dimensions and a reserved word, then the values."""
+    head = np.array([len(vectors[0]), 0], dtype=">i2").tobytes() if len(vectors) else b""
+    return _framed([head + vector.astype(">f2").tobytes() for vector in vectors])
+
+
+ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "uuid": _uuids,
+    "int4": _integers,
+    "text": _texts,
+    "halfvec": _halfvecs,
+    # Given in binary form.
+    "tsvector": _framed,
+    "sparsevec": _framed,
+}
+"""What makes the elements of an array: from a sequence of UUIDs, integers, texts, vectors or bytes."""
+
+
+def sparse_vectors(weights: Weights, rows: int, dimensions: int) -> list[bytes]:
+    """Write so many vectors as `sparsevec_recv` reads them: what `packed.sparse_entries` reads."""
+    indices = (weights.lexeme_ids - 1).astype(">i4").tobytes()
+    values = weights.values.astype(">f4").tobytes()
+    ends = (4 * np.cumsum(np.bincount(weights.rows, minlength=rows))).tolist()
+    return [
+        _SPARSE_HEADER.pack(dimensions, (end - start) // 4, 0) + indices[start:end] + values[start:end]
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]

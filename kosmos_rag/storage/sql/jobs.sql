@@ -1,0 +1,312 @@
+-- name: enqueue_jobs
+-- Times of the queue are the server's own: leases of workers whose clocks differ must mean the same.
+-- One unfinished job a key. Work that is asked for again while it waits takes the newer payload; while it runs, it is
+-- done once more afterwards. In the order of keys, so that two who enqueue the same ones cannot wait for each other.
+INSERT INTO kosmos.jobs AS j (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s,
+                              attempt, lost, again, runs, created_at)
+SELECT %(tenant_id)s, %(tenant)s, %(collection)s, %(kind)s, u.key, u.payload,
+       CASE WHEN %(delay_s)s > 0 THEN 'scheduled' ELSE 'queued' END, %(priority)s,
+       now() + make_interval(secs => %(delay_s)s), %(every_s)s, 0, 0, false, %(runs)s::uuid[], now()
+  FROM unnest(%(keys)s::text[], %(payloads)s::jsonb[]) AS u (key, payload)
+ ORDER BY u.key
+ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') DO UPDATE
+   SET payload = excluded.payload,
+       state = CASE WHEN j.state = 'scheduled' AND excluded.state = 'queued' THEN 'queued' ELSE j.state END,
+       priority = greatest(j.priority, excluded.priority),
+       run_at = CASE WHEN j.state = 'scheduled' THEN least(j.run_at, excluded.run_at) ELSE j.run_at END,
+       every_s = coalesce(excluded.every_s, j.every_s),
+       attempt = CASE WHEN j.state = 'running' THEN j.attempt ELSE 0 END,
+       again = j.state = 'running',
+       runs = j.runs || excluded.runs
+RETURNING id
+
+-- name: announce_jobs
+-- Wakes the workers that listen; those that cannot will look by themselves.
+SELECT pg_notify('kosmos_jobs', '')
+
+-- name: listen_for_jobs
+LISTEN kosmos_jobs
+
+-- name: wake_jobs
+-- What has become due, and what a worker has left: its lease has run out. A job that took three workers with it is more
+-- likely the reason than the victim, and is dead. Returns how many are dead.
+WITH left_behind AS (
+    SELECT j.tenant_id, j.id
+      FROM kosmos.jobs j
+     WHERE j.state = 'running' AND j.lease_until < now()
+       FOR UPDATE SKIP LOCKED
+), due AS (
+    SELECT j.tenant_id, j.id
+      FROM kosmos.jobs j
+     WHERE j.state = 'scheduled' AND j.run_at <= now()
+       FOR UPDATE SKIP LOCKED
+), woken AS (
+    UPDATE kosmos.jobs j
+       SET state = 'queued'
+      FROM due
+     WHERE j.tenant_id = due.tenant_id AND j.id = due.id
+), rescued AS (
+    UPDATE kosmos.jobs j
+       SET state = CASE WHEN j.again OR j.lost + 1 < %(max_lost)s THEN 'queued'
+                        WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'dead' END,
+           finished_at = CASE WHEN j.again OR j.lost + 1 < %(max_lost)s OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
+           run_at = CASE WHEN j.again OR j.lost + 1 < %(max_lost)s OR j.every_s IS NULL THEN j.run_at
+                         ELSE now() + make_interval(secs => j.every_s) END,
+           lost = CASE WHEN j.again THEN 0 ELSE j.lost + 1 END, token = NULL, lease_until = NULL, again = false,
+           code = 'lease_lost', error = 'its worker ' || j.worker || ' ended, or stopped, without a word'
+      FROM left_behind
+     WHERE j.tenant_id = left_behind.tenant_id AND j.id = left_behind.id
+ RETURNING j.tenant_id, j.state, j.runs, j.key, j.code, j.error
+), accounted AS (
+    UPDATE kosmos.runs r
+       SET failed = r.failed + c.jobs
+      FROM (SELECT d.tenant_id, run, count(*) AS jobs
+              FROM rescued d, unnest(d.runs) AS run
+             WHERE d.state = 'dead'
+             GROUP BY d.tenant_id, run) c
+     WHERE r.tenant_id = c.tenant_id AND r.id = c.run
+)
+SELECT count(*) FILTER (WHERE state = 'dead'), count(*) FROM rescued
+
+-- name: commit_without_waiting
+-- For a taking only: if the server crashes before it is on disk, the token is unknown to it, and the fence refuses it.
+SET LOCAL synchronous_commit TO OFF
+
+-- name: take_jobs
+-- Round robin by construction: tenants with the fewest running jobs come first, and among equals the lot decides, so no
+-- backlog of one, however long, delays another by more than a round. Each tenant gives its share of the batch. A job
+-- whose worker was lost is taken alone: if it takes the next worker down too, no other job is blamed.
+WITH RECURSIVE lanes AS (
+    (SELECT j.tenant_id FROM kosmos.jobs j WHERE j.state = 'queued' ORDER BY j.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.tenant_id FROM kosmos.jobs j
+             WHERE j.state = 'queued' AND j.tenant_id > l.tenant_id
+             ORDER BY j.tenant_id LIMIT 1)
+      FROM lanes l
+     WHERE l.tenant_id IS NOT NULL
+), running AS (
+    SELECT r.tenant_id, count(*) AS jobs FROM kosmos.jobs r WHERE r.state = 'running' GROUP BY r.tenant_id
+), turns AS (
+    SELECT l.tenant_id, greatest(1, %(limit)s / count(*) OVER ()) AS share
+      FROM lanes l
+      LEFT JOIN running r ON r.tenant_id = l.tenant_id
+     WHERE l.tenant_id IS NOT NULL
+     ORDER BY coalesce(r.jobs, 0), random()
+), candidates AS MATERIALIZED (
+    SELECT c.tenant_id, c.id, c.lost
+      FROM turns t
+     CROSS JOIN LATERAL (
+           SELECT j.tenant_id, j.id, j.lost
+             FROM kosmos.jobs j
+            WHERE j.tenant_id = t.tenant_id AND j.state = 'queued' AND j.kind = ANY (%(kinds)s)
+            ORDER BY j.priority DESC, j.id
+            LIMIT t.share
+              FOR UPDATE SKIP LOCKED) c
+     LIMIT %(limit)s
+), taken AS (
+    SELECT n.tenant_id, n.id
+      FROM (SELECT c.tenant_id, c.id, row_number() OVER (ROWS UNBOUNDED PRECEDING) AS number,
+                   bool_or(c.lost > 0) OVER (ROWS UNBOUNDED PRECEDING) AS suspect
+              FROM candidates c) n
+     WHERE n.number = 1 OR NOT n.suspect
+)
+UPDATE kosmos.jobs j
+   SET state = 'running', token = gen_random_uuid(), lease_until = now() + make_interval(secs => %(lease_s)s),
+       attempt = j.attempt + 1, worker = %(worker)s, started_at = now(), finished_at = NULL
+  FROM taken t
+ WHERE j.tenant_id = t.tenant_id AND j.id = t.id
+RETURNING j.tenant_id, j.id, j.tenant, j.collection, j.kind, j.key, j.payload, j.token, j.attempt, j.lost, j.runs,
+          extract(epoch FROM now() - j.run_at)::double precision
+
+-- name: renew_leases
+-- Returns those that are still held: the others were cancelled, or given to another worker.
+UPDATE kosmos.jobs j
+   SET lease_until = now() + make_interval(secs => %(lease_s)s)
+  FROM unnest(%(tokens)s::uuid[]) AS held (token)
+ WHERE j.token = held.token AND j.state = 'running'
+RETURNING j.token
+
+-- name: hold_jobs
+-- The fence. Who holds the token now keeps the job until the transaction ends: no rescue and no cancel comes between.
+SELECT j.token
+  FROM kosmos.jobs j
+ WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
+ ORDER BY j.tenant_id, j.key
+   FOR UPDATE
+
+-- name: finish_jobs
+-- Asked for again meanwhile: back to the queue. Periodic: until the next time. Else done.
+WITH finished AS (
+    UPDATE kosmos.jobs j
+       SET state = CASE WHEN j.again THEN 'queued' WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'done' END,
+           run_at = CASE WHEN j.every_s IS NOT NULL AND NOT j.again
+                         THEN now() + make_interval(secs => j.every_s) ELSE j.run_at END,
+           finished_at = CASE WHEN j.again OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
+           token = NULL, lease_until = NULL, attempt = CASE WHEN j.again OR j.every_s IS NOT NULL THEN 0 ELSE j.attempt END,
+           lost = 0, again = false, outcome = f.outcome, code = NULL, error = NULL, runs = '{}'
+      FROM unnest(%(tokens)s::uuid[], %(outcomes)s::text[], %(chunks)s::integer[]) AS f (token, outcome, chunks),
+           LATERAL (SELECT b.runs FROM kosmos.jobs b WHERE b.token = f.token AND b.state = 'running') AS before
+     WHERE j.token = f.token AND j.state = 'running'
+ RETURNING j.tenant_id, before.runs, f.outcome, f.chunks
+), accounted AS (
+    UPDATE kosmos.runs r
+       SET new = r.new + c.new, changed = r.changed + c.changed, unchanged = r.unchanged + c.unchanged,
+           removed = r.removed + c.removed, chunks = r.chunks + c.chunks
+      FROM (SELECT f.tenant_id, run, count(*) FILTER (WHERE f.outcome = 'new') AS new,
+                   count(*) FILTER (WHERE f.outcome = 'changed') AS changed,
+                   count(*) FILTER (WHERE f.outcome = 'unchanged') AS unchanged,
+                   count(*) FILTER (WHERE f.outcome = 'removed') AS removed,
+                   sum(f.chunks) AS chunks
+              FROM finished f, unnest(f.runs) AS run
+             GROUP BY f.tenant_id, run) c
+     WHERE r.tenant_id = c.tenant_id AND r.id = c.run
+)
+SELECT count(*) FROM finished
+
+-- name: fail_job
+-- Later once more, or never: then it stays as it is, for people to look at. Periodic work waits for its next time.
+WITH failed AS (
+    UPDATE kosmos.jobs j
+       SET state = CASE WHEN j.again THEN 'queued' WHEN %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL
+                        THEN 'scheduled' ELSE 'dead' END,
+           run_at = CASE WHEN j.again THEN now()
+                         ELSE now() + make_interval(secs => coalesce(%(delay_s)s, j.every_s, 0)) END,
+           finished_at = CASE WHEN j.again OR %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL THEN NULL
+                              ELSE now() END,
+           token = NULL, lease_until = NULL, again = false,
+           attempt = CASE WHEN j.again OR (%(delay_s)s::double precision IS NULL AND j.every_s IS NOT NULL) THEN 0
+                          ELSE j.attempt END,
+           outcome = 'failed', code = %(code)s, error = %(error)s
+     WHERE j.token = %(token)s AND j.state = 'running'
+ RETURNING j.tenant_id, j.state, j.runs, j.key
+), accounted AS (
+    UPDATE kosmos.runs r
+       SET failed = r.failed + 1,
+           failures = CASE WHEN jsonb_array_length(r.failures) < 100 THEN r.failures || jsonb_build_object(
+               'source', %(source)s::text, 'code', %(code)s::text, 'message', %(error)s::text) ELSE r.failures END
+      FROM failed f
+     WHERE f.state = 'dead' AND r.tenant_id = f.tenant_id AND r.id = ANY (f.runs)
+)
+SELECT state FROM failed
+
+-- name: return_jobs
+-- Taken and not begun: a worker that stops gives them back as they were.
+UPDATE kosmos.jobs j
+   SET state = 'queued', token = NULL, lease_until = NULL, attempt = j.attempt - 1, again = false
+ WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
+
+-- name: lose_jobs
+-- Their process has ended without a word: no need to wait until the lease has.
+UPDATE kosmos.jobs j
+   SET lease_until = '-infinity'
+ WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
+
+-- name: cancel_jobs
+-- Without its token a worker cannot finish one that runs, and hears of it when it renews the lease.
+WITH cancelled AS (
+    UPDATE kosmos.jobs j
+       SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, again = false,
+           outcome = 'failed', code = 'cancelled', error = 'cancelled by request'
+     WHERE j.tenant_id = %(tenant_id)s AND j.id = ANY (%(ids)s) AND j.state IN ('scheduled', 'queued', 'running')
+ RETURNING j.tenant_id, j.id, j.runs
+), accounted AS (
+    UPDATE kosmos.runs r
+       SET failed = r.failed + c.jobs
+      FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.runs) AS run GROUP BY 1, 2) c
+     WHERE r.tenant_id = c.tenant_id AND r.id = c.run
+)
+SELECT id FROM cancelled
+
+-- name: retry_jobs
+-- Dead or cancelled ones, unless there is newer work on the same key: that has what these would do.
+UPDATE kosmos.jobs j
+   SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), runs = '{}'
+ WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
+   AND j.state IN ('dead', 'cancelled')
+   AND NOT EXISTS (SELECT FROM kosmos.jobs o WHERE o.tenant_id = j.tenant_id AND o.key = j.key
+                      AND (o.state IN ('scheduled', 'queued', 'running') OR o.id > j.id AND o.state IN ('dead', 'cancelled')))
+RETURNING j.id
+
+-- name: list_jobs
+SELECT j.id, j.collection, j.kind, j.key, j.payload, j.state, j.priority, j.run_at, j.every_s, j.attempt, j.lost,
+       j.worker, j.outcome, j.code, j.error, j.created_at, j.started_at, j.finished_at
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s
+   AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
+   AND (%(states)s::text[] IS NULL OR j.state = ANY (%(states)s))
+   AND (%(before)s::bigint IS NULL OR j.id < %(before)s)
+ ORDER BY j.id DESC
+ LIMIT %(limit)s
+
+-- name: count_jobs
+-- By kind and state, with the age of the oldest that is due.
+SELECT j.kind, j.state, count(*),
+       coalesce(extract(epoch FROM now() - min(j.run_at) FILTER (WHERE j.state = 'queued')), 0)::double precision
+  FROM kosmos.jobs j
+ WHERE j.state IN ('scheduled', 'queued', 'running', 'dead')
+ GROUP BY j.kind, j.state
+
+-- name: unfinished_jobs
+SELECT count(*) FILTER (WHERE j.state IN ('queued', 'running') OR j.every_s IS NULL)
+  FROM kosmos.jobs j
+ WHERE j.state IN ('scheduled', 'queued', 'running') AND j.kind = ANY (%(kinds)s)
+
+-- name: prune_jobs
+DELETE FROM kosmos.jobs j
+ WHERE j.state IN ('done', 'dead', 'cancelled')
+   AND j.finished_at < now() - make_interval(days => CASE WHEN j.state = 'dead' THEN %(keep_dead_days)s ELSE %(keep_days)s END)
+
+-- name: open_run
+INSERT INTO kosmos.runs (tenant_id, id, collection, source, state, seen, new, changed, unchanged, removed, failed, chunks,
+                         failures, started_at)
+VALUES (%(tenant_id)s, %(run_id)s, %(collection)s, %(source)s, 'listing', 0, 0, 0, 0, 0, 0, 0, '[]', now())
+
+-- name: note_in_run
+-- What a listing found out without a job: what is unchanged, and what could not be listed.
+UPDATE kosmos.runs r
+   SET seen = r.seen + %(seen)s, unchanged = r.unchanged + %(unchanged)s, failed = r.failed + %(failed)s,
+       removed = r.removed + %(removed)s, state = coalesce(%(state)s, r.state), error = coalesce(%(error)s, r.error),
+       failures = CASE WHEN jsonb_array_length(r.failures) < 100 THEN r.failures || %(failures)s ELSE r.failures END,
+       finished_at = CASE WHEN %(state)s = 'failed' THEN now() ELSE r.finished_at END
+ WHERE r.tenant_id = %(tenant_id)s AND r.id = %(run_id)s
+
+-- name: close_runs
+-- Those whose every document has an outcome.
+UPDATE kosmos.runs r
+   SET state = 'finished', finished_at = now()
+ WHERE r.state = 'working' AND r.seen = r.new + r.changed + r.unchanged + r.removed + r.failed
+
+-- name: interrupt_runs
+-- Of passes over the same source that did not come to their end.
+UPDATE kosmos.runs r
+   SET state = 'failed', error = 'interrupted before the source was listed to its end', finished_at = now()
+ WHERE r.tenant_id = %(tenant_id)s AND r.collection = %(collection)s AND r.source = %(source)s AND r.state = 'listing'
+
+-- name: list_runs
+SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchanged, r.removed, r.failed, r.chunks,
+       r.failures, r.error, r.started_at, r.finished_at
+  FROM kosmos.runs r
+ WHERE r.tenant_id = %(tenant_id)s AND (%(run_id)s::uuid IS NULL OR r.id = %(run_id)s)
+ ORDER BY r.started_at DESC
+ LIMIT %(limit)s
+
+-- name: prune_runs
+DELETE FROM kosmos.runs r WHERE r.finished_at < now() - make_interval(days => %(keep_days)s)
+
+-- name: store_upload
+INSERT INTO kosmos.uploads (tenant_id, id, data, created_at)
+VALUES (%(tenant_id)s, %(upload_id)s, %(data)s, %(now)s)
+
+-- name: read_upload
+SELECT u.data FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s
+
+-- name: delete_uploads
+DELETE FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = ANY (%(upload_ids)s)
+
+-- name: uploads_before
+SELECT u.id FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s
+
+-- name: uploads_in_use
+SELECT (j.payload ->> 'upload')::uuid
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.payload ? 'upload' AND j.state NOT IN ('done', 'cancelled')
