@@ -14,7 +14,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.config import Settings
-from kosmos_rag.embedding.space import require_same, space_of
+from kosmos_rag.embedding import Embedders
 from kosmos_rag.errors import DatabaseError, IndexesBusy
 from kosmos_rag.indexing import catalogue, segments, tuning, vectors
 from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
@@ -29,8 +29,7 @@ from kosmos_rag.indexing.status import (
     segments_of,
     why_due,
 )
-from kosmos_rag.ports import Embedder
-from kosmos_rag.records import EVERYONE, IndexInfo
+from kosmos_rag.records import EVERYONE, IndexInfo, Space
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant, live_space
@@ -63,11 +62,10 @@ class _Survey:
 class Indexes:
     """Builds and looks after the indexes of any tenant of one database. Thread-safe."""
 
-    def __init__(self, database: Database, embedder: Embedder, settings: Settings) -> None:
+    def __init__(self, database: Database, embedders: Embedders, settings: Settings) -> None:
         self._database = database
-        self._embedder = embedder
+        self._embedders = embedders
         self._settings = settings.indexes
-        self._normalized = settings.rag.embedding.normalize
 
     def status(self, tenant: Tenant) -> list[IndexInfo]:
         """Return what indexes there are, how they are, and what is due. Raises DatabaseError."""
@@ -84,7 +82,7 @@ class Indexes:
             self._clean_up(run)
             self._pack(run)
             self._merge(run, everything=False)
-            self._build_vectors(run, everything=False)
+            self._build_vectors(run, self._live(tenant), everything=False)
         return self.status(tenant)
 
     def rebuild(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
@@ -93,19 +91,34 @@ class Indexes:
             self._clean_up(run)
             self._pack(run)
             self._merge(run, everything=True)
-            self._build_vectors(run, everything=True)
+            self._build_vectors(run, self._live(tenant), everything=True)
         return self.status(tenant)
 
     def tune(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
         """Measure the vector index again, and search it as far as the recall target asks. Raises as `build` does."""
         with self._locked(tenant, progress) as run:
-            space = self._space(tenant)
-            survey = self._survey(run, space) if space is not None else None
-            for entry in self._entries(tenant):
-                if survey is not None and entry.space_id == survey.space.space_id and entry.state == READY:
-                    progress(f"measuring {entry.kind}")
-                    self._store(tenant, self._tuned(run, survey, entry))
+            if (space := self._live(tenant)) is not None:
+                self._tune(run, space)
         return self.status(tenant)
+
+    def prepare_space(self, tenant: Tenant, space: Space, progress: Progress) -> Entry | None:
+        """Build the vector index that a space beside the live one is due, or measure the one that it has.
+
+        Returns it as it is then; None where the space is to be scanned. Raises what `build` raises.
+        """
+        with self._locked(tenant, progress) as run:
+            self._clean_up(run)
+            before = self._ready(tenant, space)
+            self._build_vectors(run, space, everything=False)
+            if before is not None and self._ready(tenant, space) == before:
+                self._tune(run, space)
+        return self._ready(tenant, space)
+
+    def drop_space(self, tenant: Tenant, space: Space, progress: Progress) -> None:
+        """Drop the vector indexes over a space that is not live. Raises IndexesBusy, ConfigError, DatabaseError."""
+        with self._locked(tenant, progress) as run:
+            self._clean_up(run)
+            self._drop([entry for entry in self._entries(tenant) if entry.space_id == space.id], tenant)
 
     # --- one lock, one transaction -----------------------------------------------------------------------------
 
@@ -175,10 +188,19 @@ class Indexes:
 
     # --- the dense leg ------------------------------------------------------------------------------------------
 
-    def _space(self, tenant: Tenant) -> vectors.Space | None:
+    def _live(self, tenant: Tenant) -> Space | None:
         with self._transaction(tenant) as connection:
-            row = connection.execute(statement("space_of_tenant"), {"tenant_id": tenant.id}).fetchone()
-        return vectors.Space(tenant_id=tenant.id, space_id=row[0], dimensions=row[1]) if row else None
+            return live_space(connection, tenant.id)
+
+    def _ready(self, tenant: Tenant, space: Space) -> Entry | None:
+        of_space = (entry for entry in self._entries(tenant) if entry.space_id == space.id and entry.state == READY)
+        return next(of_space, None)
+
+    def _tune(self, run: _Run, space: Space) -> None:
+        survey, entry = self._survey(run, space), self._ready(run.tenant, space)
+        if survey is not None and entry is not None:
+            run.progress(f"measuring {entry.kind}")
+            self._store(run.tenant, self._tuned(run, survey, entry))
 
     def _clean_up(self, run: _Run) -> None:
         """Drop what no run will finish, and forget what is gone: nobody else holds the lock."""
@@ -195,15 +217,15 @@ class Indexes:
         with self._transaction(run.tenant) as connection:
             catalogue.delete(connection, run.tenant.id, [entry for entry in known if entry.relation not in good])
 
-    def _build_vectors(self, run: _Run, *, everything: bool) -> None:
-        space = self._space(run.tenant)
+    def _build_vectors(self, run: _Run, space: Space | None, *, everything: bool) -> None:
+        """Build or drop the index over one space; what the others have is left to them."""
         if space is None:
             return
         with self._transaction(run.tenant) as connection:
-            rows = rows_of(connection, space.scope)
+            rows = rows_of(connection, {"tenant_id": run.tenant.id, "space_id": space.id})
             published = published_of(connection, run.tenant.id)
-            old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.kind != SEGMENT]
-        current = next((entry for entry in old if entry.space_id == space.space_id), None)
+            old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.space_id == space.id]
+        current = next(iter(old), None)
         wanted = is_large(rows, self._settings, indexed=current is not None)
         due = everything or current is None or why_due(current, rows, published, self._settings) is not None
         kept = current if wanted and not due else None
@@ -215,21 +237,20 @@ class Indexes:
                 catalogue.change(connection, run.tenant.id, replace(best, state=READY))
         self._drop(gone, run.tenant)
 
-    def _survey(self, run: _Run, space: vectors.Space) -> _Survey | None:
+    def _survey(self, run: _Run, space: Space) -> _Survey | None:
         """Look at what an index is planned for and measured with; None where nothing is left to be found.
 
         Before anything is built: a model that cannot be loaded, or is not the tenant's, is found out in a second.
         """
+        over = vectors.Space(tenant_id=run.tenant.id, space_id=space.id, dimensions=space.dimensions)
         with self._transaction(run.tenant) as connection:
-            stored = live_space(connection, run.tenant.id)
             questions = tuning.sample_questions(connection, run.tenant.id)
-            rows, published = rows_of(connection, space.scope), published_of(connection, run.tenant.id)
-        if stored is None or not questions:
+            rows, published = rows_of(connection, over.scope), published_of(connection, run.tenant.id)
+        if not questions:
             return None
-        ours = space_of(run.tenant.id, self._embedder, normalized=self._normalized)
-        require_same(stored, ours, run.tenant.name)
-        queries = [self._embedder.embed_query(question) for question in questions]
-        return _Survey(space=space, rows=rows, published=published, queries=queries)
+        embedder = self._embedders.for_space(space, run.tenant.name)
+        queries = [embedder.embed_query(question) for question in questions]
+        return _Survey(space=over, rows=rows, published=published, queries=queries)
 
     def _best(self, run: _Run, survey: _Survey) -> Entry:
         """Build the index that the settings name; for `auto`, hnsw as well where ivfflat is too slow, and choose."""

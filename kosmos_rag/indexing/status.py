@@ -92,7 +92,9 @@ def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSetti
         live = [entry for entry in vectors if entry.space_id == space[0]]
         published = published_of(connection, tenant.id)
         found += [_vector(entry, rows, published, physical.get(entry.relation), settings) for entry in live]
-        found += [_of_old_space(entry, physical.get(entry.relation)) for entry in vectors if entry not in live]
+        for entry in (entry for entry in vectors if entry not in live):
+            beside = rows_of(connection, {**values, "space_id": entry.space_id})
+            found.append(_of_other_space(entry, beside, physical.get(entry.relation)))
         if not any(entry.state == READY for entry in live):
             found.append(_scanned(rows, settings))
     return found
@@ -145,8 +147,10 @@ def _vector(
     return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
 
 
-def _of_old_space(entry: Entry, physical: tuple[Any, ...] | None) -> IndexInfo:
-    return _info(entry, rows_now=0, size=physical[2] if physical else 0, due="its vectors do not answer any more")
+def _of_other_space(entry: Entry, rows: int, physical: tuple[Any, ...] | None) -> IndexInfo:
+    """Describe an index over a space that is not live: `embed` builds it, and drops it with its space."""
+    due = None if entry.state == READY else "left by an interrupted run"
+    return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
 
 
 def _scanned(rows: int, settings: IndexSettings) -> IndexInfo:

@@ -1,21 +1,23 @@
 """The read side up to ranked passages: expand, embed, ask both legs, fuse, fetch, rerank, and account for all of it.
 
-One retrieval is one read-only transaction: its candidates are looked up and its passages read in one snapshot.
+One retrieval is one read-only transaction: its candidates are looked up and its passages read in one snapshot. Which
+embedding space answers is read in it too. The question is embedded before, by the model that the tenant's last question
+needed; where the snapshot names a space of the other one, it is embedded again and the retrieval goes on.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from uuid import UUID
 
 import psycopg
 
 from kosmos_rag.config import Settings
-from kosmos_rag.embedding.space import require_same, space_of
+from kosmos_rag.embedding import Embedders
 from kosmos_rag.expansion.expander import Expanded, Expander
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion, score_fusion
-from kosmos_rag.records import Expansion, Filter, Passage, Retrieval, Space
+from kosmos_rag.records import Expansion, Filter, Passage, Retrieval
 from kosmos_rag.retrieval.corpus import Snapshot
 from kosmos_rag.retrieval.feedback import FEEDBACK, feedback
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
@@ -52,25 +54,27 @@ class Retriever:
     def __init__(
         self,
         database: Database,
-        embedder: Embedder,
+        embedders: Embedders,
         reranker: Reranker | None,
         language_model: LanguageModel | None,
         settings: Settings,
     ) -> None:
         retrieval = settings.rag.retrieval
         self._database = database
-        self._embedder = embedder
+        self._embedders = embedders
         self._settings = settings
-        self._verified: set[UUID] = set()
+        self._last: dict[UUID, Embedder] = {}
         self._expander = Expander(settings.rag.expansion, language_model, kept=retrieval.cached_questions)
-        self._vectors = QuestionVectors(embedder, kept=retrieval.cached_questions)
+        self._vectors = {
+            id(embedder): QuestionVectors(embedder, kept=retrieval.cached_questions) for embedder in embedders.all
+        }
         self._results = Results(kept=retrieval.cached_results)
         self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
         self._reranking = Reranking(reranker, settings.rag.reranking) if reranker else None
 
     def warm_up(self) -> None:
-        """Load the models; without the reranker retrieval goes on. Raises ModelUnavailable for the embedding model."""
-        _ = self._space
+        """Load the models; without the reranker retrieval goes on. Raises ModelUnavailable for the embedding models."""
+        self._embedders.warm_up()
         if self._reranking is not None:
             self._reranking.warm_up()
 
@@ -100,12 +104,15 @@ class Retriever:
         expanded = self._expander.expand(asked.parsed.text)
         if expanded.expansion != Expansion() or expanded.notes:
             watch.lap("expand")
-        searches = self._searches(tenant, principals, collection, asked, expanded.expansion)
-        if searches[0].vector is not None:
-            watch.lap("embed")
+        searches_by = partial(self._searches, watch, tenant, principals, collection, asked, expanded.expansion)
+        believed = self._last.get(tenant.id, self._embedders.current)
+        searches = searches_by(believed)
         with self._database.app.transaction(tenant.id, principals) as connection:
             snapshot = searches[0].look(connection)
-            self._verify(connection, tenant, snapshot.space_id)
+            embedder = self._embedder(connection, tenant, snapshot.space_id)
+            if embedder is not believed and embedder is not None:
+                self._last[tenant.id] = embedder
+                searches = searches_by(embedder)
             key = key_of(searches[0], expanded.expansion, snapshot) if self._results.enabled else None
             if key is not None and (result := self._results.find(key)) is not None:
                 watch.lap("cache")
@@ -119,10 +126,18 @@ class Retriever:
         return result
 
     def _searches(
-        self, tenant: Tenant, principals: Sequence[str], collection: str | None, asked: Request, expansion: Expansion
+        self,
+        watch: Watch,
+        tenant: Tenant,
+        principals: Sequence[str],
+        collection: str | None,
+        asked: Request,
+        expansion: Expansion,
+        embedder: Embedder,
     ) -> list[Search]:
-        """Return what to ask: the question with its synonyms, then its other wordings."""
+        """Return what to ask: the question with its synonyms, then its other wordings, with this model's vectors."""
         rag = self._settings.rag
+        vectors = self._vectors[id(embedder)]
 
         def search(text: str, synonyms: Sequence[str], passage: str | None) -> Search:
             return Search(
@@ -131,17 +146,20 @@ class Retriever:
                 collection=collection,
                 request=asked,
                 texts={text: 1.0} | dict.fromkeys(synonyms, rag.expansion.synonym_weight),
-                vector=self._vectors.of(text, passage) if rag.retrieval.semantic_weight else None,
+                vector=vectors.of(text, passage) if rag.retrieval.semantic_weight else None,
                 lexical=rag.retrieval.keyword_weight > 0,
                 depth=max(rag.retrieval.depth, self._pool(asked)),
                 similarity_threshold=rag.retrieval.similarity_threshold,
                 use_vector_index=self._settings.indexes.vector != "none",
             )
 
-        return [
+        searches = [
             search(asked.parsed.text, expansion.synonyms, expansion.passage),
             *(search(wording, (), None) for wording in expansion.wordings),
         ]
+        if rag.retrieval.semantic_weight:
+            watch.lap("embed")
+        return searches
 
     def _pool(self, asked: Request) -> int:
         """Return how many passages to fetch: those asked for, or as many as are worth to be reranked."""
@@ -202,18 +220,18 @@ class Retriever:
             return Reranked(passages=passages, note=None, done=True)
         return self._reranking.run(question, passages, watch)
 
-    def _verify(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> None:
-        """Raise SpaceMismatch unless the tenant's live space is this model's. Looked at once a space."""
-        if space_id is None or space_id in self._verified:
-            return
+    def _embedder(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> Embedder | None:
+        """Return the model of the space that answers in this snapshot; None where none does.
+
+        A space is looked at once. Raises SpaceMismatch where no model that is configured makes its vectors.
+        """
+        if space_id is None:
+            return None
+        if (known := self._embedders.known(space_id)) is not None:
+            return known
         stored = live_space(connection, tenant.id)
         assert stored is not None, "the corpus names it within this snapshot"
-        require_same(stored, replace(self._space, id=stored.id), tenant.name)
-        self._verified.add(space_id)
-
-    @cached_property
-    def _space(self) -> Space:
-        return space_of(UUID(int=0), self._embedder, normalized=self._settings.rag.embedding.normalize)
+        return self._embedders.for_space(stored, tenant.name)
 
 
 def _result(asked: Request, expanded: Expanded, found: _Found, reranked: Reranked, watch: Watch) -> Retrieval:

@@ -1,18 +1,14 @@
 """With a vector index as without: a reader, a filter, a required word or a collection leaves nothing out."""
 
-import uuid
 from collections.abc import Callable
-from typing import Any
 
-import psycopg
 import pytest
 
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.embedding.space import PROBE
 from kosmos_rag.errors import SpaceMismatch
 from kosmos_rag.records import EVERYONE
-from kosmos_rag.storage.tenancy import tenant
+from tests.integration.variants import changed
 from tests.integration.vector_index.worlds import (
     CHUNKS,
     FULL,
@@ -24,7 +20,6 @@ from tests.integration.vector_index.worlds import (
     asking,
     assert_right,
     numbers_of,
-    only,
     opened,
     physical,
     publish_world,
@@ -152,41 +147,24 @@ def test_question__of_another_dimension_is_refused(indexed: Engine, settings: Se
             other.tenant("acme").index_rebuild()
 
 
-def test_space__that_no_longer_answers_loses_its_index(
+def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
     indexed: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
     """Vectors of a second model are put beside the first's, and made the ones that answer."""
-    owner, embedder = tenant("acme"), TopicEmbedder(dimensions=32, name="second")
+    embedder = TopicEmbedder(dimensions=32, name="second")
     [old] = physical(database)
-    space_id = uuid.uuid4()
-    with psycopg.connect(database.worker_url or "") as connection:
-        connection.execute("SELECT kosmos.enter(%s, %s)", (owner.id, [EVERYONE]))
-        connection.execute(
-            "INSERT INTO kosmos.embedding_spaces (tenant_id, id, model, dimensions, normalized, probe, created_at) "
-            "SELECT tenant_id, %s, 'second', 32, true, %s::halfvec, now() FROM kosmos.embedding_spaces",
-            (space_id, _literal(embedder.embed_query(PROBE))),
-        )
-        chunks = connection.execute("SELECT id, acl, text FROM kosmos.chunks").fetchall()
-        connection.execute(
-            "INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection) "
-            "SELECT %s, u.id, %s, ARRAY['everyone'], u.embedding::halfvec, 'default' "
-            "FROM unnest(%s::uuid[], %s::text[]) AS u (id, embedding) RETURNING chunk_id",
-            (owner.id, space_id, [row[0] for row in chunks], [_literal(embedder.embed_query(r[2])) for r in chunks]),
-        )
-        connection.execute("UPDATE kosmos.tenants SET live_space_id = %s", (space_id,))
+    with Engine(changed(settings, {"indexes.vector": "none"}), embedder=WORLD, next_embedder=embedder) as both:
+        both.tenant("acme").embed_start()
+        both.tenant("acme").embed_switch()
     with opened(settings) as first, pytest.raises(SpaceMismatch):
         first.tenant("acme").retrieve(QUESTIONS[0])
     with opened(settings, embedder) as second:
         scope = second.tenant("acme")
         assert scope.retrieve(QUESTIONS[0], FULL).legs["dense"].plan == "exact scan"
         assert {info.kind: info.due for info in vectors_of(scope.index_status())} == {
-            "ivfflat": "its vectors do not answer any more",
+            "ivfflat": None,
             "none": "indexes.vector_min_chunks is 1,000",
         }
-        assert only(scope.index_build()).due is None
-        assert old not in physical(database)
+        assert [info.due for info in vectors_of(scope.index_build())] == [None, None]
+        assert old in physical(database)
         assert_right(second, "ivfflat", embedder=embedder)
-
-
-def _literal(vector: Any) -> str:
-    return "[" + ",".join(f"{value:.6g}" for value in vector) + "]"

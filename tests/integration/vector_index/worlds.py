@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import blake2b
@@ -101,19 +102,21 @@ def load(
     for numbers in (chunks[at : at + a_document] for at in range(0, len(chunks), a_document)):
         source = f"{collection}/{numbers[0]}"
         key = document_id(owner.id, collection, source)
-        documents.append(_document(embedder, key, source, numbers, readers(numbers[0]), metadata(numbers[0])))
+        document = _document(key, source, numbers, readers(numbers[0]), metadata(numbers[0]))
+        documents.append(replace(document, vectors={space.id: embedder.embed(document.indexed)}))
     with engine._database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, collection, space, now=now)
     step = _BATCH_CHUNKS // a_document
     for at in range(0, len(documents), step):
         with engine._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             batch = documents[at : at + step]
-            publish(connection, owner.id, batch, collection=collection, space_id=space.id, now=now)
+            publish(connection, owner.id, batch, collection=collection, now=now)
 
 
 def _document(
-    embedder: Any, key: uuid.UUID, source: str, numbers: range, readers: tuple[str, ...], metadata: dict[str, Any]
+    key: uuid.UUID, source: str, numbers: range, readers: tuple[str, ...], metadata: dict[str, Any]
 ) -> PreparedDocument:
+    """Return a document without its vectors."""
     texts = [text_of(number) for number in numbers]
     text, chunks = "", []
     for ordinal, piece in enumerate(texts):
@@ -127,7 +130,7 @@ def _document(
     return PreparedDocument(
         id=key, version_id=uuid.uuid4(), source=source, title=source, media_type="text/plain",
         language="english", metadata=metadata, readers=readers, content_hash="0" * 64, fingerprint="0" * 64,
-        bytes=len(text), text=text, pages=(), chunks=chunks, indexed=texts, vectors=embedder.embed(texts),
+        bytes=len(text), text=text, pages=(), chunks=chunks, indexed=texts, vectors={},
     )  # fmt: skip
 
 

