@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow check bench bench-quality bench-ingest bench-reranker bench-scale clean
+.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-reranker bench-scale clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -31,6 +31,10 @@ test: check
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
+# Storms, zombies, restarts and hostile files; prints its figures.
+test-reliability: $(STAMP)
+	$(BIN)/python -m pytest -s tests/reliability
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,6 +49,7 @@ bench-quality: $(STAMP)
 
 bench-ingest: $(STAMP)
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.worker
 
 # OUTPUT=FOLDER keeps the models that are trained.
 bench-reranker: $(STAMP)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kosmos_rag.engine import Engine, TenantScope
     from kosmos_rag.errors import KosmosError
     from kosmos_rag.records import Citation, Context, Filter, IngestReport, Passage, Retrieval, SourceDocument
+    from kosmos_rag.worker import run_worker
 
 __all__ = [
     "AsyncEngine",
@@ -29,6 +30,7 @@ __all__ = [
     "SourceDocument",
     "TenantScope",
     "__version__",
+    "run_worker",
 ]
 
 _HOME = {
@@ -37,6 +39,7 @@ _HOME = {
     "KosmosError": "errors",
     "Settings": "config",
     "TenantScope": "engine",
+    "run_worker": "worker",
 }
 
 

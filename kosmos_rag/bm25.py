@@ -7,7 +7,6 @@ document frequency ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, a
 """
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +47,6 @@ def pivot(length: int, chunks: int) -> float:
     widens the search of every query (storage/sql/retrieval.sql): so some chunks of usual length are counted in.
     """
     return (length + _PRIOR_LENGTH * _PRIOR_CHUNKS) / (chunks + _PRIOR_CHUNKS)
-
-
-def saturated(frequencies: Mapping[int, int], length: int, average: float) -> dict[int, float]:
-    """Return the saturated frequencies of a chunk of `length` terms, by the same keys."""
-    norm = K1 * (1 - B + B * length / average)
-    return {key: frequency * (K1 + 1) / (frequency + norm) for key, frequency in frequencies.items()}
 
 
 def frequencies(saturated: NDArray[np.floating], norms: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -2,16 +2,20 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from kosmos_rag.config import Settings
 from kosmos_rag.context.assemble import assemble
-from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding import Embedders, Model, SentenceTransformerEmbedder
 from kosmos_rag.errors import RequestError
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor, Progress
+from kosmos_rag.jobs.queue import Queue
+from kosmos_rag.jobs.tenant_jobs import TenantJobs
 from kosmos_rag.language_model.chat import ChatModel
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
@@ -25,8 +29,14 @@ from kosmos_rag.records import (
     IngestReport,
     Retrieval,
     SourceDocument,
+    SpaceInfo,
+    SpaceQuality,
     are_names,
 )
+from kosmos_rag.reembedding.by_ray import fill_by_ray
+from kosmos_rag.reembedding.moving import Progress as EmbedProgress
+from kosmos_rag.reembedding.moving import Reembedding
+from kosmos_rag.reembedding.quality import read_questions
 from kosmos_rag.retrieval.retriever import Retriever
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.reading import list_documents, read_spans
@@ -47,26 +57,31 @@ class Engine:
         settings: Settings,
         *,
         embedder: Embedder | None = None,
+        next_embedder: Embedder | None = None,
         reranker: Reranker | None = None,
         language_model: LanguageModel | None = None,
     ) -> None:
         """Compose an engine. Models and database are opened on first use; the embedded server starts now.
 
-        `embedder`, `reranker` and `language_model` replace what the settings name: any object with the methods of the
-        port. Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
+        `embedder`, `next_embedder`, `reranker` and `language_model` replace what the settings name: any object with the
+        methods of the port. Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
         """
         self.settings = settings
         self._embedder = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+        self._embedders = _embedders(settings, self._embedder, next_embedder)
+        # The same once more, for the processes that embed in bulk: they open their own.
+        self._reembedding_again = partial(_reembedding_of, settings, embedder, next_embedder)
         self._reranker = reranker
         if reranker is None and settings.rag.reranking.enabled:
             self._reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
         self._chat = ChatModel(settings.language_model) if settings.language_model.url and not language_model else None
         self._database = Database(settings.database)
         try:
-            self._ingestor = Ingestor(self._database, self._embedder, settings)
-            self._indexes = Indexes(self._database, self._embedder, settings)
+            self._ingestor = Ingestor(self._database, self._embedders, settings)
+            self._indexes = Indexes(self._database, self._embedders, settings)
+            self._reembedding = Reembedding(self._database, self._embedders, self._indexes, settings)
             self._retriever = Retriever(
-                self._database, self._embedder, self._reranker, language_model or self._chat, settings
+                self._database, self._embedders, self._reranker, language_model or self._chat, settings
             )
         except BaseException:
             self.close()
@@ -93,6 +108,11 @@ class Engine:
             well_formed("collection", collection)
         return TenantScope(self, tenant(name), tuple(principals), collection)
 
+    @property
+    def parts(self) -> "Parts":
+        """What workers of ours work with, beyond what the scope of a tenant offers."""
+        return Parts(database=self._database, ingestor=self._ingestor, indexes=self._indexes)
+
     def warm_up(self) -> None:
         """Load the models now and not with the first question. Raises ModelUnavailable for the embedding model."""
         self._retriever.warm_up()
@@ -110,6 +130,15 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Parts of an engine that work for all tenants."""
+
+    database: Database
+    ingestor: Ingestor
+    indexes: Indexes
 
 
 class TenantScope:
@@ -202,7 +231,14 @@ class TenantScope:
 
     def sources(self) -> list[str]:
         """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
-        return self._engine._ingestor.sources(self._tenant, self._written)  # noqa: SLF001
+        return list(self._engine._ingestor.stored(self._tenant, self._written))  # noqa: SLF001
+
+    @property
+    def jobs(self) -> TenantJobs:
+        """The tenant's jobs: ingestion by workers and not here. Raises ConfigError without `database.worker_url`."""
+        engine = self._engine
+        queue = Queue.open(engine._database, engine.settings.worker)  # noqa: SLF001
+        return TenantJobs(engine._database, engine.settings, queue, self._tenant, self._written)  # noqa: SLF001
 
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
@@ -230,6 +266,83 @@ class TenantScope:
         """Build all indexes again; the old ones serve until the new are ready. Raises what `index_build` raises."""
         return self._engine._indexes.rebuild(self._tenant, on_progress or _silent)  # noqa: SLF001
 
+    def embed_status(self) -> list[SpaceInfo]:
+        """Return the tenant's embedding spaces, the live one first, and how far each has come. Raises DatabaseError."""
+        return self._engine._reembedding.status(self._tenant)  # noqa: SLF001
 
-def _silent(_step: str) -> None:
+    def embed_start(
+        self,
+        *,
+        chunks_per_second: float | None = None,
+        engine: Literal["local", "ray"] = "local",
+        on_progress: EmbedProgress | None = None,
+    ) -> list[SpaceInfo]:
+        """Embed all chunks by the other one of the two models that are configured, beside the live space.
+
+        Safe at any time, beside questions and ingestion; interrupted, it goes on when it is called again. `ray` lets
+        the workers of a Ray cluster do it. Raises RequestError for a tenant without documents, ConfigError where there
+        is no other model or no Ray, ModelError, IndexesBusy, DatabaseError.
+        """
+        again = self._engine._reembedding_again  # noqa: SLF001
+        return self._engine._reembedding.start(  # noqa: SLF001
+            self._tenant,
+            chunks_per_second=chunks_per_second,
+            parts=partial(fill_by_ray, again, self._tenant) if engine == "ray" else None,
+            on_progress=on_progress or _silent,
+        )
+
+    def embed_step(self, limit: int) -> int:
+        """Embed up to `limit` of the chunks that a space lacks, for those who share the work out among others.
+
+        Returns how many; 0 where none is missing. Raises ModelError, DatabaseError.
+        """
+        return self._engine._reembedding.step(self._tenant, limit)  # noqa: SLF001
+
+    def embed_switch(
+        self,
+        *,
+        questions: str | Path | None = None,
+        force: str | None = None,
+        on_progress: EmbedProgress | None = None,
+    ) -> SpaceQuality:
+        """Measure the space of the other model, and answer questions from it from now on.
+
+        `questions` is a file of questions with the sources of their answers, that both models are compared by. `force`
+        is the reason to switch whatever is measured. Raises RequestError where the space is incomplete or measured to
+        be worse, ConfigError, ModelError, IndexesBusy, DatabaseError.
+        """
+        return self._engine._reembedding.switch(  # noqa: SLF001
+            self._tenant,
+            questions=read_questions(Path(questions)) if questions is not None else (),
+            force=force,
+            on_progress=on_progress or _silent,
+        )
+
+    def embed_rollback(self) -> list[SpaceInfo]:
+        """Answer questions from the space that was live before. Raises RequestError where there is none."""
+        return self._engine._reembedding.rollback(self._tenant)  # noqa: SLF001
+
+    def embed_drop(self, space: str, on_progress: EmbedProgress | None = None) -> list[SpaceInfo]:
+        """Remove a space that is not live, by its model or id, with its vectors and its index.
+
+        Raises RequestError where it is live or not there, IndexesBusy, ConfigError, DatabaseError.
+        """
+        return self._engine._reembedding.drop(self._tenant, space, on_progress or _silent)  # noqa: SLF001
+
+
+def _embedders(settings: Settings, embedder: Embedder, next_embedder: Embedder | None) -> Embedders:
+    current, following = settings.rag.embedding, settings.rag.next_embedding
+    if next_embedder is None and following.embedding is not None:
+        next_embedder = SentenceTransformerEmbedder(following.embedding, settings.models, section="rag.next_embedding")
+    return Embedders(
+        Model(embedder=embedder, normalized=current.normalize),
+        Model(embedder=next_embedder, normalized=following.normalize) if next_embedder is not None else None,
+    )
+
+
+def _reembedding_of(settings: Settings, embedder: Embedder | None, next_embedder: Embedder | None) -> Reembedding:
+    return Engine(settings, embedder=embedder, next_embedder=next_embedder)._reembedding  # noqa: SLF001
+
+
+def _silent(*_: object) -> None:
     """Tell nobody."""

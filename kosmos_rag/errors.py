@@ -11,9 +11,11 @@
     │   └── ParseError            it was read, and is not a document we can use
     ├── ModelError
     │   ├── ModelUnavailable      the model cannot be loaded here
-    │   └── SpaceMismatch         the tenant's vectors were made by another model
+    │   ├── SpaceMismatch         the tenant's vectors were made by another model
+    │   └── SpaceSwitched         another space has become live since the vectors were made
     ├── RequestError              the caller asked for something that cannot be answered
-    └── IndexesBusy               another process works on the tenant's indexes
+    ├── IndexesBusy               another process works on the tenant's indexes
+    └── LeaseLost                 a job is no longer this worker's
 
 A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
 """
@@ -52,24 +54,37 @@ class StatementFailed(DatabaseError):
 
 
 class IngestionError(KosmosError):
-    """One document could not be ingested. `code` is stable and meant for programs, the message for people."""
+    """One document could not be ingested. `code` is stable and meant for programs, the message for people.
+
+    Codes of its own: `unknown_language`, `storage`, `lease_lost`, `internal`.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
         super().__init__(message)
 
+    @property
+    def retryable(self) -> bool:
+        """Whether another try may succeed: the reason is where the document lies or who works on it, not what it is.
+
+        A machine under load also makes parsers slow, and kills them.
+        """
+        return self.code in {"crashed", "timeout", "memory", "unavailable", "storage", "internal"}
+
 
 class SourceError(IngestionError):
     """A document could not be read from where it lies.
 
-    Codes: `not_found`, `no_permission`, `too_large`, `not_a_file`, `unreadable`, `empty_folder`.
+    Codes: `not_found`, `no_permission`, `too_large`, `not_a_file`, `unreadable`, `empty_folder`, `duplicate`,
+    `refused`, `unavailable`.
     """
 
 
 class ParseError(IngestionError):
     """The bytes were read, and are not a document that can be used.
 
-    Codes: `empty`, `binary`, `corrupt`, `encrypted`, `no_text`, `unsupported`, `too_large`.
+    Codes: `empty`, `binary`, `corrupt`, `encrypted`, `no_text`, `unsupported`, `too_large` are about the file;
+    `crashed`, `timeout`, `memory` about the process that parsed it.
     """
 
 
@@ -85,12 +100,20 @@ class SpaceMismatch(ModelError):
     """The vectors of this tenant were made by another model than the one configured."""
 
 
+class SpaceSwitched(ModelError):
+    """Another space has become live since these documents were embedded: nothing was written, embed them for it too."""
+
+
 class RequestError(KosmosError):
     """The request cannot be answered as it stands: empty question, k of zero, malformed tenant name."""
 
 
 class IndexesBusy(KosmosError):
     """Another process builds, tunes or merges the indexes of this tenant."""
+
+
+class LeaseLost(KosmosError):
+    """A job is no longer this worker's: its lease ran out, or it was cancelled. Nothing of its result was written."""
 
 
 def first_line(error: BaseException) -> str:

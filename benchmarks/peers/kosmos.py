@@ -15,7 +15,7 @@ from benchmarks.peers.server import Server
 from benchmarks.peers.sets import TENANT, PreparedSet
 from benchmarks.peers.timing import K, measure, timed
 from kosmos_rag import Engine, Retrieval, Settings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding import Embedders, Model, SentenceTransformerEmbedder
 from kosmos_rag.embedding.locate import PACKAGED_MINILM
 from kosmos_rag.ingestion.batch import Publisher
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
@@ -106,7 +106,9 @@ class Ours:
         configured = settings(**self._addresses)
         with closing(Database(configured.database)) as database, self._engine({}, self._handed) as engine:
             began = time.perf_counter()
-            publisher = Publisher(database, self._handed, configured, TENANT, DEFAULT_COLLECTION)
+            publisher = Publisher(
+                database, Embedders(Model(embedder=self._handed, normalized=True), None), TENANT, DEFAULT_COLLECTION
+            )
             for batch in _batches(self._data.documents):
                 for _, error in publisher.publish(batch):
                     if error is not None:

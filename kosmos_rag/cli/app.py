@@ -2,7 +2,21 @@
 
 import typer
 
-from kosmos_rag.cli import ask, config, delete, doctor, documents, index, ingest, migrate, search
+from kosmos_rag.cli import (
+    ask,
+    config,
+    delete,
+    doctor,
+    documents,
+    embed,
+    enqueue,
+    index,
+    ingest,
+    jobs,
+    migrate,
+    search,
+    worker,
+)
 from kosmos_rag.version import __version__
 
 app = typer.Typer(
@@ -30,6 +44,9 @@ def _root(
 
 
 app.command("ingest")(ingest.ingest)
+app.command("enqueue")(enqueue.enqueue)
+app.command("worker")(worker.worker)
+app.add_typer(jobs.app, name="jobs")
 app.command("search")(search.search)
 app.command("ask")(ask.ask)
 app.command("documents")(documents.documents)
@@ -37,6 +54,7 @@ app.command("delete")(delete.delete)
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(index.app, name="index")
+app.add_typer(embed.app, name="embed")
 app.add_typer(config.app, name="config")
 
 

@@ -42,8 +42,8 @@ def delete(
 
 def _chosen(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:
     """Return the stored sources that the arguments name, themselves or as a folder."""
-    from kosmos_rag.ingestion.source import name_of
     from kosmos_rag.records import DEFAULT_COLLECTION
+    from kosmos_rag.sources.files import name_of
 
     chosen: set[str] = set()
     for source in sources:

@@ -104,6 +104,7 @@ def _as_json(report: "IngestReport") -> dict[str, object]:
             {"source": failure.source, "code": failure.code, "message": failure.message} for failure in report.failed
         ],
         "chunks": report.chunks,
+        "reused": report.reused,
         "fallbacks": dict(report.fallbacks),
         "seconds": report.seconds,
     }
@@ -114,6 +115,7 @@ def _print(report: "IngestReport") -> None:
     out.print(
         f"{report.new} new, {report.changed} changed, {report.unchanged} unchanged, {report.removed} removed, "
         f"{len(report.failed)} failed; {report.chunks} chunks in {report.seconds:.1f} s"
+        + (f", {report.reused} of them embedded before" if report.reused else "")
     )
     for reason, count in sorted(report.fallbacks.items()):
         out.print(f"  {count} chunks by the fallback splitter: {reason}")

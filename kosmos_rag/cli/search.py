@@ -47,8 +47,8 @@ ExplainOption = Annotated[
 
 def filter_of(sources: list[str] | None, metadata: list[str] | None, where: str | None) -> "Filter | None":
     """Build the filter that the options describe; all of them must hold. Raises RequestError on a malformed one."""
-    from kosmos_rag.ingestion.source import name_of
     from kosmos_rag.records import Filter
+    from kosmos_rag.sources.files import name_of
 
     conditions = [_equality(pair) for pair in metadata or ()]
     if where is not None:

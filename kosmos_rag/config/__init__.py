@@ -6,6 +6,7 @@ from kosmos_rag.config.rag import (
     ContextSettings,
     EmbeddingSettings,
     ExpansionSettings,
+    NextEmbeddingSettings,
     RagSettings,
     RerankingSettings,
     RetrievalSettings,
@@ -19,9 +20,12 @@ from kosmos_rag.config.sections import (
     LanguageModelSettings,
     ModelsSettings,
     ObservabilitySettings,
+    ParsingSettings,
+    UrlSettings,
 )
 from kosmos_rag.config.settings import Settings
 from kosmos_rag.config.sources import Origin
+from kosmos_rag.config.worker import WorkerSettings
 
 __all__ = [
     "EMBEDDED",
@@ -34,12 +38,16 @@ __all__ = [
     "IngestionSettings",
     "LanguageModelSettings",
     "ModelsSettings",
+    "NextEmbeddingSettings",
     "ObservabilitySettings",
     "Origin",
+    "ParsingSettings",
     "RagSettings",
     "RerankingSettings",
     "RetrievalSettings",
     "Settings",
+    "UrlSettings",
+    "WorkerSettings",
     "flatten",
     "mask_password",
     "reference_table",

@@ -85,6 +85,9 @@ class ChunkingSettings(Section):
         return self
 
 
+Dimensions = Annotated[int, Strict(), Ge(1), Le(4000)]
+
+
 class EmbeddingSettings(Section):
     """The model that turns text into vectors."""
 
@@ -93,7 +96,7 @@ class EmbeddingSettings(Section):
         min_length=1,
         description="Name on the model hub, a folder, or packaged:all-MiniLM-L6-v2 (the extra minilm).",
     )
-    dimensions: Annotated[int, Strict(), Ge(1), Le(4000)] = Field(
+    dimensions: Dimensions = Field(
         default=768,
         description="Length of a vector; must be the model's own. 4000 is what a halfvec index takes.",
     )
@@ -104,11 +107,41 @@ class EmbeddingSettings(Section):
 
     @model_validator(mode="after")
     def _check_dimensions(self) -> Self:
-        known = _KNOWN_DIMENSIONS.get(self.model.removeprefix("sentence-transformers/"))
-        if known not in (None, self.dimensions):
-            remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
-            refuse(self, [Conflict(("dimensions", "model"), remedy)])
+        _check_known(self, self.model, self.dimensions)
         return self
+
+
+class NextEmbeddingSettings(Section):
+    """The model that tenants are being moved to. Their spaces are found whichever section names which model."""
+
+    model: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Model to re-embed into, named as rag.embedding.model is; null is none."
+    )
+    dimensions: Dimensions = Field(default=768, description="Length of its vectors; must be the model's own.")
+    batch_size: Count = Field(default=32, description="Texts per forward pass of it.")
+    normalize: Switch = Field(default=True, description="Scale its vectors to length one.")
+
+    @model_validator(mode="after")
+    def _check_dimensions(self) -> Self:
+        if self.model is not None:
+            _check_known(self, self.model, self.dimensions)
+        return self
+
+    @property
+    def embedding(self) -> EmbeddingSettings | None:
+        """The same keys as those of `rag.embedding`; None where no model is named."""
+        if self.model is None:
+            return None
+        return EmbeddingSettings(
+            model=self.model, dimensions=self.dimensions, batch_size=self.batch_size, normalize=self.normalize
+        )
+
+
+def _check_known(section: Section, model: str, dimensions: int) -> None:
+    known = _KNOWN_DIMENSIONS.get(model.removeprefix("sentence-transformers/"))
+    if known not in (None, dimensions):
+        remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
+        refuse(section, [Conflict(("dimensions", "model"), remedy)])
 
 
 class RetrievalSettings(Section):
@@ -229,6 +262,7 @@ class RagSettings(Section):
 
     chunking: ChunkingSettings = ChunkingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    next_embedding: NextEmbeddingSettings = NextEmbeddingSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     expansion: ExpansionSettings = ExpansionSettings()
     reranking: RerankingSettings = RerankingSettings()

@@ -7,7 +7,7 @@ Building a section directly raises pydantic's own `ValidationError`; `Settings.l
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from annotated_types import Gt, Le
+from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, Field, SecretStr, Strict, model_validator
 from pydantic.types import AllowInfNan
 
@@ -64,6 +64,12 @@ class DatabaseSettings(Section):
     )
     statement_timeout_ms: Amount = Field(
         default=30_000, description="Milliseconds after which the server cancels a statement; 0 is no limit."
+    )
+
+    idle_transaction_timeout_ms: Amount = Field(
+        default=30_000,
+        description="Milliseconds that the server lets a transaction wait for us, and a stopped process keep its "
+        "locks; 0 is no limit.",
     )
 
     @property
@@ -124,6 +130,37 @@ class LanguageModelSettings(Section):
     )
 
 
+class ParsingSettings(Section):
+    """Limits of the process that parses one file. What passes one fails alone, with a code."""
+
+    memory_mb: Annotated[int, Strict(), Ge(256), Le(MAX_INTEGER)] = Field(
+        default=1024, description="Megabytes of memory that parsing one file may take."
+    )
+    cpu_s: Count = Field(default=60, description="Seconds of computing that parsing one file may take.")
+    timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=90.0, description="Seconds by the clock after which parsing a file is given up."
+    )
+    text_mb: Count = Field(default=20, description="Megabytes of text above which a parsed file is refused.")
+    pages: Count = Field(default=5000, description="Pages above which a file is refused.")
+
+
+HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9_:]([a-z0-9._:-]*[a-z0-9_:])?$")]
+
+
+class UrlSettings(Section):
+    """What may be fetched over HTTP."""
+
+    allowed_hosts: tuple[HostPattern, ...] = Field(
+        default=(), description="Hosts that may be asked, *.example.org for all below one; empty: no URL is fetched."
+    )
+    allow_private: Switch = Field(
+        default=False, description="Let an allowed host have a private or loopback address, for intranets."
+    )
+    timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=60.0, description="Seconds in which a document must have come, redirects included."
+    )
+
+
 class IngestionSettings(Section):
     """What is taken in, and in which language."""
 
@@ -133,6 +170,13 @@ class IngestionSettings(Section):
         description="PostgreSQL text search configuration of the keyword index: stemming and stop words.",
     )
     max_file_mb: Count = Field(default=100, description="Megabytes above which a file is refused before it is read.")
+    urls: UrlSettings = UrlSettings()
+    parsing: ParsingSettings = ParsingSettings()
+
+    @property
+    def max_file_bytes(self) -> int:
+        """`max_file_mb` in bytes."""
+        return self.max_file_mb * 1024 * 1024
 
 
 class IndexSettings(Section):

@@ -28,6 +28,7 @@ from kosmos_rag.config.sources import (
     read_environment,
     read_file,
 )
+from kosmos_rag.config.worker import WorkerSettings
 from kosmos_rag.errors import ConfigError
 
 
@@ -49,6 +50,7 @@ class Settings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
+    worker: WorkerSettings = WorkerSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
 
     @classmethod

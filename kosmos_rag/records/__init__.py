@@ -27,6 +27,16 @@ from kosmos_rag.records.documents import (
 from kosmos_rag.records.indexes import (
     IndexInfo,
     Space,
+    SpaceInfo,
+    SpaceQuality,
+)
+from kosmos_rag.records.jobs import (
+    Job,
+    JobCount,
+    JobInfo,
+    JobState,
+    Outcome,
+    RunInfo,
 )
 
 __all__ = [
@@ -44,12 +54,20 @@ __all__ = [
     "IndexInfo",
     "IngestFailure",
     "IngestReport",
+    "Job",
+    "JobCount",
+    "JobInfo",
+    "JobState",
     "LegAccount",
+    "Outcome",
     "ParsedDocument",
     "Passage",
     "Retrieval",
+    "RunInfo",
     "SourceDocument",
     "Space",
+    "SpaceInfo",
+    "SpaceQuality",
     "are_names",
     "is_text",
 ]

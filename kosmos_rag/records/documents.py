@@ -162,6 +162,8 @@ class IngestReport:
     failed: tuple[IngestFailure, ...]
     chunks: int
     """Chunks written by this call."""
+    reused: int
+    """Chunks whose vector was there already: their texts were not embedded again."""
     fallbacks: Mapping[str, int]
     """Chunks that a fallback splitter made, by reason."""
     seconds: float

@@ -43,3 +43,49 @@ class IndexInfo:
     checked_at: datetime | None
     due: str | None
     """Why `index build` would work on it; None where it would not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpaceInfo:
+    """An embedding space of a tenant: what it is, and how far it has come."""
+
+    id: uuid.UUID
+    model: str
+    dimensions: int
+    state: str
+    """`building`: has never been live; `ready`: has; `dropping`: its vectors are being deleted."""
+    live: bool
+    """Whether questions are answered from it."""
+    live_until: datetime | None
+    """When another became live in its place: the latest is what a rollback goes back to."""
+    embedded: int
+    """How many of the tenant's chunks have a vector in it."""
+    chunks: int
+    """How many the tenant has."""
+    truncated_tokens: int
+    """Tokens that its model did not read of chunks that were too long for it, while the space was filled."""
+    index: str | None
+    """Kind of its vector index; None where its vectors are scanned."""
+    recall_at_10: float | None
+    """Of the index, when it was last measured."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpaceQuality:
+    """What was measured of a space before questions were switched to it."""
+
+    model: str
+    live_model: str
+    """Of the space that was live before."""
+    recall_at_10: float | None
+    """Of its vector index against an exact scan; None where it is scanned."""
+    recall_target: float
+    questions: int
+    """Of the evaluation set that the sources of answers were known of."""
+    ndcg_at_10: float | None
+    """Of the vectors alone, by exact scan; None without an evaluation set."""
+    live_ndcg_at_10: float | None
+    """The same of the space that was live."""
+    forced: str | None
+    """Why it was switched to in spite of what was measured; None where that was good enough."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import RequestError, SpaceMismatch
-from kosmos_rag.storage.corpus import lexeme_frequencies
+from kosmos_rag.storage.corpus import analysis_of
 from kosmos_rag.storage.tenancy import tenant
 from kosmos_rag.testing import HashingEmbedder
 
@@ -373,17 +373,25 @@ def test_progress__is_told_for_every_document(engine: Engine, tmp_path: Path) ->
 
 
 @settings_(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=st.text(alphabet=st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=200))
-@example(text="it's o''clock at C:\\\\temp\\x 'quoted' http://a.b/c?d=e f-g 3.14 a@b.cd")
-def test_lexeme_frequencies__are_what_postgres_says(text: str, shared_connection: psycopg.Connection) -> None:
-    row = shared_connection.execute(
-        "SELECT t::text, (SELECT array_agg(u.lexeme) FROM unnest(t) u), "
-        "(SELECT array_agg(cardinality(u.positions)) FROM unnest(t) u) FROM to_tsvector('english', %s) t",
-        (text,),
-    ).fetchone()
-    assert row is not None
-    tsvector, lexemes, counts = row
-    assert lexeme_frequencies(tsvector) == dict(zip(lexemes or (), counts or (), strict=True))
+@given(
+    texts=st.lists(
+        st.text(alphabet=st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=100), max_size=4
+    )
+)
+@example(texts=["it's o''clock at C:\\\\temp\\x 'quoted' http://a.b/c?d=e f-g 3.14 a@b.cd", "", "x " * 300 + "y x z"])
+def test_analysis__is_what_postgres_says(texts: list[str], shared_connection: psycopg.Connection) -> None:
+    query = (
+        "SELECT t, ARRAY(SELECT u.lexeme FROM unnest(t) u), ARRAY(SELECT cardinality(u.positions) FROM unnest(t) u) "
+        "FROM unnest(%s::text[]) WITH ORDINALITY AS given (text, n), to_tsvector('english', text) t ORDER BY n"
+    )
+    rows = shared_connection.cursor(binary=True).execute(query, (texts,)).fetchall()
+    analysis = analysis_of([tsvector for tsvector, _, _ in rows])
+    found: list[dict[str, int]] = [{} for _ in rows]
+    for row, lexeme, frequency in zip(analysis.rows, analysis.lexemes, analysis.frequencies, strict=True):
+        found[row][analysis.vocabulary[lexeme]] = frequency
+    assert found == [dict(zip(lexemes, counts, strict=True)) for _, lexemes, counts in rows]
+    assert analysis.lengths.tolist() == [sum(counts) for _, _, counts in rows]
+    assert analysis.vocabulary == sorted({lexeme for _, lexemes, _ in rows for lexeme in lexemes})
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": set(),
     "expansion": set(),
     "language_model": set(),
-    "ingestion": {"storage", "embedding"},
+    "sources": set(),
+    "ingestion": {"storage", "embedding", "sources"},
     "indexing": {"storage", "embedding"},
+    "reembedding": {"storage", "embedding", "ingestion", "indexing"},
+    "jobs": {"storage", "sources", "ingestion"},
     "ranking": {"embedding"},
     "retrieval": {"storage", "embedding", "expansion", "ranking"},
     "engine": {
@@ -30,15 +33,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "embedding",
         "ingestion",
         "indexing",
+        "reembedding",
+        "jobs",
         "expansion",
         "language_model",
         "ranking",
         "retrieval",
         "context",
     },
+    "worker": {"storage", "sources", "ingestion", "indexing", "jobs", "engine"},
     "async_engine": {"engine"},
     "diagnosis": {"storage", "embedding"},
-    "cli": {"storage", "embedding", "ingestion", "engine", "diagnosis"},
+    "cli": {"storage", "embedding", "ingestion", "reembedding", "sources", "engine", "diagnosis", "worker"},
 }
 
 

@@ -1,0 +1,250 @@
+"""The worker from end to end: what the queue costs, and what everything beside the model costs.
+
+    python -m benchmarks.worker [queue] [documents] [unchanged] [memory] [--json FILE] [--plot FILE]
+
+`queue`: jobs without work a second with four processes, and the time of taking one beside 200,000 finished ones.
+`documents`: 92 Markdown documents of about 1,500 chunks through the worker, beside the bare embedding of the same
+chunks by the same model in the same run. `unchanged`: a second pass over 10,000 files. `memory`: resident memory of
+the worker's processes over 20,000 documents, as a plot. The last two embed without a model: they are not about it.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.worker_work import open_hashing, open_nothing
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.jobs import kinds
+from kosmos_rag.jobs.queue import Queue, enqueue
+from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.worker import Supervisor
+from kosmos_rag.worker.child import OpenWork
+from kosmos_rag.worker.work import open_work
+
+MODEL = {
+    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+}
+WORDS = (
+    "the of and to in is that for was on are as with his they at be this from have by not but what all were "
+    "when we there can an which their said if will each about how up out them then she many some so these "
+    "would other into has more her two like him see time could no make than first been its who now people my "
+    "made over did down only way find use may water long little very after words called just where most know "
+    "get through back much before go good new write our account revenue churn customer contract invoice "
+    "payment region quarter forecast policy holiday approval report table "
+).split()
+
+
+def _text(number: int, sections: int) -> str:
+    dice = random.Random(number)
+    parts = [f"# Document {number}\n"]
+    for section in range(sections):
+        sentences = (" ".join(dice.choices(WORDS, k=dice.randint(8, 18))).capitalize() + "." for _ in range(7))
+        parts.append(f"## Section {section} of {number}\n\n{' '.join(sentences)}\n")
+    return "\n".join(parts)
+
+
+def _write(folder: Path, count: int, sections: int) -> None:
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number}.md").write_text(_text(number, sections))
+
+
+def _work(
+    settings: Settings, work: OpenWork, *, processes: int = 1, beside: Callable[[Supervisor], None] | None = None
+) -> None:
+    """Work until nothing is left."""
+    worker = settings.worker.model_copy(update={"processes": processes})
+    changed = settings.model_copy(update={"worker": worker})
+    Supervisor(
+        changed,
+        kinds=[kinds.DOCUMENT, kinds.SYNC],
+        open_work=work,
+        until_idle=True,
+        on_progress=beside,
+    ).run()
+
+
+def _seconds(scope: TenantScope, engine: Engine) -> float:
+    """Return the time from the first taking of a document to the last end: without the start of processes."""
+    with engine.parts.database.worker.queue() as connection:
+        row = connection.execute(
+            "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
+            " WHERE tenant_id = %s AND kind = 'document'",
+            [scope.id],
+        ).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+def measure_queue(settings: Settings, jobs: int = 8000, finished: int = 200_000) -> dict[str, float]:
+    """Return jobs a second, and milliseconds of taking one and of a batch."""
+    owner = tenant("bench")
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        role = engine.parts.database.worker
+
+        def fill() -> None:
+            with role.queue() as connection:
+                enqueue(connection, owner, "default", kinds.DOCUMENT, {str(number): {} for number in range(jobs)})
+
+        fill()
+        _work(settings, open_nothing, processes=4)
+        with role.queue() as connection:
+            row = connection.execute(
+                "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
+            ).fetchone()
+            assert row is not None
+            connection.execute(
+                "INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at,"
+                " attempt, lost, again, runs, created_at, finished_at) SELECT gen_random_uuid(), 't', 'default',"
+                " 'document', n::text, '{}', 'done', 0, now(), 1, 0, false, '{}', now(), now()"
+                " FROM generate_series(1, %s) n",
+                [finished],
+            )
+        with role.session() as connection:
+            connection.execute("VACUUM ANALYZE kosmos.jobs")
+        fill()
+        queue = Queue.open(engine.parts.database, settings.worker)
+        return {
+            "jobs_per_second": round(jobs / float(row[0])),
+            "take_one_ms": _median_ms(lambda: queue.take(1, kinds=[kinds.DOCUMENT], worker="bench")),
+            "take_64_ms": _median_ms(lambda: queue.take(64, kinds=[kinds.DOCUMENT], worker="bench"), 50),
+        }
+
+
+def _median_ms(call: Callable[[], object], times: int = 300) -> float:
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        call()
+        taken.append(1000 * (time.perf_counter() - started))
+    return round(statistics.median(taken), 2)
+
+
+def measure_documents(settings: Settings, folder: Path, count: int = 92) -> dict[str, float]:
+    """Return the worker's seconds beside those of bare embedding."""
+    _write(folder, count, 16)
+    with Engine(settings) as engine:
+        parts = engine.parts
+        texts: list[str] = []
+        for file in sorted(folder.iterdir()):
+            document = SourceDocument(source=str(file), data=file.read_bytes())
+            texts += parts.ingestor.chunked(tenant("bench").id, document, ["english", "simple"]).indexed
+        embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+        embedder.embed(texts[:64])
+        started = time.perf_counter()
+        embedder.embed(texts)
+        bare = time.perf_counter() - started
+        scope = engine.tenant("worker")
+        scope.jobs.enqueue(folder)
+        _work(settings, open_work)
+        worked = _seconds(scope, engine)
+        return {
+            "documents": count,
+            "chunks": len(texts),
+            "bare_embedding_s": round(bare, 2),
+            "worker_s": round(worked, 2),
+            "ratio": round(bare / worked, 3),
+        }
+
+
+def measure_unchanged(settings: Settings, folder: Path, count: int = 10_000) -> dict[str, float]:
+    """Return the seconds of a first and of a second pass."""
+    _write(folder, count, 1)
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant("unchanged")
+        scope.jobs.enqueue(folder)
+        _work(settings, open_hashing)
+        first = _seconds(scope, engine)
+        scope.jobs.enqueue(folder)
+        _work(settings, open_hashing)
+        run = scope.jobs.runs()[0]
+        assert run.unchanged == run.seen == count
+        assert run.finished_at is not None
+        return {
+            "documents": count,
+            "first_pass_s": round(first, 1),
+            "second_pass_s": round((run.finished_at - run.started_at).total_seconds(), 2),
+        }
+
+
+def measure_memory(settings: Settings, folder: Path, plot: Path, count: int = 20_000) -> dict[str, float]:
+    """Return the largest resident memory of a working process by quarters of the documents, and draw it all."""
+    _write(folder, count, 1)
+    samples: list[tuple[float, float, float]] = []
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("memory").jobs.enqueue(folder)
+
+        def look(supervisor: Supervisor) -> None:
+            me = psutil.Process()
+            largest = max((child.memory_info().rss for child in me.children()), default=0) / 2**20
+            done = supervisor.metrics.total("documents")
+            samples.append((done, largest, me.memory_info().rss / 2**20))
+
+        _work(settings, open_hashing, beside=look)
+    _draw(samples, plot)
+    return {
+        f"largest_mb_until_{end}": round(max((child for done, child, _ in samples if done <= end), default=0.0), 1)
+        for end in range(count // 4, count + 1, count // 4)
+    }
+
+
+def _draw(samples: Sequence[tuple[float, float, float]], plot: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 3))
+    done, child, supervisor = zip(*samples, strict=True)
+    axes.plot(done, child, label="working process")
+    axes.plot(done, supervisor, label="supervisor (this benchmark)")
+    axes.set(xlabel="documents", ylabel="resident MB", ylim=(0, None))
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(plot, dpi=120)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="PART", help="queue, documents, unchanged, memory; all where none")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/worker.json"), metavar="FILE")
+    parser.add_argument("--plot", type=Path, default=Path("docs/images/worker-memory.png"), metavar="FILE")
+    parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
+    arguments = parser.parse_args()
+    figures: dict[str, Mapping[str, Any]] = {}
+    with tempfile.TemporaryDirectory(prefix="kosmos-bench-", ignore_cleanup_errors=True) as scratch:
+
+        def settings(name: str) -> Settings:
+            changed = {"database.data_dir": str(Path(scratch, name)), "models.backend": arguments.backend}
+            return Settings.load(overrides={**MODEL, **changed})
+
+        parts: dict[str, Callable[[], Mapping[str, Any]]] = {
+            "queue": lambda: measure_queue(settings("queue")),
+            "documents": lambda: measure_documents(settings("documents"), Path(scratch, "files")),
+            "unchanged": lambda: measure_unchanged(settings("unchanged"), Path(scratch, "many")),
+            "memory": lambda: measure_memory(settings("memory"), Path(scratch, "more"), arguments.plot),
+        }
+        for name in arguments.what or parts:
+            figures[name] = parts[name]()
+            print(f"{name}: {figures[name]}")
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

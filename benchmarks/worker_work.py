@@ -1,0 +1,36 @@
+"""What the processes of benchmarks.worker do: nothing, or the worker's own work without a model."""
+
+from collections.abc import Sequence
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.records import Job, Outcome
+from kosmos_rag.storage.database import Database
+from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.worker.desk import Desk
+from kosmos_rag.worker.work import EngineWork
+
+
+class Nothing:
+    """Finishes jobs at once."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
+        """Finish a batch as documents are finished: together."""
+        desk.queue.finish({job.token: Outcome.DONE for job in jobs})
+        desk.ended(jobs)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.database.close()
+
+
+def open_nothing(settings: Settings) -> Nothing:
+    """Open work that does nothing."""
+    return Nothing(Database(settings.database))
+
+
+def open_hashing(settings: Settings) -> EngineWork:
+    """Open the worker's own work over an embedder that costs next to nothing."""
+    return EngineWork(Engine(settings, embedder=HashingEmbedder()))

@@ -1,0 +1,23 @@
+"""The kinds of jobs there are."""
+
+from datetime import timedelta
+
+from kosmos_rag.config import WorkerSettings
+
+DOCUMENT = "document"
+"""One document: load, parse, chunk, embed, publish."""
+SYNC = "sync"
+"""One pass over a source."""
+MAINTAIN = "maintain"
+"""A round of maintenance of a tenant: indexes, leftovers, old jobs."""
+RECONCILE = "reconcile"
+"""A count of a tenant's rows: does it all add up?"""
+
+ALL = (DOCUMENT, SYNC, MAINTAIN, RECONCILE)
+
+RECONCILE_EVERY = timedelta(days=1)
+
+
+def periodic(settings: WorkerSettings) -> dict[str, timedelta]:
+    """Return the kinds of which every tenant has one job, again and again, with the time between two."""
+    return {MAINTAIN: timedelta(seconds=settings.maintenance_every_s), RECONCILE: RECONCILE_EVERY}

@@ -1,0 +1,130 @@
+"""The queue as one tenant sees it: put work in, look at it, try again, call off."""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from kosmos_rag.config import Settings
+from kosmos_rag.errors import RequestError
+from kosmos_rag.ingestion.prepare import document_id
+from kosmos_rag.ingestion.source import check
+from kosmos_rag.jobs import kinds
+from kosmos_rag.jobs.ledger import Ledgers
+from kosmos_rag.jobs.queue import Queue, enqueue
+from kosmos_rag.jobs.uploads import store_upload
+from kosmos_rag.records import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
+from kosmos_rag.sources import open_source
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.tenancy import Tenant, create_tenant
+
+
+class TenantJobs:
+    """The jobs of one tenant; what is put in is for one collection of it. Thread-safe."""
+
+    def __init__(self, database: Database, settings: Settings, queue: Queue, owner: Tenant, collection: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._queue = queue
+        self._owner = owner
+        self._collection = collection
+
+    def enqueue(
+        self,
+        item: SourceDocument | str | Path | Mapping[str, Any],
+        *,
+        prune: bool = True,
+        every: timedelta | None = None,
+        priority: int = 0,
+        connection: psycopg.Connection | None = None,
+    ) -> int:
+        """Have workers ingest a document, a file or folder, or a source by its spec. Returns the job's id.
+
+        A source is mirrored: with `prune`, documents that it no longer holds are removed. `every` has it looked at
+        again and again. With a `connection` of the worker role, on which `kosmos.enter` named this tenant, the job is
+        part of its transaction: rolled back, it was never there.
+        Raises RequestError, SourceError, ConfigError, DatabaseError.
+        """
+        if isinstance(item, SourceDocument):
+            if every is not None:
+                raise RequestError(
+                    "a document that is given as bytes has no source to look at again; leave out `every`"
+                )
+            check(item, max_bytes=self._settings.ingestion.max_file_bytes)
+        else:
+            item = dict(item) if isinstance(item, Mapping) else {"kind": "folder", "path": str(Path(item).absolute())}
+            open_source(item, self._settings.ingestion)
+        if connection is not None:
+            return self._put(connection, item, prune=prune, every=every, priority=priority)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
+            return self._put(own, item, prune=prune, every=every, priority=priority)
+
+    def _put(
+        self,
+        connection: psycopg.Connection,
+        item: SourceDocument | dict[str, Any],
+        *,
+        prune: bool,
+        every: timedelta | None,
+        priority: int,
+    ) -> int:
+        create_tenant(connection, self._owner, now=datetime.now(UTC))
+        for kind, pause in kinds.periodic(self._settings.worker).items():
+            enqueue(connection, self._owner, self._collection, kind, {kind: {}}, delay=pause, every=pause)
+        if isinstance(item, SourceDocument):
+            kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
+            payload = self._upload(connection, item)
+        else:
+            kind, key = kinds.SYNC, f"sync {self._collection} {_digest(item)}"
+            payload = {"spec": item, "prune": prune}
+        (job_id,) = enqueue(
+            connection, self._owner, self._collection, kind, {key: payload}, every=every, priority=priority
+        )
+        return job_id
+
+    def _upload(self, connection: psycopg.Connection, document: SourceDocument) -> dict[str, Any]:
+        told = {
+            "source": document.source,
+            "title": document.title,
+            "metadata": dict(document.metadata),
+            "readers": list(document.readers),
+            "language": document.language,
+        }
+        return {"upload": str(store_upload(connection, self._owner.id, document.data)), "document": told}
+
+    def find(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[JobInfo]:
+        """List jobs, newest first; `before` is the last id of the page before. Raises DatabaseError."""
+        return self._queue.jobs(self._owner, ids=ids, states=states, before=before, limit=limit)
+
+    def cancel(self, ids: Sequence[int]) -> list[int]:
+        """Call off unfinished jobs, running ones too. Returns which were unfinished. Raises DatabaseError."""
+        return self._queue.cancel(self._owner, ids)
+
+    def retry(self, ids: Sequence[int] | None = None) -> list[int]:
+        """Put dead and cancelled jobs back into the queue: these, or all of them. Returns which.
+
+        One whose document has newer work stays as it is. Raises DatabaseError.
+        """
+        return self._queue.retry(self._owner, ids)
+
+    def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
+        """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
+        ledgers = Ledgers(self._database.worker)
+        ledgers.close()
+        return ledgers.runs(self._owner, run_id=run_id, limit=limit)
+
+
+def _digest(spec: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]

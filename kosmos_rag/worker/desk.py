@@ -1,0 +1,144 @@
+"""The desk of a working process: its end of the pipe to the supervisor, and its way to give jobs back."""
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Protocol, Self
+
+from kosmos_rag.errors import DatabaseError
+from kosmos_rag.jobs.queue import Queue
+from kosmos_rag.records import Job
+from kosmos_rag.storage.database import Database
+from kosmos_rag.worker.messages import Begin, Drop, Progress, Ready, Stop
+
+log = logging.getLogger("kosmos_rag.worker")
+
+PATIENCE_S = 30.0
+"""How long a process tries to give jobs back to a database that is away: their leases run out soon after."""
+
+
+class Work(Protocol):
+    """What a process does with jobs. It finishes or fails each of them, or gives it back."""
+
+    @property
+    def database(self) -> Database:
+        """Where its results go, and where the queue is."""
+        ...
+
+    def run(self, jobs: Sequence[Job], desk: "Desk") -> None:
+        """Work on jobs; may return before they have ended, and be called again."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what has begun, and let go of everything."""
+        ...
+
+
+class Desk:
+    """Reports to the supervisor and hears from it. Thread-safe."""
+
+    def __init__(self, connection: Connection, queue: Queue) -> None:
+        self.queue = queue
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._inbox: SimpleQueue[tuple[Job, ...] | None] = SimpleQueue()
+        self._dropped: set[uuid.UUID] = set()
+        self._stopping = threading.Event()
+        threading.Thread(target=self._listen, name="kosmos-rag-desk", daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                # The supervisor is gone, and with it the leases: nothing that is done here can be kept.
+                os._exit(1)
+            if isinstance(message, Begin):
+                self._inbox.put(message.jobs)
+            elif isinstance(message, Drop):
+                self._dropped |= message.tokens
+            elif isinstance(message, Stop):
+                self._stopping.set()
+                self._inbox.put(None)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new shall be begun."""
+        return self._stopping.is_set()
+
+    def next(self) -> tuple[Job, ...] | None:
+        """Ask for jobs and wait for them; None when it is time to go."""
+        self._send(Ready())
+        jobs = self._inbox.get()
+        if jobs is not None and self.stopping:
+            self.give_back(jobs)
+            return None
+        return jobs
+
+    def is_dropped(self, job: Job) -> bool:
+        """Whether a job was cancelled, or given to another worker."""
+        return job.token in self._dropped
+
+    def progress(self) -> None:
+        """Say that the work goes on."""
+        self._send(Progress())
+
+    def ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
+        """Say that these jobs need no lease any more, and what is to be counted."""
+        tokens = frozenset(job.token for job in jobs)
+        self._dropped -= tokens
+        self._send(Progress(ended=tokens, counts=dict(counts or {})))
+
+    def count(self, counts: dict[tuple[str, str], float]) -> None:
+        """Have something counted."""
+        self._send(Progress(counts=dict(counts)))
+
+    def give_back(self, jobs: Sequence[Job]) -> None:
+        """Return jobs as if they had not been taken, however long the database is away."""
+        if jobs:
+            self.insist(lambda: self.queue.give_back([job.token for job in jobs]))
+            self.ended(jobs)
+
+    def insist(self, write: Callable[[], None]) -> None:
+        """Write to the queue, again while the database is away; given up when the leases must have run out."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return write()
+            except DatabaseError as error:
+                if time.monotonic() > until:
+                    log.warning("%s", error, extra={"action": "queue_unreachable"})
+                    return None
+                self.progress()
+                time.sleep(0.5)
+
+    def _send(self, message: Ready | Progress) -> None:
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError:
+            os._exit(1)  # the supervisor is gone, as in _listen
+
+
+class Counts(defaultdict[tuple[str, str], float]):
+    """Counts to be reported together."""
+
+    def __init__(self) -> None:
+        super().__init__(float)
+
+    @classmethod
+    def of(cls, name: str, amount: float = 1.0, label: str = "") -> Self:
+        """Return a single count."""
+        counts = cls()
+        counts.add(name, amount, label)
+        return counts
+
+    def add(self, name: str, amount: float = 1.0, label: str = "") -> None:
+        """Add to a counter."""
+        self[name, label] += amount

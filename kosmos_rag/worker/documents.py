@@ -1,0 +1,241 @@
+"""Jobs about one document each: load, parse and chunk, then embed, publish and finish while the next are parsed."""
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import psycopg
+from cachetools import LRUCache
+
+from kosmos_rag.errors import DatabaseError, IngestionError, KosmosError, RequestError
+from kosmos_rag.ingestion.batch import Publisher
+from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, Ingestor
+from kosmos_rag.ingestion.prepare import ChunkedDocument, document_id
+from kosmos_rag.jobs.queue import finish, hold
+from kosmos_rag.jobs.uploads import delete_uploads, read_upload
+from kosmos_rag.records import EVERYONE, Job, Outcome, SourceDocument
+from kosmos_rag.sources import Entry, Source, open_source
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.marks import touch_marks
+from kosmos_rag.storage.publishing import PreparedDocument
+from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.worker.desk import Counts, Desk
+
+log = logging.getLogger("kosmos_rag.worker")
+
+TURN_S = 2.0
+"""How long a batch is worked on before the rest of it goes back to the queue: another worker may be free for it, and
+another tenant's turn may have come."""
+KEPT = 256
+"""Publishers and sources that are kept for the next jobs of theirs."""
+PUBLISHING = 2
+"""Batches embedded or stored at once beside the one that is parsed: one stores while the other embeds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ready:
+    """A job whose document waits to be published."""
+
+    job: Job
+    document: ChunkedDocument
+    outcome: Outcome
+
+
+class _JobFence:
+    """Publishes those documents whose jobs are still ours, and finishes the jobs with them."""
+
+    def __init__(self, tenant_id: uuid.UUID, ready: Sequence[_Ready]) -> None:
+        self._tenant_id = tenant_id
+        self._ready = {one.document.id: one for one in ready}
+
+    def hold(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
+        """Return the documents whose jobs are still ours, and keep them so."""
+        tokens = {self._ready[key].job.token: key for key in document_ids}
+        return {tokens[token] for token in hold(connection, list(tokens))}
+
+    def settle(self, connection: psycopg.Connection, documents: Sequence[PreparedDocument]) -> None:
+        """Finish the jobs of documents that were written."""
+        done = [self._ready[document.id] for document in documents]
+        chunks = {one.job.token: len(one.document.chunks) for one in done}
+        finish(connection, {one.job.token: one.outcome for one in done}, chunks)
+        delete_uploads(connection, self._tenant_id, uploads_of(one.job for one in done))
+
+
+class DocumentWork:
+    """Works on documents of any tenant. One thread parses; up to `PUBLISHING` batches are on their way behind it."""
+
+    def __init__(self, database: Database, ingestor: Ingestor) -> None:
+        self._database = database
+        self._ingestor = ingestor
+        self._places = threading.Semaphore(PUBLISHING)
+        self._pool = ThreadPoolExecutor(PUBLISHING, thread_name_prefix="kosmos-rag-publish")
+        self._publishers: LRUCache[tuple[uuid.UUID, str], Publisher] = LRUCache(KEPT)
+        self._sources: LRUCache[str, Source] = LRUCache(KEPT)
+
+    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
+        """Work on jobs; returns when the last of them is on its way to be published."""
+        until = time.monotonic() + TURN_S
+        corpora = sorted(jobs, key=lambda job: (job.tenant_id, job.collection))
+        for _, group in groupby(corpora, key=lambda job: (job.tenant_id, job.collection)):
+            self._corpus(list(group), desk, until)
+
+    def close(self) -> None:
+        """Wait for what is on its way."""
+        self._pool.shutdown()
+
+    def _corpus(self, jobs: Sequence[Job], desk: Desk, until: float) -> None:
+        """Work on jobs of one collection."""
+        first = jobs[0]
+        owner = Tenant(id=first.tenant_id, name=first.tenant)
+        try:
+            publisher = self._publisher(owner, first.collection)
+            ids = {job.token: document_id(owner.id, job.collection, _source_name(job)) for job in jobs}
+            stored = self._ingestor.fingerprints(owner, list(ids.values()))
+            languages = publisher.languages
+        except DatabaseError:
+            return desk.give_back(jobs)
+        ready: list[_Ready] = []
+        unchanged: dict[uuid.UUID, Job] = {}
+        for number, job in enumerate(jobs):
+            if number and (desk.stopping or time.monotonic() > until):
+                desk.give_back(jobs[number:])
+                break
+            if desk.is_dropped(job):
+                desk.ended([job])
+                continue
+            key = ids[job.token]
+            try:
+                document = self._load(owner, job)
+                fingerprint = self._ingestor.fingerprint(document)
+                if stored.get(key) == fingerprint:
+                    unchanged[key] = job
+                else:
+                    chunked = self._ingestor.chunked(key, document, languages, mark=job.payload.get("mark"))
+                    outcome = Outcome.CHANGED if key in stored else Outcome.NEW
+                    ready.append(_Ready(job=job, document=chunked, outcome=outcome))
+            except DatabaseError:
+                desk.give_back([job])
+            except KosmosError as error:
+                fail(desk, job, error)
+            except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+                fail_unexpected(desk, job, error)
+            desk.progress()
+            if sum(len(one.document.chunks) for one in ready) >= BATCH_CHUNKS:
+                self._send(publisher, owner, ready, desk)
+                ready = []
+        self._send(publisher, owner, ready, desk)
+        self._finish_unchanged(owner, first.collection, unchanged, desk)
+        return None
+
+    def _publisher(self, owner: Tenant, collection: str) -> Publisher:
+        key = (owner.id, collection)
+        if key not in self._publishers:
+            self._publishers[key] = self._ingestor.publisher(owner, collection)
+        return self._publishers[key]
+
+    def _load(self, owner: Tenant, job: Job) -> SourceDocument:
+        if "upload" in job.payload:
+            told = job.payload["document"]
+            with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+                data = read_upload(connection, owner.id, uuid.UUID(job.payload["upload"]))
+            return SourceDocument(**{**told, "readers": tuple(told["readers"])}, data=data)
+        document = self._source(job.payload["spec"]).load(Entry(**job.payload["entry"]))
+        self._ingestor.check(document)
+        return document
+
+    def _source(self, spec: Mapping[str, Any]) -> Source:
+        # Opening one may take a client of its own, and thousands of jobs come from one source.
+        key = json.dumps(spec, sort_keys=True)
+        if key not in self._sources:
+            self._sources[key] = open_source(spec, self._ingestor.settings.ingestion)
+        return self._sources[key]
+
+    def _send(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
+        if not ready:
+            return
+        self._places.acquire()
+        future: Future[None] = self._pool.submit(self._publish, publisher, owner, list(ready), desk)
+        future.add_done_callback(lambda _: self._places.release())
+
+    def _publish(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
+        counts = Counts()
+        started = time.monotonic()
+        jobs = {one.document.id: one for one in ready}
+        left = dict(jobs)
+        fence = _JobFence(owner.id, ready)
+        try:
+            for document, error in publisher.publish([one.document for one in ready], fence=fence):
+                one = left.pop(document.id)
+                if error is None:
+                    counts.add("documents", label=str(one.outcome))
+                    counts.add("chunks", len(document.chunks))
+                elif error.code == "lease_lost":
+                    counts.add("failures", label="lease_lost")
+                else:
+                    fail(desk, one.job, error)
+        except DatabaseError:
+            desk.give_back([one.job for one in left.values()])
+        except KosmosError as error:
+            for one in left.values():
+                fail(desk, one.job, error)
+        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+            for one in left.values():
+                fail_unexpected(desk, one.job, error)
+        counts.add("batches")
+        counts.add("stage_seconds", time.monotonic() - started, "publish")
+        desk.ended([one.job for one in ready], counts)
+
+    def _finish_unchanged(self, owner: Tenant, collection: str, unchanged: Mapping[uuid.UUID, Job], desk: Desk) -> None:
+        if not unchanged:
+            return
+        try:
+            with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+                held = hold(connection, [job.token for job in unchanged.values()])
+                ours = {key: job for key, job in unchanged.items() if job.token in held}
+                marks = {key: job.payload["mark"] for key, job in ours.items() if job.payload.get("mark")}
+                touch_marks(connection, owner.id, marks, collection=collection)
+                finish(connection, {job.token: Outcome.UNCHANGED for job in ours.values()})
+                delete_uploads(connection, owner.id, uploads_of(ours.values()))
+        except DatabaseError:
+            desk.give_back(list(unchanged.values()))
+        desk.ended(unchanged.values(), Counts.of("documents", len(unchanged), "unchanged"))
+
+
+def uploads_of(jobs: Iterable[Job]) -> list[uuid.UUID]:
+    """Return the ids of the uploads that jobs are about."""
+    return [uuid.UUID(job.payload["upload"]) for job in jobs if "upload" in job.payload]
+
+
+def fail(desk: Desk, job: Job, error: KosmosError) -> None:
+    """Record that a job failed, to be tried again where that may help."""
+    code = error.code if isinstance(error, IngestionError) else type(error).__name__
+    # What is wrong with a document stays wrong; a model or a server that is away comes back.
+    retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
+    log.warning(
+        "%s [%s]: %s", _source_name(job), code, error,
+        extra={"action": "job_failed", "tenant": job.tenant, "job": job.id, "attempt": job.attempt},
+    )  # fmt: skip
+    desk.insist(lambda: _drop(desk.queue.fail(job, error, source=_source_name(job), retry=retry)))
+    desk.ended([job], Counts.of("failures", 1, code))
+
+
+def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:
+    """Record a fault of ours: the job is tried again, and the log has where it happened."""
+    log.exception("%s", _source_name(job), extra={"action": "job_broke", "tenant": job.tenant, "job": job.id})
+    fail(desk, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
+
+
+def _drop(_: object) -> None:
+    """Drop a result."""
+
+
+def _source_name(job: Job) -> str:
+    told = job.payload.get("entry") or job.payload.get("document") or {}
+    return str(told.get("source", job.key))

@@ -1,0 +1,114 @@
+"""One working process as its supervisor sees it."""
+
+import threading
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import psutil
+
+from kosmos_rag.config import Settings
+from kosmos_rag.records import Job
+from kosmos_rag.worker.child import OpenWork, run
+from kosmos_rag.worker.messages import Begin, Drop, Progress, Ready, Stop, ToProcess, ToSupervisor
+
+_MB = 1024 * 1024
+
+
+class WorkerProcess:
+    """A process with its jobs. It is started anew for each object: what one leaves behind is never used again."""
+
+    def __init__(self, number: int, settings: Settings, open_work: OpenWork) -> None:
+        # Not forked: models, connections and threads of the supervisor must not be in there.
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=run, args=(theirs, settings, open_work), name=f"kosmos-rag-worker-{number}", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        assert self._process.pid is not None
+        self.number = number
+        self.pid: int = self._process.pid
+        self.tokens: frozenset[uuid.UUID] = frozenset()
+        """Of the jobs that it has not ended."""
+        self._changing, self._sending = threading.Lock(), threading.Lock()
+        self.ready = False
+        self.retired = False
+        self.started_at = self.heard_at = time.monotonic()
+
+    @property
+    def connection(self) -> Connection:
+        """Readable when it has said something, or has ended."""
+        return self._connection
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.is_alive()
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """Give it jobs."""
+        with self._changing:
+            self.tokens |= {job.token for job in jobs}
+        self.ready = False
+        self.heard_at = time.monotonic()
+        self._send(Begin(jobs=tuple(jobs)))
+
+    def drop(self, tokens: Collection[uuid.UUID]) -> int:
+        """Tell it which of its jobs are no longer its own. Returns how many there are. Safe beside the other calls."""
+        with self._changing:
+            mine = self.tokens & frozenset(tokens)
+            self.tokens -= mine
+        if mine:
+            self._send(Drop(tokens=mine))
+        return len(mine)
+
+    def stop(self) -> None:
+        """Let it end what it has begun, and exit."""
+        if not self.retired:
+            self.retired = True
+            self._send(Stop())
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+
+    def heard(self) -> ToSupervisor | None:
+        """Return what it said next; None where it has said nothing more."""
+        try:
+            if not self._connection.poll():
+                return None
+            message: ToSupervisor = self._connection.recv()
+        except (EOFError, OSError):
+            return None
+        self.heard_at = time.monotonic()
+        if isinstance(message, Ready):
+            self.ready = not self.retired
+        elif isinstance(message, Progress):
+            with self._changing:
+                self.tokens -= message.ended
+        return message
+
+    def memory_mb(self) -> float:
+        """Return its resident memory in megabytes; 0 where it has ended."""
+        with suppress(psutil.Error):
+            return float(psutil.Process(self.pid).memory_info().rss) / _MB
+        return 0.0
+
+    def reap(self, timeout_s: float | None = None) -> int | None:
+        """Wait for its end and free what it held here. Returns its exit code, negative for a signal."""
+        self._process.join(timeout_s)
+        code = self._process.exitcode
+        if code is not None:
+            self._connection.close()
+            self._process.close()
+        return code
+
+    def _send(self, message: ToProcess) -> None:
+        # One that has just ended is found dead by the next turn.
+        with self._sending, suppress(OSError):
+            self._connection.send(message)

@@ -1,0 +1,49 @@
+"""The work of a process: an engine, and what it does with each kind of job."""
+
+from collections.abc import Sequence
+
+from kosmos_rag.config import Settings
+from kosmos_rag.engine import Engine
+from kosmos_rag.jobs import kinds
+from kosmos_rag.records import Job
+from kosmos_rag.worker import documents, maintenance, syncing
+from kosmos_rag.worker.desk import Desk
+
+
+class EngineWork:
+    """Does all kinds of jobs with one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        parts = engine.parts
+        self.database = parts.database
+        self._documents = documents.DocumentWork(parts.database, parts.ingestor)
+        self._sync = syncing.SyncWork(parts.database, parts.ingestor)
+        self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, engine.settings.worker)
+
+    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
+        """Work on documents together, and on everything else one after the other."""
+        one_by_one: dict[str, syncing.SyncWork | maintenance.MaintenanceWork] = {
+            kinds.SYNC: self._sync,
+            kinds.MAINTAIN: self._maintenance,
+            kinds.RECONCILE: self._maintenance,
+        }
+        for job in jobs:
+            if job.kind in one_by_one:
+                if desk.stopping:
+                    desk.give_back([job])
+                elif desk.is_dropped(job):
+                    desk.ended([job])
+                else:
+                    one_by_one[job.kind].run(job, desk)
+        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk)
+
+    def close(self) -> None:
+        """Wait for what is on its way, and close the engine."""
+        self._documents.close()
+        self._engine.close()
+
+
+def open_work(settings: Settings) -> EngineWork:
+    """Open an engine and work with it."""
+    return EngineWork(Engine(settings))

@@ -1,0 +1,10 @@
+"""The worker's own work over an embedder that needs no model: these tests are about the queue, not about vectors."""
+
+from kosmos_rag import Engine
+from kosmos_rag.config import Settings
+from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.worker.work import EngineWork
+
+
+def open_work(settings: Settings) -> EngineWork:
+    return EngineWork(Engine(settings, embedder=HashingEmbedder()))
