@@ -1,10 +1,11 @@
 """The worker from end to end: what the queue costs, and what everything beside the model costs.
 
-    python -m benchmarks.worker [queue] [documents] [unchanged] [memory] [--json FILE] [--plot FILE]
+    python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [--json FILE] [--plot FILE]
 
 `queue`: jobs without work a second with four processes, and the time of taking one beside 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, beside the bare embedding of the same
-chunks by the same model in the same run. `unchanged`: a second pass over 10,000 files. `memory`: resident memory of
+chunks by the same model in the same run; they are cut at headings. `semantic`: the same with semantic chunking, which
+embeds every sentence to find where to cut. `unchanged`: a second pass over 10,000 files. `memory`: resident memory of
 the worker's processes over 20,000 documents, as a plot. The last two embed without a model: they are not about it.
 """
 
@@ -134,7 +135,8 @@ def _median_ms(call: Callable[[], object], times: int = 300) -> float:
 
 def measure_documents(settings: Settings, folder: Path, count: int = 92) -> dict[str, float]:
     """Return the worker's seconds beside those of bare embedding."""
-    _write(folder, count, 16)
+    if not folder.exists():
+        _write(folder, count, 16)
     with Engine(settings) as engine:
         parts = engine.parts
         texts: list[str] = []
@@ -221,7 +223,7 @@ def _draw(samples: Sequence[tuple[float, float, float]], plot: Path) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", metavar="PART", help="queue, documents, unchanged, memory; all where none")
+    parser.add_argument("what", nargs="*", metavar="PART", help="which parts; all where none is named")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/worker.json"), metavar="FILE")
     parser.add_argument("--plot", type=Path, default=Path("docs/images/worker-memory.png"), metavar="FILE")
     parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
@@ -229,13 +231,16 @@ def main() -> None:
     figures: dict[str, Mapping[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="kosmos-bench-", ignore_cleanup_errors=True) as scratch:
 
-        def settings(name: str) -> Settings:
+        def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
             changed = {"database.data_dir": str(Path(scratch, name)), "models.backend": arguments.backend}
-            return Settings.load(overrides={**MODEL, **changed})
+            return Settings.load(overrides={**MODEL, **changed, **(more or {})})
 
         parts: dict[str, Callable[[], Mapping[str, Any]]] = {
             "queue": lambda: measure_queue(settings("queue")),
-            "documents": lambda: measure_documents(settings("documents"), Path(scratch, "files")),
+            "documents": lambda: measure_documents(
+                settings("documents", {"rag.chunking.strategy": "markdown"}), Path(scratch, "files")
+            ),
+            "semantic": lambda: measure_documents(settings("semantic"), Path(scratch, "files")),
             "unchanged": lambda: measure_unchanged(settings("unchanged"), Path(scratch, "many")),
             "memory": lambda: measure_memory(settings("memory"), Path(scratch, "more"), arguments.plot),
         }

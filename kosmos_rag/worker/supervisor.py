@@ -322,12 +322,17 @@ def run_worker(
     Returns the supervisor, for what it counted. Raises ConfigError, DatabaseError.
     """
     supervisor = Supervisor(settings, kinds=kinds, open_work=open_work, until_idle=until_idle, on_progress=on_progress)
-    stop_on_signals(supervisor)
-    supervisor.run()
+    with stopped_by_signals(supervisor):
+        supervisor.run()
     return supervisor
 
 
-def stop_on_signals(supervisor: Supervisor) -> None:
+@contextmanager
+def stopped_by_signals(supervisor: Supervisor) -> Iterator[None]:
     """Have SIGTERM and SIGINT drain the supervisor. From the main thread only."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: supervisor.stop())
+    before = {number: signal.signal(number, lambda *_: supervisor.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -12,14 +12,14 @@ from kosmos_rag.ingestion.prepare import document_id
 from kosmos_rag.jobs import kinds
 from kosmos_rag.jobs.ledger import note, open_run
 from kosmos_rag.jobs.queue import enqueue, finish
-from kosmos_rag.records import EVERYONE, Job, Outcome
+from kosmos_rag.records import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.sources import Entry, Listing, open_source
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.marks import marks
 from kosmos_rag.storage.publishing import remove
 from kosmos_rag.storage.tenancy import Tenant
 from kosmos_rag.worker import documents
-from kosmos_rag.worker.desk import Desk
+from kosmos_rag.worker.desk import Counts, Desk
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -41,7 +41,7 @@ class SyncWork:
     def run(self, job: Job, desk: Desk) -> None:
         """Make one pass; the documents themselves are jobs of their own."""
         try:
-            counts = self._pass(job, desk)
+            counts, failures = self._pass(job, desk)
         except _Interrupted:
             return desk.give_back([job])
         except DatabaseError as error:
@@ -50,9 +50,13 @@ class SyncWork:
         except KosmosError as error:
             return documents.fail(desk, job, error)
         log.info("%s: %s", job.key, counts, extra={"action": "sync_done", "tenant": job.tenant, "job": job.id})
-        return desk.ended([job])
+        counted = Counts()
+        for failure in failures:
+            counted.add("failures", label=failure.code)
+        return desk.ended([job], counted)
 
-    def _pass(self, job: Job, desk: Desk) -> str:
+    def _pass(self, job: Job, desk: Desk) -> tuple[str, Sequence[IngestFailure]]:
+        """Return what to say of it, and what could not be listed."""
         owner, spec = Tenant(id=job.tenant_id, name=job.tenant), job.payload["spec"]
         source = open_source(spec, self._ingestor.settings.ingestion)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
@@ -76,7 +80,8 @@ class SyncWork:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             note(connection, owner, run, failures=failures, state="working")
             finish(connection, {job.token: Outcome.DONE})
-        return f"{len(seen)} listed, {changed} to be looked at, {len(gone)} removed, {len(failures)} failed"
+        said = f"{len(seen)} listed, {changed} to be looked at, {len(gone)} removed, {len(failures)} failed"
+        return said, failures
 
     def _enqueue(
         self,

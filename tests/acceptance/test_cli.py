@@ -306,17 +306,53 @@ def test_commands_that_need_no_model__start_without_torch() -> None:
     assert time.perf_counter() - started < 5
 
 
-def test_worker__ingests_a_folder_once(folder: Path, kosmos: Run) -> None:
+def test_worker__mirrors_a_folder(folder: Path, kosmos: Run) -> None:
     from workers.ingest import main
 
     watched = folder / "watched"
     watched.mkdir()
     (watched / "a.txt").write_text("words for the worker")
-    assert main([str(watched), "--tenant", "worker", "--once"]) == 0
+    worker = ["--tenant", "worker", "--until-idle"]
+    assert main([str(watched), *worker]) == 0
     assert "1 documents" in kosmos("documents", "--tenant", "worker").stdout
-    assert main([str(watched / "missing.txt"), "--tenant", "worker", "--once"]) == 1
-    assert main([str(watched), "--tenant", "No!", "--once"]) == 1
-    assert main([str(watched), "--tenant", "worker", "--collection", "watched", "--once"]) == 0
+    assert main([str(watched / "missing.txt"), *worker]) == 1
+    assert main([str(watched), "--tenant", "No!", "--until-idle"]) == 1
+    assert main([str(watched), *worker, "--collection", "watched"]) == 0
     assert "2 documents" in kosmos("documents", "--tenant", "worker").stdout
     assert "1 documents" in kosmos("documents", "--tenant", "worker", "--collection", "watched").stdout
-    assert main([str(watched), "--tenant", "worker", "--collection", "No!", "--once"]) == 1
+
+
+def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
+    tenant = ("--tenant", "queue")
+    queued = kosmos("enqueue", "documents", *tenant, "--json")
+    (job,) = json.loads(queued.stdout)["jobs"]
+    assert "queued" in kosmos("jobs", "list", *tenant).stdout
+    done = kosmos("worker", "--until-idle", "--json")
+    assert done.exit_code == 1, "one file of three is broken"
+    report = json.loads(done.stdout)
+    assert (report["new"], report["failed"]) == (2, 1)
+    (dead,) = json.loads(kosmos("jobs", "list", *tenant, "--state", "dead", "--json").stdout)["jobs"]
+    assert dead["code"] == "corrupt"
+    assert "broken.pdf" in kosmos("jobs", "show", str(dead["id"]), *tenant).stdout
+    (run,) = json.loads(kosmos("jobs", "runs", *tenant, "--json").stdout)["runs"]
+    assert (run["state"], run["seen"], run["new"], run["failed"]) == ("finished", 3, 2, 1)
+    assert "failed [corrupt]" in kosmos("jobs", "runs", run["id"], *tenant).stdout
+    assert kosmos("jobs", "retry", "--all", *tenant).stdout == f"queued again: {dead['id']}\n"
+    assert kosmos("jobs", "cancel", str(dead["id"]), *tenant).stdout == f"cancelled: {dead['id']}\n"
+    assert kosmos("jobs", "show", str(job), "--tenant", "other").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("enqueue",), "nothing to enqueue; name a PATH, or a source with --source FILE"),
+        (("enqueue", "--source", "nowhere.yaml"), "cannot be read"),
+        (("jobs", "list", "--state", "lost"), "is no state of a job; use one of scheduled, queued"),
+        (("jobs", "retry"), "name the jobs to try again, or give --all and no number"),
+        (("jobs", "runs", "x"), "'x' is no id of a run"),
+    ],
+)
+def test_queue__refuses(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:
+    done = kosmos(*arguments)
+    assert done.exit_code == 1
+    assert message in done.stderr

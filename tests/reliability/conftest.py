@@ -26,7 +26,7 @@ ROOT = HERE.parents[1]
 _PROGRAM = """
 import importlib, json, sys
 from kosmos_rag.config import Settings
-from kosmos_rag.worker.supervisor import Supervisor, stop_on_signals
+from kosmos_rag.worker.supervisor import Supervisor, stopped_by_signals
 
 if __name__ == "__main__":
     told = json.loads(sys.argv[1])
@@ -36,8 +36,8 @@ if __name__ == "__main__":
         open_work=importlib.import_module(told["work"]).open_work,
         until_idle=told["until_idle"],
     )
-    stop_on_signals(supervisor)
-    supervisor.run()
+    with stopped_by_signals(supervisor):
+        supervisor.run()
 """
 
 _STATES = "SELECT kind, state, count(*) FROM kosmos.jobs GROUP BY kind, state ORDER BY kind, state"

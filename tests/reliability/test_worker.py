@@ -48,6 +48,7 @@ def test_a_held_interpreter__keeps_its_lease(trial: "Trial") -> None:
     assert first.poll() is second.poll() is None
 
 
+@pytest.mark.slow
 def test_a_process_that_dies__is_replaced_and_only_its_poison_is_dead(trial: "Trial") -> None:
     trial.put({"poison": {"die": True}} | {str(number): {} for number in range(30)})
     worker = trial.start(until_idle=True, batch=8)
