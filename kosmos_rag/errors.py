@@ -53,6 +53,10 @@ class StatementFailed(DatabaseError):
         super().__init__(message)
 
 
+RETRYABLE = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal"})
+"""Codes of what may pass: the reason is where a document lies or who works on it, not what it is."""
+
+
 class IngestionError(KosmosError):
     """One document could not be ingested. `code` is stable and meant for programs, the message for people.
 
@@ -65,11 +69,8 @@ class IngestionError(KosmosError):
 
     @property
     def retryable(self) -> bool:
-        """Whether another try may succeed: the reason is where the document lies or who works on it, not what it is.
-
-        A machine under load also makes parsers slow, and kills them.
-        """
-        return self.code in {"crashed", "timeout", "memory", "unavailable", "storage", "internal"}
+        """Whether another try may succeed: a machine under load also makes parsers slow, and kills them."""
+        return self.code in RETRYABLE
 
 
 class SourceError(IngestionError):

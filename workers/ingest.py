@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1
-    return int(arguments.until_idle and done.metrics.total("failures") > 0)
+    return int(arguments.until_idle and done.failed > 0)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def retry(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put dead and cancelled jobs back into the queue. One whose document has newer work stays as it is."""
+    """Put dead and cancelled jobs back into the queue."""
     with reported(as_json=as_json):
         if bool(jobs) == all_:
             raise RequestError("name the jobs to try again, or give --all and no number")

@@ -63,8 +63,9 @@ class _Display:
 
 def _report(done: "Supervisor", *, as_json: bool) -> int:
     metrics = done.metrics
-    documents = {outcome: int(metrics.total("documents", outcome)) for outcome in ("new", "changed", "unchanged")}
-    failed, chunks = int(metrics.total("failures")), int(metrics.total("chunks"))
+    outcomes = ("new", "changed", "unchanged", "removed")
+    documents = {outcome: int(metrics.total("documents", outcome)) for outcome in outcomes}
+    failed, chunks = done.failed, int(metrics.total("chunks"))
     if as_json:
         print_json({**documents, "failed": failed, "chunks": chunks})
     else:

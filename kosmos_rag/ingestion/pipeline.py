@@ -196,6 +196,10 @@ class Ingestor:
                 flush()
         flush()
 
+    def warm_up(self) -> None:
+        """Load the model that documents are embedded with. Raises ModelUnavailable."""
+        self._embedder.embed(["warm"])
+
     def fingerprint(self, document: SourceDocument) -> str:
         """Return what a stored document would have as its fingerprint if it were this one, made by these settings."""
         return fingerprint(document, self._key)

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.records import IngestFailure, RunInfo
+from kosmos_rag.records import IngestFailure, RunInfo, storable
 from kosmos_rag.storage.database import Role
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant
@@ -42,11 +42,15 @@ def note(
         "unchanged": unchanged,
         "removed": removed,
         "failed": len(failures),
-        "failures": Jsonb([{"source": one.source, "code": one.code, "message": one.message} for one in failures[:100]]),
+        "failures": Jsonb([_plain(failure) for failure in failures[:100]]),
         "state": state,
         "error": error,
     }
     connection.execute(statement("note_in_run"), values)
+
+
+def _plain(failure: IngestFailure) -> dict[str, str]:
+    return {"source": storable(failure.source), "code": failure.code, "message": storable(failure.message)}
 
 
 class Ledgers:
@@ -88,6 +92,11 @@ class Ledgers:
         """Close the runs whose every document has an outcome. Returns how many there were."""
         with self._role.queue() as connection:
             return connection.execute(statement("close_runs")).rowcount
+
+    def abandon(self, owner: Tenant) -> int:
+        """Close as failed the runs of a tenant whose pass will not be taken up again. Returns how many."""
+        with self._role.queue() as connection:
+            return connection.execute(statement("abandon_runs"), {"tenant_id": owner.id}).rowcount
 
     def prune(self, *, keep_days: int) -> int:
         """Delete runs that finished longer ago. Returns how many there were."""

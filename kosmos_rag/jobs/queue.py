@@ -7,7 +7,7 @@ result. docs/decisions/0012-own-queue.md says why this is no library.
 import random
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import psycopg
@@ -15,8 +15,8 @@ from psycopg.rows import kwargs_row, scalar_row
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.config import WorkerSettings
-from kosmos_rag.errors import IngestionError, KosmosError, LeaseLost
-from kosmos_rag.records import Job, JobCount, JobInfo, JobState, Outcome
+from kosmos_rag.errors import RETRYABLE, IngestionError, KosmosError, LeaseLost
+from kosmos_rag.records import Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.database import Database, Role
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant
@@ -54,6 +54,7 @@ def enqueue(
     """
     if not jobs:
         return []
+    connection.execute(statement("replace_dead_jobs"), {"tenant_id": owner.id, "keys": list(jobs)})
     values = {
         "tenant_id": owner.id,
         "tenant": owner.name,
@@ -69,6 +70,36 @@ def enqueue(
     ids = [job_id for (job_id,) in connection.execute(statement("enqueue_jobs"), values).fetchall()]
     connection.execute(statement("announce_jobs"))
     return ids
+
+
+def enqueue_periodic(
+    connection: psycopg.Connection, owner: Tenant, collection: str, every: Mapping[str, timedelta]
+) -> None:
+    """Have work of these kinds done for a tenant again and again, where it is not already."""
+    values = {
+        "tenant_id": owner.id,
+        "tenant": owner.name,
+        "collection": collection,
+        "kinds": list(every),
+        "every_s": [pause.total_seconds() for pause in every.values()],
+    }
+    connection.execute(statement("enqueue_periodic"), values)
+
+
+def hopeless(
+    connection: psycopg.Connection, owner: Tenant, marks: Mapping[str, str | None]
+) -> dict[str, tuple[str, str]]:
+    """Return why work on these keys would be in vain: it failed for good on content of the same mark before.
+
+    By key, the code and the message of then. What failed for a reason that may have passed is left out.
+    """
+    values = {
+        "tenant_id": owner.id,
+        "keys": list(marks),
+        "marks": Jsonb(dict(marks)),
+        "curable": sorted(RETRYABLE),
+    }
+    return {key: (code, error) for key, code, error in connection.execute(statement("hopeless_jobs"), values)}
 
 
 def hold(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
@@ -146,9 +177,9 @@ class Queue:
         values = {
             "token": job.token,
             "delay_s": back_off(job.attempt) if again else None,
-            "source": source,
+            "source": storable(source),
             "code": error.code if isinstance(error, IngestionError) else type(error).__name__,
-            "error": str(error),
+            "error": storable(str(error)),
         }
         with self._role.queue() as connection:
             row = connection.execute(statement("fail_job"), values).fetchone()
@@ -170,10 +201,7 @@ class Queue:
             return cursor.execute(statement("cancel_jobs"), {"tenant_id": owner.id, "ids": list(ids)}).fetchall()
 
     def retry(self, owner: Tenant, ids: Sequence[int] | None = None) -> list[int]:
-        """Put dead and cancelled jobs back into the queue, all of the tenant where none is named. Returns which.
-
-        Those are left out whose key has newer work, finished or not: that did what they would do.
-        """
+        """Put dead and cancelled jobs back into the queue, all of the tenant where none is named. Returns which."""
         values = {"tenant_id": owner.id, "ids": None if ids is None else list(ids)}
         with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             found = cursor.execute(statement("retry_jobs"), values).fetchall()
@@ -214,8 +242,24 @@ class Queue:
         count: int = row[0]
         return count
 
+    def now(self) -> datetime:
+        """Return the server's time."""
+        with self._role.queue() as connection:
+            row = connection.execute(statement("server_time")).fetchone()
+        assert row is not None
+        time: datetime = row[0]
+        return time
+
+    def dead_since(self, since: datetime, kinds: Sequence[str]) -> int:
+        """Count the jobs of all tenants that have failed for good since a time of the server's."""
+        with self._role.queue() as connection:
+            row = connection.execute(statement("dead_since"), {"since": since, "kinds": list(kinds)}).fetchone()
+        assert row is not None
+        count: int = row[0]
+        return count
+
     def prune(self, *, keep_days: int, keep_dead_days: int) -> int:
-        """Delete finished jobs older than that. Returns how many there were."""
+        """Delete finished jobs older than that, up to ten thousand. Returns how many there were."""
         values = {"keep_days": keep_days, "keep_dead_days": keep_dead_days}
         with self._role.queue() as connection:
             return connection.execute(statement("prune_jobs"), values).rowcount

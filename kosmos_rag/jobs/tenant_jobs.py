@@ -16,7 +16,7 @@ from kosmos_rag.ingestion.prepare import document_id
 from kosmos_rag.ingestion.source import check
 from kosmos_rag.jobs import kinds
 from kosmos_rag.jobs.ledger import Ledgers
-from kosmos_rag.jobs.queue import Queue, enqueue
+from kosmos_rag.jobs.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.jobs.uploads import store_upload
 from kosmos_rag.records import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.sources import open_source
@@ -50,19 +50,27 @@ class TenantJobs:
         part of its transaction: rolled back, it was never there.
         Raises RequestError, SourceError, ConfigError, DatabaseError.
         """
+        work = self._checked(item, every=every)
+        if connection is not None:
+            return self._put(connection, work, prune=prune, every=every, priority=priority)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
+            return self._put(own, work, prune=prune, every=every, priority=priority)
+
+    def _checked(
+        self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
+    ) -> SourceDocument | dict[str, Any]:
+        """Return what no worker could refuse for its form."""
         if isinstance(item, SourceDocument):
             if every is not None:
                 raise RequestError(
                     "a document that is given as bytes has no source to look at again; leave out `every`"
                 )
             check(item, max_bytes=self._settings.ingestion.max_file_bytes)
-        else:
-            item = dict(item) if isinstance(item, Mapping) else {"kind": "folder", "path": str(Path(item).absolute())}
-            open_source(item, self._settings.ingestion)
-        if connection is not None:
-            return self._put(connection, item, prune=prune, every=every, priority=priority)
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
-            return self._put(own, item, prune=prune, every=every, priority=priority)
+            return item
+        spec = item if isinstance(item, Mapping) else {"kind": "folder", "path": Path(item).absolute()}
+        open_source(spec, self._settings.ingestion)
+        plain: dict[str, Any] = json.loads(json.dumps(dict(spec), default=str))  # a path may be a Path
+        return plain
 
     def _put(
         self,
@@ -74,8 +82,7 @@ class TenantJobs:
         priority: int,
     ) -> int:
         create_tenant(connection, self._owner, now=datetime.now(UTC))
-        for kind, pause in kinds.periodic(self._settings.worker).items():
-            enqueue(connection, self._owner, self._collection, kind, {kind: {}}, delay=pause, every=pause)
+        enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
             payload = self._upload(connection, item)
@@ -115,15 +122,13 @@ class TenantJobs:
     def retry(self, ids: Sequence[int] | None = None) -> list[int]:
         """Put dead and cancelled jobs back into the queue: these, or all of them. Returns which.
 
-        One whose document has newer work stays as it is. Raises DatabaseError.
+        What newer work on the same document has replaced is not among them. Raises DatabaseError.
         """
         return self._queue.retry(self._owner, ids)
 
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
-        ledgers = Ledgers(self._database.worker)
-        ledgers.close()
-        return ledgers.runs(self._owner, run_id=run_id, limit=limit)
+        return Ledgers(self._database.worker).runs(self._owner, run_id=run_id, limit=limit)
 
 
 def _digest(spec: Mapping[str, Any]) -> str:

@@ -23,6 +23,11 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
+def storable(text: str) -> str:
+    """Return a text as PostgreSQL can hold it: NUL and lone surrogates are replaced."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
 def are_names(value: object) -> bool:
     """Whether a value is a collection of texts: one text alone is one too, of its letters, and never meant."""
     return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)

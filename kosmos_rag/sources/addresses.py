@@ -7,6 +7,10 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from kosmos_rag.config import UrlSettings
 from kosmos_rag.errors import SourceError
 
+_CREDENTIALS = frozenset(
+    map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
+)
+"""Where clouds hand out credentials to whoever asks from within."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -43,9 +47,11 @@ def checked_addresses(host: str, port: int, settings: UrlSettings) -> list[str]:
 def is_reachable(address: str, *, allow_private: bool) -> bool:
     """Whether an address may be connected to: a public one, or with `allow_private` a private or loopback one.
 
-    Never one of a single link: clouds keep credentials at 169.254.169.254. An IPv4 address within one of IPv6 counts.
+    Never one of a single link, nor one where a cloud keeps credentials. An IPv4 address within one of IPv6 counts.
     """
     ip = _innermost(ip_address(address))
+    if ip in _CREDENTIALS:
+        return False
     if ip.is_link_local or ip.is_multicast or ip.is_unspecified or (ip.is_reserved and not ip.is_loopback):
         return False
     if isinstance(ip, IPv6Address) and ip.is_site_local:

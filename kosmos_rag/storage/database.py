@@ -93,6 +93,11 @@ class Role:
             "options": f"-c statement_timeout={self._settings.statement_timeout_ms}"
             f" -c idle_in_transaction_session_timeout={self._settings.idle_transaction_timeout_ms}",
             "application_name": "kosmos-rag",
+            # A peer that has gone without a word is found out in a minute, and not when the kernel gives up.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
         }
 
     def state(self) -> preflight.ServerState:

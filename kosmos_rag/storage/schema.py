@@ -327,7 +327,15 @@ Index(
     unique=True,
     postgresql_where=text("state IN ('scheduled', 'queued', 'running')"),
 )
-Index("jobs_queued", jobs.c.tenant_id, jobs.c.priority.desc(), jobs.c.id, postgresql_where=text("state = 'queued'"))
+Index(
+    "jobs_queued",
+    jobs.c.tenant_id,
+    jobs.c.kind,
+    jobs.c.priority.desc(),
+    jobs.c.id,
+    postgresql_where=text("state = 'queued'"),
+)
+Index("jobs_dead", jobs.c.tenant_id, jobs.c.key, postgresql_where=text("state IN ('dead', 'cancelled')"))
 Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled'"))
 Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
 Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))

@@ -22,7 +22,9 @@ def run(connection: Connection, settings: Settings, open_work: OpenWork) -> None
     work = open_work(settings)
     try:
         desk = Desk(connection, Queue.open(work.database, settings.worker))
-        while (jobs := desk.next()) is not None:
+        while desk.broken is None and (jobs := desk.next()) is not None:
             work.run(jobs, desk)
+        if desk.broken is not None:
+            raise desk.broken
     finally:
         work.close()

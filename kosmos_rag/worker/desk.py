@@ -6,12 +6,13 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Protocol, Self
 
-from kosmos_rag.errors import DatabaseError
+from kosmos_rag.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.records import Job
 from kosmos_rag.storage.database import Database
@@ -19,6 +20,7 @@ from kosmos_rag.worker.messages import Begin, Drop, Progress, Ready, Stop
 
 log = logging.getLogger("kosmos_rag.worker")
 
+HEARTBEAT_S = 10.0
 PATIENCE_S = 30.0
 """How long a process tries to give jobs back to a database that is away: their leases run out soon after."""
 
@@ -50,6 +52,8 @@ class Desk:
         self._inbox: SimpleQueue[tuple[Job, ...] | None] = SimpleQueue()
         self._dropped: set[uuid.UUID] = set()
         self._stopping = threading.Event()
+        self.broken: ModelUnavailable | None = None
+        """Why this machine cannot do the work: the process ends, and its jobs are for others."""
         threading.Thread(target=self._listen, name="kosmos-rag-desk", daemon=True).start()
 
     def _listen(self) -> None:
@@ -89,6 +93,24 @@ class Desk:
         """Say that the work goes on."""
         self._send(Progress())
 
+    @contextmanager
+    def heartbeat(self, limit_s: float) -> Iterator[None]:
+        """Say that the work goes on, up to a limit, while one call takes long that says nothing itself."""
+        done = threading.Event()
+
+        def beat() -> None:
+            until = time.monotonic() + limit_s
+            while not done.wait(HEARTBEAT_S) and time.monotonic() < until:
+                self.progress()
+
+        thread = threading.Thread(target=beat, name="kosmos-rag-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
     def ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
         """Say that these jobs need no lease any more, and what is to be counted."""
         tokens = frozenset(job.token for job in jobs)
@@ -102,6 +124,7 @@ class Desk:
     def give_back(self, jobs: Sequence[Job]) -> None:
         """Return jobs as if they had not been taken, however long the database is away."""
         if jobs:
+            log.info("%d jobs go back to the queue", len(jobs), extra={"action": "jobs_given_back"})
             self.insist(lambda: self.queue.give_back([job.token for job in jobs]))
             self.ended(jobs)
 
@@ -111,12 +134,15 @@ class Desk:
         while True:
             try:
                 return write()
-            except DatabaseError as error:
+            except DatabaseUnavailable as error:
                 if time.monotonic() > until:
                     log.warning("%s", error, extra={"action": "queue_unreachable"})
                     return None
                 self.progress()
                 time.sleep(0.5)
+            except DatabaseError as error:
+                log.error("%s", error, extra={"action": "queue_refused"})
+                return None
 
     def _send(self, message: Ready | Progress) -> None:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from cachetools import LRUCache
 
-from kosmos_rag.errors import DatabaseError, IngestionError, KosmosError, RequestError
+from kosmos_rag.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
 from kosmos_rag.ingestion.batch import Publisher
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, Ingestor
 from kosmos_rag.ingestion.prepare import ChunkedDocument, document_id
@@ -33,6 +33,8 @@ log = logging.getLogger("kosmos_rag.worker")
 TURN_S = 2.0
 """How long a batch is worked on before the rest of it goes back to the queue: another worker may be free for it, and
 another tenant's turn may have come."""
+EMBEDDING_S = 60.0
+"""How long a batch may take to embed and store, and a second more for each chunk, before it counts as stuck."""
 KEPT = 256
 """Publishers and sources that are kept for the next jobs of theirs."""
 PUBLISHING = 2
@@ -79,9 +81,8 @@ class DocumentWork:
         self._publishers: LRUCache[tuple[uuid.UUID, str], Publisher] = LRUCache(KEPT)
         self._sources: LRUCache[str, Source] = LRUCache(KEPT)
 
-    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
-        """Work on jobs; returns when the last of them is on its way to be published."""
-        until = time.monotonic() + TURN_S
+    def run(self, jobs: Sequence[Job], desk: Desk, until: float) -> None:
+        """Work on jobs until then; returns when the last of them is on its way to be published."""
         corpora = sorted(jobs, key=lambda job: (job.tenant_id, job.collection))
         for _, group in groupby(corpora, key=lambda job: (job.tenant_id, job.collection)):
             self._corpus(list(group), desk, until)
@@ -99,39 +100,51 @@ class DocumentWork:
             ids = {job.token: document_id(owner.id, job.collection, _source_name(job)) for job in jobs}
             stored = self._ingestor.fingerprints(owner, list(ids.values()))
             languages = publisher.languages
-        except DatabaseError:
+        except DatabaseUnavailable:
             return desk.give_back(jobs)
+        except ModelUnavailable as error:
+            return _broken(desk, jobs, error)
+        except KosmosError as error:
+            return _fail_all(desk, jobs, error)
         ready: list[_Ready] = []
         unchanged: dict[uuid.UUID, Job] = {}
         for number, job in enumerate(jobs):
             if number and (desk.stopping or time.monotonic() > until):
                 desk.give_back(jobs[number:])
                 break
-            if desk.is_dropped(job):
-                desk.ended([job])
-                continue
             key = ids[job.token]
-            try:
-                document = self._load(owner, job)
-                fingerprint = self._ingestor.fingerprint(document)
-                if stored.get(key) == fingerprint:
-                    unchanged[key] = job
-                else:
-                    chunked = self._ingestor.chunked(key, document, languages, mark=job.payload.get("mark"))
-                    outcome = Outcome.CHANGED if key in stored else Outcome.NEW
-                    ready.append(_Ready(job=job, document=chunked, outcome=outcome))
-            except DatabaseError:
-                desk.give_back([job])
-            except KosmosError as error:
-                fail(desk, job, error)
-            except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-                fail_unexpected(desk, job, error)
+            found = self._prepared(owner, job, key, stored.get(key), languages, desk)
+            if isinstance(found, _Ready):
+                ready.append(found)
+            elif found is Outcome.UNCHANGED:
+                unchanged[key] = job
             desk.progress()
             if sum(len(one.document.chunks) for one in ready) >= BATCH_CHUNKS:
                 self._send(publisher, owner, ready, desk)
                 ready = []
         self._send(publisher, owner, ready, desk)
         self._finish_unchanged(owner, first.collection, unchanged, desk)
+        return None
+
+    def _prepared(
+        self, owner: Tenant, job: Job, key: uuid.UUID, stored: str | None, languages: Sequence[str], desk: Desk
+    ) -> _Ready | Outcome | None:
+        """Load and chunk the document of a job. None: the job has ended here."""
+        if desk.is_dropped(job):
+            desk.ended([job])
+            return None
+        try:
+            document = self._load(owner, job)
+            if stored == self._ingestor.fingerprint(document):
+                return Outcome.UNCHANGED
+            chunked = self._ingestor.chunked(key, document, languages, mark=job.payload.get("mark"))
+            return _Ready(job=job, document=chunked, outcome=Outcome.CHANGED if stored else Outcome.NEW)
+        except DatabaseUnavailable:
+            desk.give_back([job])
+        except KosmosError as error:
+            fail(desk, job, error)
+        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+            fail_unexpected(desk, job, error)
         return None
 
     def _publisher(self, owner: Tenant, collection: str) -> Publisher:
@@ -171,20 +184,20 @@ class DocumentWork:
         left = dict(jobs)
         fence = _JobFence(owner.id, ready)
         try:
-            for document, error in publisher.publish([one.document for one in ready], fence=fence):
-                one = left.pop(document.id)
-                if error is None:
-                    counts.add("documents", label=str(one.outcome))
-                    counts.add("chunks", len(document.chunks))
-                elif error.code == "lease_lost":
-                    counts.add("failures", label="lease_lost")
-                else:
-                    fail(desk, one.job, error)
-        except DatabaseError:
+            with desk.heartbeat(EMBEDDING_S + sum(len(one.document.chunks) for one in ready)):
+                for document, error in publisher.publish([one.document for one in ready], fence=fence):
+                    one = left.pop(document.id)
+                    if error is None:
+                        counts.add("documents", label=str(one.outcome))
+                        counts.add("chunks", len(document.chunks))
+                    elif error.code != "lease_lost":  # the supervisor counts those
+                        fail(desk, one.job, error)
+        except DatabaseUnavailable:
             desk.give_back([one.job for one in left.values()])
+        except ModelUnavailable as error:
+            _broken(desk, [one.job for one in left.values()], error)
         except KosmosError as error:
-            for one in left.values():
-                fail(desk, one.job, error)
+            _fail_all(desk, [one.job for one in left.values()], error)
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             for one in left.values():
                 fail_unexpected(desk, one.job, error)
@@ -194,7 +207,7 @@ class DocumentWork:
 
     def _finish_unchanged(self, owner: Tenant, collection: str, unchanged: Mapping[uuid.UUID, Job], desk: Desk) -> None:
         if not unchanged:
-            return
+            return None
         try:
             with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 held = hold(connection, [job.token for job in unchanged.values()])
@@ -203,9 +216,22 @@ class DocumentWork:
                 touch_marks(connection, owner.id, marks, collection=collection)
                 finish(connection, {job.token: Outcome.UNCHANGED for job in ours.values()})
                 delete_uploads(connection, owner.id, uploads_of(ours.values()))
-        except DatabaseError:
-            desk.give_back(list(unchanged.values()))
-        desk.ended(unchanged.values(), Counts.of("documents", len(unchanged), "unchanged"))
+        except DatabaseUnavailable:
+            return desk.give_back(list(unchanged.values()))
+        except KosmosError as error:
+            return _fail_all(desk, unchanged.values(), error)
+        return desk.ended(unchanged.values(), Counts.of("documents", len(ours), "unchanged"))
+
+
+def _broken(desk: Desk, jobs: Sequence[Job], error: ModelUnavailable) -> None:
+    """Leave the work to others: without its model this machine can do none of it."""
+    desk.give_back(jobs)
+    desk.broken = error
+
+
+def _fail_all(desk: Desk, jobs: Iterable[Job], error: KosmosError) -> None:
+    for job in jobs:
+        fail(desk, job, error)
 
 
 def uploads_of(jobs: Iterable[Job]) -> list[uuid.UUID]:

@@ -20,6 +20,8 @@ from kosmos_rag.worker.desk import Counts, Desk
 log = logging.getLogger("kosmos_rag.worker")
 
 ABANDONED = timedelta(days=1)
+BUILDING_S = 6 * 3600.0
+"""How long an index may be built: hnsw over millions of vectors takes hours, and says nothing meanwhile."""
 
 
 class MaintenanceWork:
@@ -41,6 +43,8 @@ class MaintenanceWork:
             return desk.give_back([job])
         except KosmosError as error:
             return documents.fail(desk, job, error)
+        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+            return documents.fail_unexpected(desk, job, error)
         return desk.ended([job], counts)
 
     def _maintain(self, owner: Tenant, desk: Desk) -> Counts:
@@ -48,6 +52,7 @@ class MaintenanceWork:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED))
         desk.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
+        self._ledgers.abandon(owner)
         self._ledgers.prune(keep_days=self._limits.keep_days)
         return Counts()
 
@@ -66,7 +71,8 @@ class MaintenanceWork:
             log.info("%s", step, extra={"action": "index_build", "tenant": owner.name})
 
         try:
-            self._indexes.build(owner, said)
+            with desk.heartbeat(BUILDING_S):
+                self._indexes.build(owner, said)
         except IndexesBusy:
             log.info("the indexes of %s are worked on elsewhere", owner.name, extra={"tenant": owner.name})
         except ConfigError as error:
@@ -77,5 +83,6 @@ class MaintenanceWork:
 def orphans(database: Database, owner: Tenant) -> Mapping[str, int]:
     """Count what belongs to nothing, and what was counted wrongly; all zero where a tenant's rows add up."""
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
+        connection.execute(statement("no_statement_timeout"))
         rows = connection.execute(statement("orphans"), {"tenant_id": owner.id}).fetchall()
     return {what: int(count) for what, count in rows}

@@ -14,7 +14,8 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 _COUNTERS = {
     "documents": ("Documents that jobs ended with, by outcome.", "outcome"),
     "chunks": ("Chunks published.", None),
-    "failures": ("Failed jobs, by code.", "code"),
+    "failures": ("Attempts of jobs that failed, by code.", "code"),
+    "unlisted": ("Documents that a source could not list, or that are as broken as they were, by code.", "code"),
     "stage_seconds": ("Seconds spent in a stage of ingestion, by stage.", "stage"),
     "batches": ("Batches embedded together.", None),
     "orphans": ("Rows found by maintenance that belong to nothing, by what they are.", "what"),

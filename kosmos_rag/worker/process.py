@@ -70,7 +70,7 @@ class WorkerProcess:
     def stop(self) -> None:
         """Let it end what it has begun, and exit."""
         if not self.retired:
-            self.retired = True
+            self.retired, self.ready = True, False
             self._send(Stop())
 
     def kill(self) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -20,12 +21,13 @@ import psycopg
 from kosmos_rag.config import Settings
 from kosmos_rag.errors import DatabaseError, KosmosError
 from kosmos_rag.jobs import kinds
+from kosmos_rag.jobs.ledger import Ledgers
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.storage.database import Database, Role
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.worker.child import OpenWork
 from kosmos_rag.worker.health import serve_health
-from kosmos_rag.worker.messages import Progress
+from kosmos_rag.worker.messages import Progress, ToSupervisor
 from kosmos_rag.worker.metrics import WorkerMetrics
 from kosmos_rag.worker.process import WorkerProcess
 from kosmos_rag.worker.work import open_work
@@ -64,12 +66,15 @@ class Supervisor:
         self._drain_until = float("inf")
         self._start_again_at = 0.0
         self._failures = 0
-        self._retry_at = self._tell_at = 0.0
+        self._retry_at = self._tell_at = self._close_at = 0.0
+        self._runs_may_end = True
+        self._ledgers = Ledgers(self._database.worker)
         self._woken, self._waker = socket.socketpair()
         for end in (self._woken, self._waker):
             end.setblocking(False)
         self.ticked_at = self.reached_at = time.monotonic()
         self.metrics = WorkerMetrics(self._queue)
+        self._dead = 0
 
     def stop(self) -> None:
         """Take nothing more, let what runs end within `worker.drain_s`, return from `run`. Safe in a signal handler."""
@@ -84,6 +89,11 @@ class Supervisor:
         return 0
 
     @property
+    def failed(self) -> int:
+        """What failed for good while this ran: jobs, and what sources could not list. Known when it has ended."""
+        return self._dead + int(self.metrics.total("unlisted"))
+
+    @property
     def ready(self) -> bool:
         """Whether the queue was reached lately, and a process can work."""
         lately = time.monotonic() - self.reached_at < max(_YOUNG_S, 3 * self._limits.poll_s)
@@ -94,9 +104,10 @@ class Supervisor:
 
         Raises DatabaseError where the database is not one to work with at the start; later it is waited for.
         """
-        self._queue.counts()
+        since = self._queue.now()
         with ExitStack() as stack:
             stack.callback(self._database.close)
+            stack.callback(self._account, since)
             stack.callback(self._woken.close)
             stack.callback(self._waker.close)
             if self._limits.health_port is not None:
@@ -106,6 +117,11 @@ class Supervisor:
             listener = stack.enter_context(_Listener(self._database.worker))
             while self._turn():
                 self._wait(listener)
+
+    def _account(self, since: datetime) -> None:
+        with suppress(DatabaseError):
+            self._ledgers.close()
+            self._dead = self._queue.dead_since(since, self._kinds)
 
     def _turn(self) -> bool:
         """Do what is due now. Returns whether to go on."""
@@ -118,6 +134,7 @@ class Supervisor:
         self._start_missing(now)
         if now >= self._retry_at:
             try:
+                self._close_runs(now)
                 if not self._feed() and self._until_idle and self._is_idle():
                     self.stop()
                 self.reached_at, self._failures = now, 0
@@ -152,8 +169,19 @@ class Supervisor:
     def _hear(self) -> None:
         for process in self._processes:
             while (message := process.heard()) is not None:
-                if isinstance(message, Progress):
-                    self.metrics.add(message.counts)
+                self._note(message)
+
+    def _note(self, message: ToSupervisor) -> None:
+        if isinstance(message, Progress):
+            self.metrics.add(message.counts)
+            self._runs_may_end |= bool(message.ended)
+
+    def _close_runs(self, now: float) -> None:
+        """Close the runs whose last document has just got its outcome."""
+        if self._runs_may_end and now >= self._close_at:
+            self._close_at = now + _TICK_S
+            self._runs_may_end = False
+            self._ledgers.close()
 
     def _look_after(self, now: float) -> None:
         """Bury the dead, end the stuck and the large."""
@@ -181,8 +209,15 @@ class Supervisor:
 
     def _bury(self, process: WorkerProcess, now: float) -> None:
         self._processes.remove(process)
+        while (message := process.heard()) is not None:
+            self._note(message)
         tokens = list(process.tokens)
         code = process.reap()
+        # What we stop ourselves is no fault of a job.
+        release = self._queue.give_back if self._stopping or (process.retired and code == 0) else self._queue.lose
+        if tokens:
+            with suppress(DatabaseError):  # else their leases run out
+                release(tokens)
         if process.retired and code == 0:
             return
         log.error(
@@ -193,9 +228,6 @@ class Supervisor:
         if now - process.started_at < _YOUNG_S:
             # It may die of the same again at once: a model that is not there, a machine without memory.
             self._start_again_at = now + 5.0
-        if tokens:
-            with suppress(DatabaseError):  # else their leases run out
-                self._queue.lose(tokens)
 
     def _start_missing(self, now: float) -> None:
         if now < self._start_again_at:

@@ -1,19 +1,23 @@
 """Jobs about a source: list it, put what is new or changed into the queue, remove what is gone, keep the ledger."""
 
 import logging
+import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from kosmos_rag.errors import DatabaseError, KosmosError
+import psycopg
+
+from kosmos_rag.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.ingestion.prepare import document_id
 from kosmos_rag.jobs import kinds
 from kosmos_rag.jobs.ledger import note, open_run
-from kosmos_rag.jobs.queue import enqueue, finish
+from kosmos_rag.jobs.queue import enqueue, finish, hold, hopeless
 from kosmos_rag.records import EVERYONE, IngestFailure, Job, Outcome
-from kosmos_rag.sources import Entry, Listing, open_source
+from kosmos_rag.sources import Entry, open_source
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.marks import marks
 from kosmos_rag.storage.publishing import remove
@@ -23,8 +27,11 @@ from kosmos_rag.worker.desk import Counts, Desk
 
 log = logging.getLogger("kosmos_rag.worker")
 
-SLICE = 500
-"""Entries looked at in one transaction."""
+SLICE, SLICE_S = 500, 1.0
+"""Entries looked at in one transaction, and how long listing them may take: some sources ask a server for each."""
+
+
+_T = TypeVar("_T")
 
 
 class _Interrupted(Exception):
@@ -41,84 +48,123 @@ class SyncWork:
     def run(self, job: Job, desk: Desk) -> None:
         """Make one pass; the documents themselves are jobs of their own."""
         try:
-            counts, failures = self._pass(job, desk)
+            done = _Pass(self._database, self._ingestor, job, desk)
+            done.run()
         except _Interrupted:
             return desk.give_back([job])
-        except DatabaseError as error:
+        except DatabaseUnavailable as error:
             log.warning("%s", error, extra={"action": "sync_interrupted", "tenant": job.tenant, "job": job.id})
             return desk.give_back([job])
         except KosmosError as error:
             return documents.fail(desk, job, error)
-        log.info("%s: %s", job.key, counts, extra={"action": "sync_done", "tenant": job.tenant, "job": job.id})
-        counted = Counts()
-        for failure in failures:
-            counted.add("failures", label=failure.code)
-        return desk.ended([job], counted)
+        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+            return documents.fail_unexpected(desk, job, error)
+        log.info(
+            "%s: %d listed, %s, %d failed", job.key, len(done.seen), dict(done.found), len(done.failures),
+            extra={"action": "sync_done", "tenant": job.tenant, "job": job.id},
+        )  # fmt: skip
+        counts = Counts()
+        for failure in done.failures:
+            counts.add("unlisted", label=failure.code)
+        for outcome in (Outcome.UNCHANGED, Outcome.REMOVED):
+            counts.add("documents", done.found[outcome], outcome)
+        return desk.ended([job], counts)
 
-    def _pass(self, job: Job, desk: Desk) -> tuple[str, Sequence[IngestFailure]]:
-        """Return what to say of it, and what could not be listed."""
-        owner, spec = Tenant(id=job.tenant_id, name=job.tenant), job.payload["spec"]
-        source = open_source(spec, self._ingestor.settings.ingestion)
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            run = open_run(connection, owner, job.collection, spec)
-        seen: set[bytes] = set()
-        listing = source.listing()
-        changed = 0
+
+class _Pass:
+    """One pass over the source of a job. Each of its transactions holds the job: a pass that was given to another
+    worker, or cancelled, changes nothing any more."""
+
+    def __init__(self, database: Database, ingestor: Ingestor, job: Job, desk: Desk) -> None:
+        self._database = database
+        self._ingestor = ingestor
+        self._job = job
+        self._desk = desk
+        self._owner = Tenant(id=job.tenant_id, name=job.tenant)
+        self._spec: Mapping[str, Any] = job.payload["spec"]
+        self._source = open_source(self._spec, ingestor.settings.ingestion)
+        self.seen: set[bytes] = set()
+        self.found: Counter[str] = Counter()
+        self.failures: list[IngestFailure] = []
+
+    def run(self) -> None:
+        """List, enqueue, remove, and finish the job."""
+        # What comes into the collection from now on is not gone, whether the listing is old enough to miss it or not.
+        stored = self._ingestor.stored(self._owner, self._job.collection) if self._job.payload["prune"] else {}
+        with self._transaction() as connection:
+            run = open_run(connection, self._owner, self._job.collection, self._spec)
+        listing = self._source.listing()
         for entries in _sliced(listing):
-            if desk.stopping or desk.is_dropped(job):
-                raise _Interrupted
-            changed += self._enqueue(owner, job, run, spec, entries, seen)
-            desk.progress()
-        failures = list(listing.failures)
-        gone = self._gone(owner, job, listing, seen) if job.payload.get("prune", True) else {}
+            self._enqueue(run, entries)
+        self.failures += listing.failures
+        gone = {name: key for name, key in stored.items() if key.bytes not in self.seen and listing.covers(name)}
         if refusal := listing.refusal_to_prune(list(gone)):
-            failures.append(refusal)
+            self.failures.append(refusal)
             gone = {}
-        for part in _sliced(gone.items()):
-            self._remove(owner, job, run, dict(part))
-            desk.progress()
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            note(connection, owner, run, failures=failures, state="working")
-            finish(connection, {job.token: Outcome.DONE})
-        said = f"{len(seen)} listed, {changed} to be looked at, {len(gone)} removed, {len(failures)} failed"
-        return said, failures
+        for part in _sliced(gone.values()):
+            self._remove(run, part)
+        with self._transaction() as connection:
+            note(connection, self._owner, run, failures=[*listing.failures, *([refusal] if refusal else [])])
+            note(connection, self._owner, run, state="working")
+            finish(connection, {self._job.token: Outcome.DONE})
 
-    def _enqueue(
-        self,
-        owner: Tenant,
-        job: Job,
-        run: uuid.UUID,
-        spec: Mapping[str, Any],
-        entries: Sequence[Entry],
-        seen: set[bytes],
-    ) -> int:
-        """Put those entries into the queue whose mark is not the stored one. Returns how many."""
-        ids = {entry.source: document_id(owner.id, job.collection, entry.source) for entry in entries}
-        seen.update(key.bytes for key in ids.values())
-        work: dict[str, dict[str, Any]] = {}
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection]:
+        self._desk.progress()
+        if self._desk.stopping or self._desk.is_dropped(self._job):
+            raise _Interrupted
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            if not hold(connection, [self._job.token]):
+                raise _Interrupted
+            yield connection
+
+    def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry]) -> None:
+        """Put those entries into the queue whose mark is not the stored one."""
+        owner, collection = self._owner, self._job.collection
+        ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
+        self.seen.update(key.bytes for key in ids.values())
+        with self._transaction() as connection:
             stored = marks(connection, owner.id, ids.values())
-            for entry in entries:
-                mark = self._ingestor.mark(entry)
-                if mark is None or stored.get(entry.source) != mark:
-                    told = {"source": entry.source, "mark": entry.mark, "locator": dict(entry.locator)}
-                    work[str(ids[entry.source])] = {"spec": spec, "entry": told, "mark": mark}
-            enqueue(connection, owner, job.collection, kinds.DOCUMENT, work, run=run)
-            note(connection, owner, run, seen=len(ids), unchanged=len(ids) - len(work))
-        return len(work)
+            work = {str(ids[entry.source]): self._payload(entry) for entry in entries}
+            work = {
+                key: payload
+                for key, payload in work.items()
+                if payload["mark"] is None or stored.get(payload["entry"]["source"]) != payload["mark"]
+            }
+            # A file that was broken when it was last read, and has not changed since, is not read again.
+            broken = hopeless(connection, owner, {key: payload["mark"] for key, payload in work.items()})
+            failures = [
+                IngestFailure(source=work[key]["entry"]["source"], code=code, message=message)
+                for key, (code, message) in broken.items()
+            ]
+            todo = {key: payload for key, payload in work.items() if key not in broken}
+            enqueue(connection, owner, collection, kinds.DOCUMENT, todo, run=run)
+            unchanged = len(ids) - len(work)
+            note(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+        self.failures += failures
+        self.found.update({Outcome.UNCHANGED: unchanged, "to be looked at": len(todo)})
 
-    def _gone(self, owner: Tenant, job: Job, listing: Listing, seen: set[bytes]) -> dict[str, uuid.UUID]:
-        """Return the stored documents of the source that it does not hold any more."""
-        stored = self._ingestor.stored(owner, job.collection)
-        return {name: key for name, key in stored.items() if key.bytes not in seen and listing.covers(name)}
+    def _payload(self, entry: Entry) -> dict[str, Any]:
+        # The list of addresses is left out: it may be long, and each document has its own in the locator.
+        spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
+        told = {"source": entry.source, "mark": entry.mark, "locator": dict(entry.locator)}
+        return {"spec": spec, "entry": told, "mark": self._ingestor.mark(entry)}
 
-    def _remove(self, owner: Tenant, job: Job, run: uuid.UUID, gone: Mapping[str, uuid.UUID]) -> None:
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            removed = remove(connection, owner.id, list(gone.values()), collection=job.collection)
-            note(connection, owner, run, seen=removed, removed=removed)
+    def _remove(self, run: uuid.UUID, gone: Sequence[uuid.UUID]) -> None:
+        with self._transaction() as connection:
+            removed = remove(connection, self._owner.id, gone, collection=self._job.collection)
+            note(connection, self._owner, run, seen=removed, removed=removed)
+        self.found[Outcome.REMOVED] += removed
 
 
-def _sliced(items: Iterable[Any]) -> Iterator[list[Any]]:
-    rest = iter(items)
-    while part := list(islice(rest, SLICE)):
+def _sliced(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """Cut into slices by number and by the time that it takes to have them."""
+    part: list[_T] = []
+    began = time.monotonic()
+    for item in items:
+        part.append(item)
+        if len(part) == SLICE or time.monotonic() - began > SLICE_S:
+            yield part
+            part, began = [], time.monotonic()
+    if part:
         yield part

@@ -1,5 +1,6 @@
 """The work of a process: an engine, and what it does with each kind of job."""
 
+import time
 from collections.abc import Sequence
 
 from kosmos_rag.config import Settings
@@ -22,21 +23,21 @@ class EngineWork:
         self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, engine.settings.worker)
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:
-        """Work on documents together, and on everything else one after the other."""
+        """Work on documents together, and on everything else one after the other, as long as the turn is."""
+        until = time.monotonic() + documents.TURN_S
+        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk, until)
         one_by_one: dict[str, syncing.SyncWork | maintenance.MaintenanceWork] = {
             kinds.SYNC: self._sync,
             kinds.MAINTAIN: self._maintenance,
             kinds.RECONCILE: self._maintenance,
         }
-        for job in jobs:
-            if job.kind in one_by_one:
-                if desk.stopping:
-                    desk.give_back([job])
-                elif desk.is_dropped(job):
-                    desk.ended([job])
-                else:
-                    one_by_one[job.kind].run(job, desk)
-        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk)
+        for number, job in enumerate(job for job in jobs if job.kind in one_by_one):
+            if desk.stopping or (number and time.monotonic() > until):
+                desk.give_back([job])
+            elif desk.is_dropped(job):
+                desk.ended([job])
+            else:
+                one_by_one[job.kind].run(job, desk)
 
     def close(self) -> None:
         """Wait for what is on its way, and close the engine."""
@@ -45,5 +46,7 @@ class EngineWork:
 
 
 def open_work(settings: Settings) -> EngineWork:
-    """Open an engine and work with it."""
-    return EngineWork(Engine(settings))
+    """Open an engine and load its model: a process without one must take no job. Raises ModelUnavailable."""
+    engine = Engine(settings)
+    engine.parts.ingestor.warm_up()
+    return EngineWork(engine)

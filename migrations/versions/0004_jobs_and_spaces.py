@@ -43,7 +43,8 @@ CREATE TABLE kosmos.jobs (
 
 -- A document, or whatever else a key names, has one unfinished job at most: two can never be worked on at once.
 CREATE UNIQUE INDEX jobs_unfinished ON kosmos.jobs (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running');
-CREATE INDEX jobs_queued ON kosmos.jobs (tenant_id, priority DESC, id) WHERE state = 'queued';
+CREATE INDEX jobs_queued ON kosmos.jobs (tenant_id, kind, priority DESC, id) WHERE state = 'queued';
+CREATE INDEX jobs_dead ON kosmos.jobs (tenant_id, key) WHERE state IN ('dead', 'cancelled');
 CREATE INDEX jobs_scheduled ON kosmos.jobs (run_at) WHERE state = 'scheduled';
 CREATE INDEX jobs_running ON kosmos.jobs (lease_until) WHERE state = 'running';
 CREATE INDEX jobs_finished ON kosmos.jobs (finished_at) WHERE state IN ('done', 'dead', 'cancelled');
@@ -117,7 +118,6 @@ def secure(table: str, *, policy: str, condition: str) -> None:
         f"CREATE POLICY {policy} ON kosmos.{table} FOR ALL TO kosmos_worker "
         f"USING ({condition}) WITH CHECK ({condition})"
     )
-    op.execute(f"GRANT SELECT ON kosmos.{table} TO kosmos_app")
     op.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON kosmos.{table} TO kosmos_worker")
 
 
@@ -128,6 +128,8 @@ def upgrade() -> None:
     op.execute(REFERENCES)
     for table in ("jobs", "runs"):
         secure(table, policy="worker_queue", condition="true")
+        op.execute(f"GRANT SELECT ON kosmos.{table} TO kosmos_app")
+    # The app role may not read these: their readers are known only when they have become documents.
     secure("uploads", policy="worker_all", condition="tenant_id = kosmos.tenant()")
 
 

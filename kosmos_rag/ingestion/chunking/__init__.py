@@ -18,7 +18,7 @@ _MIN_BUDGET = 8
 def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens: int) -> Chunker:
     """Build the splitter that the settings name.
 
-    No chunk has more than `max_tokens` tokens of the embedder's tokenizer.
+    No chunk has more than `max_tokens` tokens of the embedder's tokenizer, but for fenced blocks with `whole_blocks`.
     Raises ConfigError if these are fewer than 8.
     """
     if max_tokens < _MIN_BUDGET:
@@ -44,6 +44,7 @@ def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens:
                 overlap=settings.overlap,
                 budget=budget,
                 recursive=recursive,
+                whole_blocks=settings.whole_blocks,
             )
         case "semantic":
             return SemanticChunker(

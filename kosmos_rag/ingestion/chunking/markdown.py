@@ -35,20 +35,32 @@ class _Section:
 class MarkdownChunker:
     """Makes a chunk of each section; a long one is cut between paragraphs, with an overlap.
 
-    A fenced block stays whole up to 1.5 times `max_size`. The overlap is made of whole lines or sentences and
+    A fenced block stays whole up to 1.5 times `max_size`, or always with `whole_blocks`. The overlap is made of whole lines or sentences and
     never begins within a fenced block.
     """
 
     name = "markdown"
 
     def __init__(
-        self, *, min_size: int, max_size: int, overlap: int, budget: TokenBudget, recursive: RecursiveChunker
+        self,
+        *,
+        min_size: int,
+        max_size: int,
+        overlap: int,
+        budget: TokenBudget,
+        recursive: RecursiveChunker,
+        whole_blocks: bool = False,
     ) -> None:
         self._max_size = max_size
         self._overlap = overlap
         self._budget = budget
         self._packer = Packer(
-            splitter=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
+            splitter=self.name,
+            min_size=min_size,
+            max_size=max_size,
+            budget=budget,
+            recursive=recursive,
+            whole_blocks=whole_blocks,
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:

@@ -53,7 +53,8 @@ class _Counted(NamedTuple):
 class Packer:
     """Joins units to chunks of `min_size` characters and more, within the limits.
 
-    A unit of more than `max_size` characters, or of more tokens than the budget, is cut recursively.
+    A unit of more than `max_size` characters, or of more tokens than the budget, is cut recursively; with
+    `whole_blocks` a fenced one never is.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class Packer:
         max_size: int,
         budget: TokenBudget,
         recursive: RecursiveChunker,
+        whole_blocks: bool = False,
     ) -> None:
         self._splitter = splitter
         self._min_size = min_size
         self._max_size = max_size
         self._budget = budget
         self._recursive = recursive
+        self._whole_blocks = whole_blocks
 
     def pack(self, text: str, runs: Sequence[Run]) -> list[list[Piece]]:
         """Give the pieces of each run, in order; all units are counted in one call of the tokenizer."""
@@ -86,6 +89,8 @@ class Packer:
             before += tokens
 
     def _is_oversize(self, unit: Unit) -> bool:
+        if unit.fenced and self._whole_blocks:
+            return False
         allowance = _FENCE_ALLOWANCE if unit.fenced else 1
         return unit.end - unit.start > self._max_size * allowance
 
@@ -93,7 +98,7 @@ class Packer:
         if self._is_oversize(unit):
             limit = f"{_FENCE_ALLOWANCE} times max_size" if unit.fenced else "max_size"
             return f"{unit.noun} longer than {limit} ({self._max_size} characters)"
-        if tokens > self._budget.max_tokens:
+        if tokens > self._budget.max_tokens and not (unit.fenced and self._whole_blocks):
             return f"{unit.noun} over the budget of {self._budget.max_tokens} tokens"
         return None
 
@@ -101,7 +106,9 @@ class Packer:
         for reason, stretch in groupby(units, key=lambda counted: counted.too_long):
             if reason is None:
                 for group in self._groups(list(stretch), target):
-                    yield self._piece(group[0].unit.start, group[-1].unit.end)
+                    piece = self._piece(group[0].unit.start, group[-1].unit.end)
+                    # Of several units, all fit; a block that does not stands alone.
+                    yield replace(piece, whole=self._whole_blocks and group[0].unit.fenced and len(group) == 1)
             else:
                 for counted in stretch:
                     yield from self._cut(text, counted.unit, reason)

@@ -29,6 +29,8 @@ class Piece:
     """Where the text begins that the piece before does not have; `start` is less where the two overlap."""
     splitter: str
     fallback_reason: str | None = None
+    whole: bool = False
+    """Kept whole even where the model does not read all of it."""
 
 
 def trim(text: str, span: Span) -> Span:

@@ -40,8 +40,17 @@ def screen_office(data: bytes, name: str) -> None:
     screen(data, name)
     with zipfile.ZipFile(BytesIO(data)) as archive:
         for member in archive.infolist():
-            if member.filename.lower().endswith((".xml", ".rels", ".vml")):
-                refuse_doctype(archive.read(member), member.filename, name)
+            part = archive.read(member)
+            if _is_xml(part):
+                refuse_doctype(part, member.filename, name)
+
+
+def _is_xml(part: bytes) -> bool:
+    """Whether a part is XML by its first sign: a name says nothing, for the archive itself says which part is what."""
+    start = (
+        part[:64].replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
+    )
+    return start.lstrip().startswith(b"<")
 
 
 def refuse_doctype(part: bytes, member: str, name: str) -> None:

@@ -1,3 +1,25 @@
+-- name: replace_dead_jobs
+-- What failed for good gives way to newer work on the same key: trying it again would put the old over the new.
+DELETE FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state IN ('dead', 'cancelled')
+
+-- name: hopeless_jobs
+-- Those that failed for good on the very content that is to be worked on, for a reason that stays.
+SELECT j.key, j.code, j.error
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state = 'dead'
+   AND j.payload ->> 'mark' = (%(marks)s::jsonb) ->> j.key AND NOT j.code = ANY (%(curable)s)
+
+-- name: enqueue_periodic
+-- One of each for a tenant, from its first job on; it comes again by itself, so no one waits for another here.
+INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s, attempt,
+                         lost, again, runs, created_at)
+SELECT %(tenant_id)s, %(tenant)s, %(collection)s, u.kind, u.kind, '{}', 'scheduled', 0,
+       now() + make_interval(secs => u.every_s), u.every_s, 0, 0, false, '{}', now()
+  FROM unnest(%(kinds)s::text[], %(every_s)s::double precision[]) AS u (kind, every_s)
+ ORDER BY u.kind
+ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') DO NOTHING
+
 -- name: enqueue_jobs
 -- Times of the queue are the server's own: leases of workers whose clocks differ must mean the same.
 -- One unfinished job a key. Work that is asked for again while it waits takes the newer payload; while it runs, it is
@@ -16,7 +38,8 @@ ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') D
        run_at = CASE WHEN j.state = 'scheduled' THEN least(j.run_at, excluded.run_at) ELSE j.run_at END,
        every_s = coalesce(excluded.every_s, j.every_s),
        attempt = CASE WHEN j.state = 'running' THEN j.attempt ELSE 0 END,
-       again = j.state = 'running',
+       lost = CASE WHEN j.payload = excluded.payload THEN j.lost ELSE 0 END,
+       again = j.again OR (j.state = 'running' AND excluded.state = 'queued'),
        runs = j.runs || excluded.runs
 RETURNING id
 
@@ -47,12 +70,12 @@ WITH left_behind AS (
      WHERE j.tenant_id = due.tenant_id AND j.id = due.id
 ), rescued AS (
     UPDATE kosmos.jobs j
-       SET state = CASE WHEN j.again OR j.lost + 1 < %(max_lost)s THEN 'queued'
+       SET state = CASE WHEN j.lost + 1 < %(max_lost)s THEN 'queued'
                         WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'dead' END,
-           finished_at = CASE WHEN j.again OR j.lost + 1 < %(max_lost)s OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
-           run_at = CASE WHEN j.again OR j.lost + 1 < %(max_lost)s OR j.every_s IS NULL THEN j.run_at
+           finished_at = CASE WHEN j.lost + 1 < %(max_lost)s OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
+           run_at = CASE WHEN j.lost + 1 < %(max_lost)s OR j.every_s IS NULL THEN j.run_at
                          ELSE now() + make_interval(secs => j.every_s) END,
-           lost = CASE WHEN j.again THEN 0 ELSE j.lost + 1 END, token = NULL, lease_until = NULL, again = false,
+           lost = j.lost + 1, token = NULL, lease_until = NULL, again = false,
            code = 'lease_lost', error = 'its worker ' || j.worker || ' ended, or stopped, without a word'
       FROM left_behind
      WHERE j.tenant_id = left_behind.tenant_id AND j.id = left_behind.id
@@ -87,10 +110,13 @@ WITH RECURSIVE lanes AS (
 ), running AS (
     SELECT r.tenant_id, count(*) AS jobs FROM kosmos.jobs r WHERE r.state = 'running' GROUP BY r.tenant_id
 ), turns AS (
-    SELECT l.tenant_id, greatest(1, %(limit)s / count(*) OVER ()) AS share
+    SELECT l.tenant_id, k.kind, greatest(1, %(limit)s / count(*) OVER ()) AS share
       FROM lanes l
+     CROSS JOIN unnest(%(kinds)s::text[]) AS k (kind)
       LEFT JOIN running r ON r.tenant_id = l.tenant_id
      WHERE l.tenant_id IS NOT NULL
+       AND EXISTS (SELECT FROM kosmos.jobs j
+                    WHERE j.tenant_id = l.tenant_id AND j.kind = k.kind AND j.state = 'queued' OFFSET 0)
      ORDER BY coalesce(r.jobs, 0), random()
 ), candidates AS MATERIALIZED (
     SELECT c.tenant_id, c.id, c.lost
@@ -98,7 +124,7 @@ WITH RECURSIVE lanes AS (
      CROSS JOIN LATERAL (
            SELECT j.tenant_id, j.id, j.lost
              FROM kosmos.jobs j
-            WHERE j.tenant_id = t.tenant_id AND j.state = 'queued' AND j.kind = ANY (%(kinds)s)
+            WHERE j.tenant_id = t.tenant_id AND j.kind = t.kind AND j.state = 'queued'
             ORDER BY j.priority DESC, j.id
             LIMIT t.share
               FOR UPDATE SKIP LOCKED) c
@@ -119,12 +145,20 @@ RETURNING j.tenant_id, j.id, j.tenant, j.collection, j.kind, j.key, j.payload, j
           extract(epoch FROM now() - j.run_at)::double precision
 
 -- name: renew_leases
--- Returns those that are still held: the others were cancelled, or given to another worker.
-UPDATE kosmos.jobs j
-   SET lease_until = now() + make_interval(secs => %(lease_s)s)
-  FROM unnest(%(tokens)s::uuid[]) AS held (token)
- WHERE j.token = held.token AND j.state = 'running'
-RETURNING j.token
+-- Returns those that are still held: the others were cancelled, or given to another worker. A row that somebody has
+-- locked is passed over, for one must not cost all the others their leases; nor can it be rescued while it is locked.
+WITH free AS (
+    SELECT j.tenant_id, j.id
+      FROM kosmos.jobs j
+     WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
+       FOR NO KEY UPDATE SKIP LOCKED
+), renewed AS (
+    UPDATE kosmos.jobs j
+       SET lease_until = now() + make_interval(secs => %(lease_s)s)
+      FROM free f
+     WHERE j.tenant_id = f.tenant_id AND j.id = f.id
+)
+SELECT j.token FROM kosmos.jobs j WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: hold_jobs
 -- The fence. Who holds the token now keeps the job until the transaction ends: no rescue and no cancel comes between.
@@ -218,13 +252,11 @@ WITH cancelled AS (
 SELECT id FROM cancelled
 
 -- name: retry_jobs
--- Dead or cancelled ones, unless there is newer work on the same key: that has what these would do.
+-- Dead or cancelled ones: of each key there is one at most, and none that newer work has replaced.
 UPDATE kosmos.jobs j
    SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), runs = '{}'
  WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
    AND j.state IN ('dead', 'cancelled')
-   AND NOT EXISTS (SELECT FROM kosmos.jobs o WHERE o.tenant_id = j.tenant_id AND o.key = j.key
-                      AND (o.state IN ('scheduled', 'queued', 'running') OR o.id > j.id AND o.state IN ('dead', 'cancelled')))
 RETURNING j.id
 
 -- name: list_jobs
@@ -252,9 +284,21 @@ SELECT count(*) FILTER (WHERE j.state IN ('queued', 'running') OR j.every_s IS N
  WHERE j.state IN ('scheduled', 'queued', 'running') AND j.kind = ANY (%(kinds)s)
 
 -- name: prune_jobs
+-- A slice of them: a long transaction would keep the queue's dead rows from being vacuumed.
 DELETE FROM kosmos.jobs j
- WHERE j.state IN ('done', 'dead', 'cancelled')
-   AND j.finished_at < now() - make_interval(days => CASE WHEN j.state = 'dead' THEN %(keep_dead_days)s ELSE %(keep_days)s END)
+ USING (SELECT o.tenant_id, o.id
+          FROM kosmos.jobs o
+         WHERE o.state IN ('done', 'dead', 'cancelled') AND o.finished_at < now() - make_interval(
+               days => CASE WHEN o.state = 'dead' THEN %(keep_dead_days)s ELSE %(keep_days)s END)
+         LIMIT 10000
+           FOR UPDATE SKIP LOCKED) old
+ WHERE j.tenant_id = old.tenant_id AND j.id = old.id
+
+-- name: dead_since
+SELECT count(*) FROM kosmos.jobs j WHERE j.state = 'dead' AND j.finished_at >= %(since)s AND j.kind = ANY (%(kinds)s)
+
+-- name: server_time
+SELECT now()
 
 -- name: open_run
 INSERT INTO kosmos.runs (tenant_id, id, collection, source, state, seen, new, changed, unchanged, removed, failed, chunks,
@@ -281,6 +325,15 @@ UPDATE kosmos.runs r
 UPDATE kosmos.runs r
    SET state = 'failed', error = 'interrupted before the source was listed to its end', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.collection = %(collection)s AND r.source = %(source)s AND r.state = 'listing'
+
+-- name: abandon_runs
+-- Whose pass was called off, or failed for good, before the source was listed to its end.
+UPDATE kosmos.runs r
+   SET state = 'failed', error = 'the pass ended before the source was listed to its end', finished_at = now()
+ WHERE r.tenant_id = %(tenant_id)s AND r.state = 'listing'
+   AND NOT EXISTS (SELECT FROM kosmos.jobs j
+                    WHERE j.tenant_id = r.tenant_id AND j.collection = r.collection AND j.kind = 'sync'
+                      AND j.state IN ('scheduled', 'queued', 'running') AND j.payload -> 'spec' = r.source)
 
 -- name: list_runs
 SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchanged, r.removed, r.failed, r.chunks,

@@ -13,6 +13,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
 from kosmos_rag.errors import RequestError, SourceError
 from kosmos_rag.jobs import kinds
+from kosmos_rag.jobs.ledger import Ledgers
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.records import EVERYONE, JobState, RunInfo
 from kosmos_rag.testing import HashingEmbedder
@@ -63,6 +64,7 @@ def work(engine: Engine) -> Iterator[Work]:
             working.run(queue.take(64, kinds=kinds.ALL, worker="test"), desk)
             while ours.poll():
                 ours.recv()
+        Ledgers(engine.parts.database.worker).close()
 
     yield run
     working.close()
@@ -218,6 +220,62 @@ def test_failed_upload__keeps_its_bytes_for_another_try(engine: Engine, scope: T
     assert scope.jobs.retry() == [dead.id]
     work()
     assert scope.jobs.find(states=[JobState.DEAD])[0].id == dead.id
+
+
+def test_broken_file__is_not_read_again_until_it_changes(scope: TenantScope, work: Work, folder: Path) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    for _ in range(3):
+        scope.jobs.enqueue(folder)
+        work()
+        assert _run(scope).failures[0].code == "corrupt"
+    assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
+    assert _counts(_run(scope)) == {"unchanged": 12, "failed": 1}
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more, and longer")
+    scope.jobs.enqueue(folder)
+    work()
+    assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
+    (folder / "broken.pdf").write_text("It was no PDF after all.")
+    scope.jobs.enqueue(folder)
+    work()
+    assert _counts(_run(scope)) == {"new": 1, "unchanged": 12}
+    assert scope.jobs.find(states=[JobState.DEAD]) == []
+
+
+def test_retry__never_puts_an_old_version_over_a_newer_one(scope: TenantScope, work: Work) -> None:
+    scope.jobs.enqueue(SourceDocument(source="note.pdf", data=b"%PDF-1.7 nothing more"))
+    work()
+    scope.jobs.enqueue(SourceDocument(source="note.pdf", data=b"Churn is falling."))
+    work()
+    assert scope.jobs.retry() == []
+    assert len(scope.documents()) == 1
+
+
+def test_pass__that_lost_its_lease_changes_nothing(
+    engine: Engine, scope: TenantScope, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (folder / "page-1.md").unlink()
+    (folder / "page-13.md").write_text("New.")
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    (sync,) = queue.take(1, kinds=[kinds.SYNC], worker="zombie")
+    queue.cancel(scope._tenant, [sync.id])
+    ours, theirs = multiprocessing.Pipe()
+    _KEPT.append(ours)
+    EngineWork(engine).run([sync], Desk(theirs, queue))
+    assert len(scope.documents()) == 12
+    assert queue.unfinished([kinds.DOCUMENT]) == 0
+
+
+def test_names_that_json_cannot_hold__fail_alone(scope: TenantScope, work: Work, tmp_path: Path) -> None:
+    lines = ['{"id": "a\\u0000b", "text": "one"}', '{"id": "a\\u0000b", "text": "two"}', '{"id": "c", "text": "three"}']
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    scope.jobs.enqueue({"kind": "json_lines", "path": tmp_path / "rows.jsonl", "id_field": "id", "text_field": "text"})
+    work()
+    run = _run(scope)
+    assert (run.state, run.new) == ("finished", 1)
+    assert run.seen == run.new + run.failed
 
 
 def test_every__looks_again(scope: TenantScope, work: Work, folder: Path) -> None:

@@ -12,11 +12,12 @@ import psycopg
 import pytest
 
 from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.errors import LeaseLost, ParseError
+from kosmos_rag.errors import LeaseLost, ParseError, StatementFailed
 from kosmos_rag.jobs import queue as jobs
-from kosmos_rag.jobs.queue import Queue, enqueue
+from kosmos_rag.jobs.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.records import Job, JobState, Outcome
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant, tenant
 
 ACME, BETA = tenant("acme"), tenant("beta")
@@ -357,8 +358,44 @@ def test_take__does_not_read_what_is_finished(queue: Queue, put: Put, database: 
     started = time.perf_counter()
     assert len(_take(queue)) == 10
     assert time.perf_counter() - started < 2
-    from kosmos_rag.storage.sql import statement
-
-    plan = _plans(database, statement("take_jobs"), {"limit": 10, "kinds": [KIND], "worker": "w", "lease_s": 60.0})
-    assert "Seq Scan on jobs" not in plan, plan
+    for kind in (KIND, "other"):
+        plan = _plans(database, statement("take_jobs"), {"limit": 10, "kinds": [kind], "worker": "w", "lease_s": 60.0})
+        assert "Seq Scan on jobs" not in plan, plan
     assert "Seq Scan on jobs" not in _plans(database, statement("wake_jobs"), {"max_lost": 3})
+
+
+def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Put, opened: Database) -> None:
+    put("locked", "other")
+    held = {job.key: job for job in _take(queue)}
+    with opened.worker.queue() as connection:
+        jobs.hold(connection, [held["locked"].token])
+        started = time.perf_counter()
+        assert queue.renew([job.token for job in held.values()]) == {job.token for job in held.values()}
+        assert time.perf_counter() - started < 5
+
+
+def test_periodic__is_there_once_and_is_not_hastened_by_asking_again(queue: Queue, opened: Database) -> None:
+    for _ in range(3):
+        with opened.worker.queue() as connection:
+            enqueue_periodic(connection, ACME, "default", {KIND: timedelta(hours=1)})
+    (info,) = queue.jobs(ACME)
+    assert (info.state, info.every_s) == (JobState.SCHEDULED, 3600.0)
+    assert _take(queue) == []
+
+
+def test_new_work__on_a_suspect_with_the_same_payload_keeps_the_suspicion(
+    queue: Queue, put: Put, database: DatabaseSettings
+) -> None:
+    put("a", payload={"version": 1})
+    _one(queue)
+    put("a", payload={"version": 1})
+    _expire(database)
+    assert _one(queue).lost == 1
+    put("a", payload={"version": 2})
+    _expire(database)
+    assert _one(queue).lost == 1, "the newer version has lost one worker, not two"
+
+
+def test_uploads__are_not_for_the_role_that_reads(opened: Database) -> None:
+    with pytest.raises(StatementFailed, match="permission denied"), opened.app.transaction(ACME.id, []) as connection:
+        connection.execute("SELECT * FROM kosmos.uploads").fetchall()
