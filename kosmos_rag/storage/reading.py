@@ -23,6 +23,15 @@ def list_documents(
         ).fetchall()
 
 
+def read_texts(
+    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+) -> list[tuple[str, str]]:
+    """Return source and text of the documents of a collection, or of all, that these principals may read, by source."""
+    with role.transaction(tenant_id, principals) as connection:
+        values = {"tenant_id": tenant_id, "collection": collection}
+        return connection.execute(statement("document_texts"), values).fetchall()
+
+
 def read_spans(
     role: Role, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
 ) -> list[str | None]:
