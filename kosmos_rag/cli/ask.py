@@ -1,4 +1,4 @@
-"""kosmos-rag ask: numbered, cited evidence for a question."""
+"""kosmos-rag ask: an answer made of cited evidence, or the evidence itself."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +30,9 @@ from kosmos_rag.cli.search import (
 )
 
 if TYPE_CHECKING:
-    from kosmos_rag.records import Context
+    from kosmos_rag.records import Answer, Citation, Context
+
+_PREVIEW = 160
 
 
 def ask(
@@ -40,6 +42,9 @@ def ask(
     metadata: MetadataOption = None,
     where: WhereOption = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget of the context.")] = None,
+    evidence: Annotated[
+        bool, typer.Option("--context", help="Show the numbered evidence, as it would go into a prompt, and no answer.")
+    ] = False,
     tenant: TenantOption = "default",
     collection: ReadCollectionOption = None,
     principal: PrincipalOption = None,
@@ -47,20 +52,41 @@ def ask(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the passages that answer a question best, numbered and cited, as they would go into a prompt."""
+    """Answer a question by sentences of the documents, cited, and show the sources; refuse where they do not say it."""
     with reported(as_json=as_json):
         wanted = filter_of(source, metadata, where)
         with opened(config, set_) as engine:
             scope = reader(engine, tenant, collection, principal)
             engine.warm_up()
-            context = scope.context(question, k, wanted, max_tokens=max_tokens)
+            answer = None if evidence else scope.answer(question, k, wanted, max_tokens=max_tokens)
+            context = answer.context if answer else scope.context(question, k, wanted, max_tokens=max_tokens)
     if as_json:
-        print_json(_as_object(context))
+        print_json(_context_object(context) | ({"answer": _answer_object(answer)} if answer else {}))
+    elif answer:
+        _print_answer(answer)
     else:
-        _print(context)
+        _print_context(context)
 
 
-def _as_object(context: "Context") -> dict[str, Any]:
+def _answer_object(answer: "Answer") -> dict[str, Any]:
+    return {
+        "text": answer.text,
+        "refused": answer.refused,
+        "confidence": answer.confidence,
+        "features": dict(answer.features),
+        "sentences": [
+            {
+                "text": sentence.text,
+                "kind": sentence.kind,
+                "score": sentence.score,
+                "citation": _citation_object(sentence.citation),
+            }
+            for sentence in answer.sentences
+        ],
+    }
+
+
+def _context_object(context: "Context") -> dict[str, Any]:
     return {
         "question": context.question,
         "context": context.text,
@@ -71,10 +97,7 @@ def _as_object(context: "Context") -> dict[str, Any]:
                 "text": passage.text,
                 "score": passage.score,
                 "tokens": passage.tokens,
-                "citation": {
-                    **asdict(passage.citation),
-                    "reference": f"{shown(passage.citation.source)} | {passage.citation.place}",
-                },
+                "citation": _citation_object(passage.citation),
             }
             for passage in context.passages
         ],
@@ -83,17 +106,54 @@ def _as_object(context: "Context") -> dict[str, Any]:
     }
 
 
-def _print(context: "Context") -> None:
+def _citation_object(citation: "Citation") -> dict[str, Any]:
+    return {**asdict(citation), "reference": _reference(citation)}
+
+
+def _reference(citation: "Citation") -> str:
+    return f"{shown(citation.source)} | {citation.place}"
+
+
+def _print_answer(answer: "Answer") -> None:
+    out = console()
+    out.print(f"Question: {answer.question}", style="bold")
+    out.print()
+    out.print(answer.text)
+    out.print()
+    for sentence in answer.sentences:
+        out.print(f"{sentence.citation.marker} {_reference(sentence.citation)}", style="dim")
+    if answer.sentences:
+        out.print()
+    out.print("Sources", style="bold")
+    for passage in answer.context.passages:
+        citation = passage.citation
+        out.print(f"{citation.marker} {_reference(citation)}  (score {passage.score:.4f})")
+        out.print(f"    {_preview(passage.text)}", style="dim")
+    out.print()
+    _print_notes(answer.context)
+    out.print(f"confidence {answer.confidence:.2f}", style="dim")
+
+
+def _preview(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _PREVIEW else words[:_PREVIEW].rsplit(" ", 1)[0] + " …"
+
+
+def _print_context(context: "Context") -> None:
     out = console()
     out.print(f"Question: {context.question}", style="bold")
-    if not context.passages:
-        out.print(f"No evidence: {context.retrieval.shortfall or 'nothing fits into the budget'}")
     for passage in context.passages:
-        citation = passage.citation
         out.print()
-        out.print(f"{citation.marker} {shown(citation.source)} | {citation.place}", style="bold")
+        out.print(f"{passage.citation.marker} {_reference(passage.citation)}", style="bold")
         out.print(passage.text)
     out.print()
+    _print_notes(context)
+
+
+def _print_notes(context: "Context") -> None:
+    out = console()
+    if not context.passages:
+        out.print(f"No evidence: {context.retrieval.shortfall or 'nothing fits into the budget'}")
     for note in context.retrieval.notes:
         out.print(f"note: {note}")
     left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in context.omitted.items())

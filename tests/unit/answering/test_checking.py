@@ -1,0 +1,106 @@
+"""Citations checked, whoever wrote the answer."""
+
+import pytest
+
+from kosmos_rag.answering.abstaining import REFUSAL
+from kosmos_rag.answering.checking import check_citations
+from kosmos_rag.answering.compose import render, sentence
+from kosmos_rag.answering.evidence import weigh
+from kosmos_rag.records import CitationReport
+from kosmos_rag.testing import HashingEmbedder
+from tests.unit.answering.passages import passage
+
+TRIAL = passage(
+    "A trial is free for 14 days. Sales may extend it once, to 28 days at most. See `silver.trials`.", section="Trial"
+)
+REFUNDS = passage(
+    "Money is returned by Finance Analytics on the day of `refunded_at`.\n\n"
+    "```sql\nselect sum(amount_cents) from refunds;\n```\n\n| Table | Grain |\n|---|---|\n| refunds | One row |\n",
+    index=2,
+    section="Refunds",
+)
+
+
+def _check(text: str, citation_format: str = "[{index}]") -> CitationReport:
+    return check_citations(
+        text, [TRIAL, REFUNDS], embedder=HashingEmbedder(dimensions=512), citation_format=citation_format
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A trial is free for 14 days. [1]",
+        "A trial is free for 14 days [1].",
+        "[1] A trial is free for 14 days.",
+        "A trial is free for 14 days. [1][2]",
+        "A trial is free for 14 days. [1], [2]",
+        "A trial is free for 14 days. ([1])",
+        "Sales may extend a trial to 28 days. [1] Money is returned on the day of `refunded_at`. [2]",
+        "```sql\nselect sum(amount_cents) from refunds;\n```\n\n[2]",
+        "| refunds | One row | [2]",
+    ],
+)
+def test_check__supports_what_stands_there(text: str) -> None:
+    report = _check(text)
+    assert report.supported, report.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("A trial is free for 15 days. [1]", "the number '15'"),
+        ("A trial is free for 4 days. [1]", "the number '4'"),
+        ("A trial is free for 14.5 days. [1]", "the number '14.5'"),
+        ("A trial is free for 14 days in `gold.trials`. [1]", "the quoted 'gold.trials'"),
+        ("A trial is free for 14 days in trial_days. [1]", "the identifier 'trial_days'"),
+        ("It is free for 14 days, as Marketing may extend a trial. [1]", "the name 'Marketing'"),
+        ("A trial is free, see https://evil.example/x. [1]", "the link 'https://evil.example/x"),
+        ("A trial is free ![x](http://evil.example/?q=1) for 14 days. [1]", "the link"),
+        ("Penguins swim towards distant icebergs. [1]", "0% of its words"),
+        ("A trial is free for 14 days. [2]", "the number '14'"),
+    ],
+)
+def test_check__refuses_what_is_made_up(text: str, reason: str) -> None:
+    (problem,) = _check(text).problems
+    assert problem.verdict == "unsupported"
+    assert problem.reason is not None
+    assert problem.reason.startswith(reason)
+
+
+def test_check__flags_what_cites_nothing() -> None:
+    first, second = _check("A trial is free for 14 days. Sales may extend it to 28 days. [1]").sentences
+    assert (first.verdict, first.reason) == ("uncited", "it cites nothing")
+    assert second.verdict == "supported"
+
+
+def test_check__flags_a_marker_of_no_passage() -> None:
+    (problem,) = _check("A trial is free for 14 days. [1][7]").problems
+    assert (problem.verdict, problem.reason, problem.markers) == ("unresolved", "there is no passage 7", (1, 7))
+
+
+def test_check__gives_each_sentence_its_own_markers() -> None:
+    report = _check("[1] A trial is free.\n\n[2] Money is returned.\n\nSales may extend it. [1] [2]")
+    assert [(said.text, said.markers) for said in report.sentences] == [
+        ("A trial is free.", (1,)),
+        ("Money is returned.", (2,)),
+        ("Sales may extend it.", (1, 2)),
+    ]
+
+
+def test_check__reads_markers_of_the_configured_form() -> None:
+    assert _check("A trial is free for 14 days. (source 1)", "(source {index})").supported
+    assert not _check("A trial is free for 14 days. [1]", "(source {index})").supported
+
+
+def test_check__of_a_refusal_has_nothing_to_say() -> None:
+    report = _check(REFUSAL)
+    assert report.sentences == ()
+    assert not report.supported
+
+
+def test_check__supports_what_we_compose() -> None:
+    embedder = HashingEmbedder(dimensions=512)
+    said = [sentence(item) for item in weigh("How long is a trial?", [TRIAL, REFUNDS], embedder)]
+    assert len(said) == 6
+    assert _check(render(said)).supported

@@ -1,0 +1,59 @@
+"""Which units make an answer, how it reads, and what its citations point at."""
+
+import hashlib
+
+from kosmos_rag.answering.compose import render, select, sentence
+from kosmos_rag.answering.evidence import Evidence
+from kosmos_rag.answering.units import units
+from kosmos_rag.records import ContextPassage
+from tests.unit.answering.passages import passage
+
+TWO = passage("Churn is loss. It is counted monthly.\n\n```sql\nselect 1 from t;\n```\n", index=1, start=7, line=3)
+OTHER = passage("Refunds are not churn.", index=2)
+
+
+def _evidence(of: ContextPassage, scores: list[float]) -> list[Evidence]:
+    return [
+        Evidence(passage=of, unit=unit, score=score, meaning=score, words=0.0, kind=0.0)
+        for unit, score in zip(units(of.text), scores, strict=True)
+    ]
+
+
+def test_select__takes_the_best_passage_first_and_each_in_its_order() -> None:
+    chosen = select(_evidence(TWO, [0.65, 0.1, 0.7]) + _evidence(OTHER, [0.8]), most=4)
+    assert [item.unit.text[:7] for item in chosen] == ["Refunds", "Churn i", "```sql\n"]
+
+
+def test_select__takes_no_more_than_asked() -> None:
+    assert [item.score for item in select(_evidence(TWO, [0.7, 0.9, 0.8]), most=2)] == [0.9, 0.8]
+
+
+def test_select__says_nothing_twice() -> None:
+    again = passage("Churn is  loss.", index=2)
+    chosen = select(_evidence(TWO, [0.8, 0.1, 0.1]) + _evidence(again, [0.79]), most=4)
+    assert [item.passage.citation.index for item in chosen] == [1]
+
+
+def test_sentence__cites_its_very_span_and_lines() -> None:
+    document = "1234567" + TWO.text
+    for item in _evidence(TWO, [1, 1, 1]):
+        said = sentence(item)
+        cited = said.citation
+        assert document[cited.start : cited.end] == said.text == item.unit.text
+        assert cited.quote_sha256 == hashlib.sha256(said.text.encode()).hexdigest()
+        assert cited.version_id == TWO.citation.version_id
+    assert (cited.line_start, cited.line_end) == (5, 7)
+
+
+def test_render__marks_every_sentence_and_keeps_sql_as_sql() -> None:
+    said = [sentence(item) for item in _evidence(TWO, [1, 1, 1]) + _evidence(OTHER, [1])]
+    assert render(said) == (
+        "Churn is loss. [1] It is counted monthly. [1]\n\n```sql\nselect 1 from t;\n```\n\n[1]\n\n"
+        "Refunds are not churn. [2]"
+    )
+
+
+def test_render__keeps_rows_and_items_on_lines_of_their_own() -> None:
+    listed = passage("- one\n- two\n\n| a | b |\n| c | d |")
+    said = [sentence(item) for item in _evidence(listed, [1, 1, 1, 1])]
+    assert render(said) == "- one [1]\n- two [1]\n\n| a | b | [1]\n| c | d | [1]"

@@ -1,0 +1,50 @@
+"""Texts cut into what an answer is made of."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kosmos_rag.answering.units import units
+
+
+def _kinds(text: str) -> list[tuple[str, str]]:
+    return [(unit.kind, unit.text) for unit in units(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One holds. Two does not!", [("sentence", "One holds."), ("sentence", "Two does not!")]),
+        ("A wrapped\nsentence. Next.", [("sentence", "A wrapped\nsentence."), ("sentence", "Next.")]),
+        ("It is 0.5 % of e.g. Rows.", [("sentence", "It is 0.5 % of e.g. Rows.")]),
+        ("# Title\n\nText.", [("sentence", "Text.")]),
+        ("**Symptoms.** It is red. So.", [("sentence", "**Symptoms.** It is red."), ("sentence", "So.")]),
+        ("Intro:\n- one. Still one\n  and on\n- two", [
+            ("sentence", "Intro:"), ("item", "- one. Still one\n  and on"), ("item", "- two"),
+        ]),
+        ("1. First. Then.\n2. Second", [("item", "1. First. Then."), ("item", "2. Second")]),
+        ("| A | B |\n|---|---|\n| 1. x | 2 |", [("row", "| 1. x | 2 |")]),
+        ("```\nselect 1.\n\nfrom t;\n```\nText.", [
+            ("code", "```\nselect 1.\n\nfrom t;\n```"), ("sentence", "Text."),
+        ]),
+        ("第一句。第二句。", [("sentence", "第一句。"), ("sentence", "第二句。")]),
+        (" \n\t\n", []),
+    ],
+)  # fmt: skip
+def test_units__are_whole(text: str, expected: list[tuple[str, str]]) -> None:
+    assert _kinds(text) == expected
+
+
+@given(st.text(alphabet="aB1 .!?\n|-#`*~。", max_size=120))
+def test_units__are_spans_in_order_without_overlap(text: str) -> None:
+    end = 0
+    for unit in units(text):
+        assert unit.start >= end
+        assert text[unit.start : unit.end] == unit.text
+        assert unit.text == unit.text.strip() != ""
+        end = unit.end
+
+
+def test_units__of_a_long_text_take_linear_time() -> None:
+    text = "A sentence that says a thing. " * 4_000 + "- item\n" * 4_000 + "| a | b |\n" * 4_000
+    assert len(list(units(text))) == 12_000
