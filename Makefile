@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-reranker bench-scale clean
+.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -50,6 +50,15 @@ bench-quality: $(STAMP)
 bench-ingest: $(STAMP)
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.worker
+
+bench-answers: $(STAMP)
+	$(BIN)/python -m benchmarks.answers
+
+bench-keyword: $(STAMP)
+	$(BIN)/python -m benchmarks.keyword
+
+bench-analytics: $(STAMP)
+	$(BIN)/python -m benchmarks.analytics --timing
 
 # OUTPUT=FOLDER keeps the models that are trained.
 bench-reranker: $(STAMP)

@@ -2,26 +2,31 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from kosmos_rag.answering.answerer import answer
+from kosmos_rag.answering.checking import check_citations
 from kosmos_rag.config import Settings
 from kosmos_rag.context.assemble import assemble
-from kosmos_rag.embedding import Embedders, Model, SentenceTransformerEmbedder
+from kosmos_rag.embedding import SentenceTransformerEmbedder, configured
 from kosmos_rag.errors import RequestError
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor, Progress
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.jobs.tenant_jobs import TenantJobs
 from kosmos_rag.language_model.chat import ChatModel
+from kosmos_rag.parts import Parts, Shape
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
+from kosmos_rag.presets import Collections, PerCollection, TenantCollections
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.records import (
     DEFAULT_COLLECTION,
     EVERYONE,
+    Answer,
+    CitationReport,
     Context,
     DocumentInfo,
     Filter,
@@ -39,7 +44,7 @@ from kosmos_rag.reembedding.moving import Reembedding
 from kosmos_rag.reembedding.quality import read_questions
 from kosmos_rag.retrieval.retriever import Retriever
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.reading import list_documents, read_spans
+from kosmos_rag.storage.reading import list_documents, read_spans, read_texts
 from kosmos_rag.storage.tenancy import Tenant, tenant, well_formed
 
 
@@ -68,7 +73,7 @@ class Engine:
         """
         self.settings = settings
         self._embedder = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-        self._embedders = _embedders(settings, self._embedder, next_embedder)
+        self._embedders = configured(settings, self._embedder, next_embedder)
         # The same once more, for the processes that embed in bulk: they open their own.
         self._reembedding_again = partial(_reembedding_of, settings, embedder, next_embedder)
         self._reranker = reranker
@@ -83,6 +88,9 @@ class Engine:
             self._retriever = Retriever(
                 self._database, self._embedders, self._reranker, language_model or self._chat, settings
             )
+            self._collections = Collections(self._database, settings)
+            plain = Shape(settings=settings, ingestor=self._ingestor, retriever=self._retriever)
+            self._shapes = PerCollection(plain, settings, self._shape_under)
         except BaseException:
             self.close()
             raise
@@ -109,9 +117,21 @@ class Engine:
         return TenantScope(self, tenant(name), tuple(principals), collection)
 
     @property
-    def parts(self) -> "Parts":
+    def parts(self) -> Parts:
         """What workers of ours work with, beyond what the scope of a tenant offers."""
-        return Parts(database=self._database, ingestor=self._ingestor, indexes=self._indexes)
+        return Parts(
+            database=self._database,
+            ingestor=self._ingestor,
+            ingestor_of=lambda owner, collection: self._shapes.of(self._database.worker, owner, collection).ingestor,
+            indexes=self._indexes,
+        )
+
+    def _shape_under(self, settings: Settings, version: str) -> Shape:
+        return Shape(
+            settings=settings,
+            ingestor=Ingestor(self._database, self._embedders, settings),
+            retriever=self._retriever.under(settings, version),
+        )
 
     def warm_up(self) -> None:
         """Load the models now and not with the first question. Raises ModelUnavailable for the embedding model."""
@@ -130,15 +150,6 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
-    """Parts of an engine that work for all tenants."""
-
-    database: Database
-    ingestor: Ingestor
-    indexes: Indexes
 
 
 class TenantScope:
@@ -180,7 +191,8 @@ class TenantScope:
         Raises ConfigError, ModelError, DatabaseError.
         """
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
-        return self._engine._ingestor.run(  # noqa: SLF001 — a scope is its engine seen as one tenant
+        ingestor = self._engine.parts.ingestor_of(self._tenant, self._written)
+        return ingestor.run(
             self._tenant,
             self._written,
             [Path(item) if isinstance(item, str) else item for item in several],
@@ -198,9 +210,7 @@ class TenantScope:
 
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        return self._engine._retriever.retrieve(  # noqa: SLF001
-            self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
-        )
+        return self._retrieve(self._shape(), question, k, filter)
 
     def context(
         self,
@@ -212,17 +222,68 @@ class TenantScope:
     ) -> Context:
         """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
         engine = self._engine
+        shape = self._shape()
         return assemble(
-            self.retrieve(question, k, filter),
+            self._retrieve(shape, question, k, filter),
             tokenizer=engine._embedder.tokenizer,  # noqa: SLF001
-            settings=engine.settings.rag.context,
+            settings=shape.settings.rag.context,
             read_spans=lambda spans: read_spans(engine._database.app, self._tenant.id, self._principals, spans),  # noqa: SLF001
             max_tokens=max_tokens,
         )
 
+    def answer(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+    ) -> Answer:
+        """Answer by sentences of the evidence, each cited, or refuse where it does not carry the question.
+
+        Raises what `retrieve` raises.
+        """
+        return answer(
+            self.context(question, k, filter, max_tokens=max_tokens),
+            embedder=self._engine._embedder,  # noqa: SLF001
+            settings=self._shape().settings.rag.answer,
+        )
+
+    def check_citations(self, text: str, context: Context) -> CitationReport:
+        """Check a text that cites the passages of a context, sentence by sentence. Raises ModelUnavailable."""
+        return check_citations(
+            text,
+            context.passages,
+            embedder=self._engine._embedder,  # noqa: SLF001
+            citation_format=self._shape().settings.rag.context.citation_format,
+        )
+
+    def _shape(self) -> Shape:
+        """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
+        return self._engine._shapes.of(self._engine._database.app, self._tenant, self._collection)  # noqa: SLF001 — a scope is its engine seen as one tenant
+
+    def _retrieve(self, shape: Shape, question: str, k: int | None, filter: Filter | None) -> Retrieval:  # noqa: A002
+        return shape.retriever.retrieve(
+            self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
+        )
+
+    @property
+    def collections(self) -> TenantCollections:
+        """The tenant's collections, and the presets that they go by."""
+        return TenantCollections(self._engine._collections, self._engine._ingestor, self._tenant)  # noqa: SLF001
+
     def documents(self) -> list[DocumentInfo]:
         """List the documents that this reader may read, by source. Raises DatabaseError."""
         return list_documents(
+            self._engine._database.app,  # noqa: SLF001
+            self._tenant.id,
+            self._principals,
+            self._collection,
+        )
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Return source and text of each document that this reader may read, by source. Raises DatabaseError."""
+        return read_texts(
             self._engine._database.app,  # noqa: SLF001
             self._tenant.id,
             self._principals,
@@ -328,16 +389,6 @@ class TenantScope:
         Raises RequestError where it is live or not there, IndexesBusy, ConfigError, DatabaseError.
         """
         return self._engine._reembedding.drop(self._tenant, space, on_progress or _silent)  # noqa: SLF001
-
-
-def _embedders(settings: Settings, embedder: Embedder, next_embedder: Embedder | None) -> Embedders:
-    current, following = settings.rag.embedding, settings.rag.next_embedding
-    if next_embedder is None and following.embedding is not None:
-        next_embedder = SentenceTransformerEmbedder(following.embedding, settings.models, section="rag.next_embedding")
-    return Embedders(
-        Model(embedder=embedder, normalized=current.normalize),
-        Model(embedder=next_embedder, normalized=following.normalize) if next_embedder is not None else None,
-    )
 
 
 def _reembedding_of(settings: Settings, embedder: Embedder | None, next_embedder: Embedder | None) -> Reembedding:

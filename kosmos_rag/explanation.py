@@ -13,9 +13,11 @@ _NONE = "-"
 def explanation(of: "Retrieval") -> str:
     """Return a table of the hits and the account of the stages, as lines of text without control characters."""
     lines = [f"question  {of.question}", *_expansion(of)]
+    if of.intent is not None:
+        lines.append(f"intent    {of.intent}")
     width = max([9, *map(len, of.legs)])
     lines += [f"{name:<{width}} {_account(leg)}" for name, leg in of.legs.items()]
-    lines += ["", *_table([_HEADER, *(_row(hit) for hit in of.hits)]), ""]
+    lines += ["", *_table([_HEADER, *(_row(hit) for hit in of.hits)]), *_signals(of.hits), ""]
     lines += [f"note      {note}" for note in of.notes]
     if of.shortfall:
         lines.append(f"short     {of.returned} of {of.requested} asked for: {of.shortfall}")
@@ -49,6 +51,17 @@ def _row(hit: "Passage") -> tuple[str, ...]:
         _NONE if hit.rerank_score is None else f"{hit.rerank_score:.3f}",
         f"{hit.source} | {hit.place}",
     )
+
+
+def _signals(hits: "Sequence[Passage]") -> Iterator[str]:
+    """Write out, of each hit that signals moved, the score before them, what each added, and what came of it."""
+    if any(hit.signals for hit in hits):
+        yield ""
+    for hit in hits:
+        if hit.signals:
+            before = hit.score - sum(hit.signals.values())
+            parts = [f"{'-' if change < 0 else '+'} {abs(change):.3f} {name}" for name, change in hit.signals.items()]
+            yield f"signals {hit.rank:<3} {' '.join([f'{before:.3f}', *parts])} = {hit.score:.3f}"
 
 
 def _ranked(rank: int | None, score: float | None, digits: int) -> str:

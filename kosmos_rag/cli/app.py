@@ -4,7 +4,9 @@ import typer
 
 from kosmos_rag.cli import (
     ask,
+    collection,
     config,
+    context,
     delete,
     doctor,
     documents,
@@ -49,10 +51,12 @@ app.command("worker")(worker.worker)
 app.add_typer(jobs.app, name="jobs")
 app.command("search")(search.search)
 app.command("ask")(ask.ask)
+app.command("context")(context.context)
 app.command("documents")(documents.documents)
 app.command("delete")(delete.delete)
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
+app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")
 app.add_typer(embed.app, name="embed")
 app.add_typer(config.app, name="config")

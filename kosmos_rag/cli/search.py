@@ -117,6 +117,7 @@ def as_object(found: "Retrieval") -> dict[str, Any]:
     """Return a retrieval as one JSON object."""
     return {
         "question": found.question,
+        "intent": found.intent,
         "expansion": dataclasses.asdict(found.expansion),
         "requested": found.requested,
         "returned": found.returned,
@@ -167,6 +168,7 @@ def _hit(hit: "Passage") -> dict[str, Any]:
         "fused_score": hit.fused_score,
         "shares": dict(hit.shares),
         "rerank_score": hit.rerank_score,
+        "signals": dict(hit.signals),
     }
 
 

@@ -2,6 +2,7 @@
 
 from kosmos_rag.config.display import mask_password
 from kosmos_rag.config.rag import (
+    AnswerSettings,
     ChunkingSettings,
     ContextSettings,
     EmbeddingSettings,
@@ -23,12 +24,13 @@ from kosmos_rag.config.sections import (
     ParsingSettings,
     UrlSettings,
 )
-from kosmos_rag.config.settings import Settings
+from kosmos_rag.config.settings import Settings, preset_keys
 from kosmos_rag.config.sources import Origin
 from kosmos_rag.config.worker import WorkerSettings
 
 __all__ = [
     "EMBEDDED",
+    "AnswerSettings",
     "ChunkingSettings",
     "ContextSettings",
     "DatabaseSettings",
@@ -50,5 +52,6 @@ __all__ = [
     "WorkerSettings",
     "flatten",
     "mask_password",
+    "preset_keys",
     "reference_table",
 ]

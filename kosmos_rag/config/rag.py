@@ -1,7 +1,8 @@
 """The section `rag`: from document to context. Every key with its default, its range and what it is for."""
 
+from collections.abc import Mapping
 from string import Formatter
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, Field, Strict, model_validator
@@ -66,6 +67,10 @@ class ChunkingSettings(Section):
         default=("\n\n", "\n", ". ", " "),
         min_length=1,
         description="Where the recursive splitter cuts, the most natural place first.",
+    )
+    whole_blocks: Switch = Field(
+        default=False,
+        description="Never cut a fenced block (SQL) in Markdown: what the model does not read is found by words.",
     )
 
     @model_validator(mode="after")
@@ -257,6 +262,19 @@ class ContextSettings(Section):
     )
 
 
+class AnswerSettings(Section):
+    """How an answer is made of the context's own sentences."""
+
+    passages: Count = Field(
+        default=5,
+        description="Passages, the best ones, whose sentences may answer; each costs embedding its sentences.",
+    )
+    sentences: Count = Field(default=4, description="Sentences, code blocks, list items and table rows of an answer.")
+    threshold: Share = Field(
+        default=0.5, description="Confidence below which the answer is a refusal; 0 never refuses what has evidence."
+    )
+
+
 class RagSettings(Section):
     """From document to context."""
 
@@ -267,3 +285,10 @@ class RagSettings(Section):
     expansion: ExpansionSettings = ExpansionSettings()
     reranking: RerankingSettings = RerankingSettings()
     context: ContextSettings = ContextSettings()
+    answer: AnswerSettings = AnswerSettings()
+    signals: Mapping[str, Mapping[str, Any]] = Field(
+        default={}, description="Rules that move hits after ranking, by name, with their parameters."
+    )
+    intents: Mapping[str, Mapping[str, Any]] = Field(
+        default={}, description="Kinds of questions by name: what tells them, and the signals that they change."
+    )

@@ -1,5 +1,6 @@
 """The configuration written out: as dotted keys with values, and as the table of the documentation."""
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import getitem
 from types import NoneType, UnionType
@@ -61,6 +62,8 @@ def _name_type(annotation: Any) -> str:
         return _name_type(get_args(annotation)[0])
     if get_origin(annotation) is tuple:
         return "list of texts"
+    if get_origin(annotation) is Mapping:
+        return "mapping"
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join(_name_type(part) for part in get_args(annotation))
     return "null" if annotation is NoneType else _TYPE_NAMES[annotation.__name__]

@@ -1,6 +1,7 @@
 """The whole configuration, and how it is put together: defaults < file < environment < arguments."""
 
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from kosmos_rag.config.sources import (
     read_arguments,
     read_environment,
     read_file,
+    read_preset,
 )
 from kosmos_rag.config.worker import WorkerSettings
 from kosmos_rag.errors import ConfigError
@@ -84,6 +86,21 @@ class Settings(BaseSettings):
             raise ConfigError(one_line("; ".join(faults))) from None
         return settings, origins
 
+    def under_preset(self, name: str, values: Mapping[str, Any]) -> Self:
+        """Return these settings with those of a preset laid over them. Raises ConfigError as `load` does."""
+        layer = read_preset(type(self), name, values)
+        own = {key: reduce(getattr, key.split("."), self) for key, _ in keys_of(type(self))}
+        origins = dict.fromkeys(own, Origin(level="settings")) | dict.fromkeys(layer.values, layer.origin)
+        both = own | layer.values
+        faults = list(layer.faults)
+        try:
+            laid = type(self)(**nest(both))
+        except ValidationError as error:
+            faults += self._explain(error, both, origins)
+        if faults:
+            raise ConfigError(one_line("; ".join(faults))) from None
+        return laid
+
     @classmethod
     def _explain(cls, error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
         fields = dict(keys_of(cls))
@@ -118,6 +135,14 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Let the constructor take nothing from outside; `load` reads the sources, to know the origins."""
         return (init_settings,)
+
+
+def preset_keys(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the dotted keys that a preset sets. Raises ConfigError where one is no key of the configuration."""
+    layer = read_preset(Settings, name, values)
+    if layer.faults:
+        raise ConfigError(one_line("; ".join(layer.faults)))
+    return list(layer.values)
 
 
 def _remedy(detail: ErrorDetails) -> str:

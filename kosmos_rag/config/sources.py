@@ -26,7 +26,7 @@ _TEST_PREFIX = "KOSMOS_TEST_"
 class Origin:
     """Where a value came from; `str` of it reads `file rag-config.yaml`."""
 
-    level: Literal["default", "file", "environment", "argument"]
+    level: Literal["default", "file", "environment", "argument", "preset", "settings"]
     name: str | None = None
     """The path of the file or the name of the variable."""
 
@@ -82,22 +82,7 @@ def read_file(settings: type[BaseSettings], path: str | Path | None) -> Layer | 
 
 def _file_layer(settings: type[BaseSettings], path: Path, named_by: str) -> Layer:
     subject = f"configuration file {path}{named_by}"
-    try:
-        content = path.expanduser().read_bytes()
-    # Not OSError alone: a path with a NUL, or with the home of a user who does not exist.
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        remedy = "give the path of a YAML file that is readable"
-        raise ConfigError(one_line(f"{subject} cannot be read: {reason}: {remedy}")) from None
-    try:
-        data = _parse_yaml(content)
-    except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
-        raise ConfigError(one_line(f"{subject}{line}: {error.problem}: correct the YAML there")) from None
-    # A wrong explicit tag or an impossible date makes PyYAML leak the error of its constructor.
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        reason = mask_password(str(error).partition("\n")[0])
-        raise ConfigError(one_line(f"{subject} is not YAML: {reason}: write it as UTF-8 text")) from None
+    data = read_yaml(path, subject)
     layer = Layer(origin=Origin(level="file", name=str(path)))
     if isinstance(data, dict):
         _collect(settings, data, layer)
@@ -107,12 +92,39 @@ def _file_layer(settings: type[BaseSettings], path: Path, named_by: str) -> Laye
     return layer
 
 
+def read_yaml(path: Path, subject: str) -> Any:
+    """Read a YAML file without aliases and without keys given twice. Raises ConfigError that names the subject."""
+    try:
+        content = path.expanduser().read_bytes()
+    # Not OSError alone: a path with a NUL, or with the home of a user who does not exist.
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        remedy = "give the path of a YAML file that is readable"
+        raise ConfigError(one_line(f"{subject} cannot be read: {reason}: {remedy}")) from None
+    try:
+        return _parse_yaml(content)
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise ConfigError(one_line(f"{subject}{line}: {error.problem}: correct the YAML there")) from None
+    # A wrong explicit tag or an impossible date makes PyYAML leak the error of its constructor.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        reason = mask_password(str(error).partition("\n")[0])
+        raise ConfigError(one_line(f"{subject} is not YAML: {reason}: write it as UTF-8 text")) from None
+
+
 def _parse_yaml(data: bytes) -> Any:
     loader = _PlainLoader(data)
     try:
         return loader.get_single_data()
     finally:
         loader.dispose()
+
+
+def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, Any]) -> Layer:
+    """Take the values of a preset, nested as in a file."""
+    layer = Layer(origin=Origin(level="preset", name=name))
+    _collect(settings, values, layer)
+    return layer
 
 
 def read_environment(settings: type[BaseSettings]) -> list[Layer]:

@@ -95,6 +95,8 @@ class Passage:
     """What each list of candidates adds to the fused score: `dense`, `lexical`, and of other wordings `dense 2`."""
     rerank_score: float | None
     """Relevance by the reranker, 0 to 1; None where it did not run."""
+    signals: Mapping[str, float] = field(default_factory=dict)
+    """What each signal added to the score; what it was before is the score as a share of the best one's."""
 
     @property
     def place(self) -> str:
@@ -160,6 +162,8 @@ class Retrieval:
     """Whether it is a result kept from before, of the same documents."""
     shortfall: str | None
     """Why fewer came than requested; None when all came."""
+    intent: str | None = None
+    """What kind of question it is by the rules of `rag.intents`; None where none of them fits."""
 
     @property
     def returned(self) -> int:

@@ -147,6 +147,18 @@ class DocumentInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CollectionInfo:
+    """A collection of a tenant, as `collection list` tells of it."""
+
+    name: str
+    preset: str | None
+    """Whose settings it goes by; None where it goes by the plain ones."""
+    chunks: int
+    created_at: datetime | None
+    """When it was given its preset."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class IngestFailure:
     """A document that was not ingested, and why. What was stored of it before is untouched."""
 

@@ -34,6 +34,8 @@ class Corpus:
     weights: Mapping[int, float]
     """Inverse document frequency of what is asked for, times what it counts for, by lexeme id, ascending."""
     segments: tuple[Segment, ...]
+    preset: str | None = None
+    """Whose settings it goes by, where it goes by others than the tenant's."""
 
     @property
     def tail(self) -> int:
@@ -104,7 +106,7 @@ def look(
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, chunks, length, next_serial, epoch, _ in corpora:
+    for collection, chunks, length, next_serial, epoch, _, preset in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,
@@ -119,6 +121,7 @@ def _corpora(
             segments=tuple(
                 Segment(id=row[0], last=row[4]) for row in ready if row[1] == "segment" and row[2] == collection
             ),
+            preset=preset,
         )
 
 

@@ -28,10 +28,14 @@ class Reranked:
 class Reranking:
     """Reorders passages, or leaves them as they are and says why. Thread-safe."""
 
-    def __init__(self, reranker: Reranker, settings: RerankingSettings) -> None:
+    def __init__(self, reranker: Reranker, settings: RerankingSettings, line: Deadline | None = None) -> None:
         self._reranker = reranker
         self._settings = settings
-        self._deadline = Deadline(concurrency=settings.concurrency)
+        self._deadline = Deadline(concurrency=settings.concurrency) if line is None else line
+
+    def under(self, settings: RerankingSettings) -> "Reranking":
+        """Return one with another threshold and deadline, in line for the same model."""
+        return Reranking(self._reranker, settings, self._deadline)
 
     def warm_up(self) -> None:
         """Load the model. One that cannot be loaded, or hangs, is found out now, and no question waits for it."""

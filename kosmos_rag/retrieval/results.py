@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Hashable
 from copy import deepcopy
+from datetime import date
 
 from cachetools import LRUCache
 
@@ -43,8 +44,13 @@ class Results:
             self._kept[key] = deepcopy(result)
 
 
-def key_of(search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable:
-    """Return all that a result follows from, beside the settings and the models of the process."""
+def key_of(
+    search: Search, expansion: Expansion, snapshot: Snapshot, *, version: str | None = None, today: date | None = None
+) -> Hashable:
+    """Return all that a result follows from, beside the settings and the models of the process.
+
+    `version` is that of the collection's preset, `today` is for signals that go by the age of documents.
+    """
     request, index = search.request, snapshot.vector_index
     return (
         search.tenant.id,
@@ -55,6 +61,8 @@ def key_of(search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable
         tuple(request.filter.sources),
         json.dumps(request.filter.where, sort_keys=True, default=lambda value: [type(value).__name__, repr(value)]),
         expansion,
+        version,
+        today,
         snapshot.space_id,
         index and (index.id, index.probes, index.ef_search),
         tuple((corpus.collection, corpus.epoch, corpus.segments) for corpus in snapshot.corpora),

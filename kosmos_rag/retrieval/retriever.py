@@ -5,8 +5,10 @@ embedding space answers is read in it too. The question is embedded before, by t
 needed; where the snapshot names a space of the other one, it is embedded again and the retrieval goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from functools import partial
 from uuid import UUID
 
@@ -23,13 +25,14 @@ from kosmos_rag.retrieval.feedback import FEEDBACK, feedback
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
 from kosmos_rag.retrieval.passages import fetch
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.quoted import Ranked, filled_up
+from kosmos_rag.retrieval.quoted import PHRASE, Ranked, filled_up
 from kosmos_rag.retrieval.request import Request, request
 from kosmos_rag.retrieval.reranking import Reranked, Reranking
 from kosmos_rag.retrieval.results import Results, key_of
 from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.vectors import QuestionVectors
 from kosmos_rag.retrieval.watch import Watch
+from kosmos_rag.signals import Applied, Asked, Signals
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenancy import Tenant, live_space
 
@@ -44,7 +47,7 @@ class _Found:
     """How many that has, readable or not."""
     legs: dict[str, Leg]
     passages: list[Passage]
-    note: str | None
+    notes: tuple[str, ...]
     """What the caller should know."""
 
 
@@ -62,7 +65,6 @@ class Retriever:
         retrieval = settings.rag.retrieval
         self._database = database
         self._embedders = embedders
-        self._settings = settings
         self._last: dict[UUID, Embedder] = {}
         self._expander = Expander(settings.rag.expansion, language_model, kept=retrieval.cached_questions)
         self._vectors = {
@@ -71,6 +73,24 @@ class Retriever:
         self._results = Results(kept=retrieval.cached_results)
         self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
         self._reranking = Reranking(reranker, settings.rag.reranking) if reranker else None
+        self._go_by(settings, version=None)
+
+    def under(self, settings: Settings, version: str) -> "Retriever":
+        """Return one with other settings, of that version, which shares connections, models and what is kept.
+
+        It reranks only where this one does too. Raises ConfigError on signals and intents that cannot be.
+        """
+        other = copy(self)
+        other._go_by(settings, version=version)  # noqa: SLF001 — its own kind
+        return other
+
+    def _go_by(self, settings: Settings, *, version: str | None) -> None:
+        self._settings = settings
+        self._version = version
+        self._signals = Signals(settings.rag.signals, settings.rag.intents)
+        if version is not None and self._reranking is not None:
+            enabled = settings.rag.reranking.enabled
+            self._reranking = self._reranking.under(settings.rag.reranking) if enabled else None
 
     def warm_up(self) -> None:
         """Load the models; without the reranker retrieval goes on. Raises ModelUnavailable for the embedding models."""
@@ -113,17 +133,25 @@ class Retriever:
             if embedder is not believed and embedder is not None:
                 self._last[tenant.id] = embedder
                 searches = searches_by(embedder)
-            key = key_of(searches[0], expanded.expansion, snapshot) if self._results.enabled else None
+            key = self._key(searches[0], expanded.expansion, snapshot)
             if key is not None and (result := self._results.find(key)) is not None:
                 watch.lap("cache")
                 return replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
             found = self._found(connection, searches, snapshot, watch)
         watch.lap("fetch")
         reranked = self._reranked(asked.parsed.text, found.passages, watch)
-        result = _result(asked, expanded, found, reranked, watch)
+        applied = self._signalled(asked.parsed.text, principals, reranked.passages, watch)
+        result = _result(asked, expanded, found, reranked, applied, watch)
         if key is not None:
             self._results.keep(key, result)
         return result
+
+    def _key(self, search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable | None:
+        """Return what a kept result goes by; None where none is kept. Some signals go by the day."""
+        if not self._results.enabled:
+            return None
+        today = _today() if self._signals.move_hits else None
+        return key_of(search, expansion, snapshot, version=self._version, today=today)
 
     def _searches(
         self,
@@ -162,8 +190,9 @@ class Retriever:
         return searches
 
     def _pool(self, asked: Request) -> int:
-        """Return how many passages to fetch: those asked for, or as many as are worth to be reranked."""
-        return max(asked.k, self._settings.rag.retrieval.top_k) if self._reranking else asked.k
+        """Return how many passages to fetch: those asked for, or as many as are worth to be put in another order."""
+        reordered = self._reranking is not None or self._signals.move_hits
+        return max(asked.k, self._settings.rag.retrieval.top_k) if reordered else asked.k
 
     def _found(
         self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
@@ -180,7 +209,8 @@ class Retriever:
                 ranked, note = filled_up(ranked, others, first.request.parsed.phrases)
         passages = fetch(connection, first.scope, ranked.fused[: self._pool(first.request)])
         where = "the tenant" if first.collection is None else f"the collection {first.collection}"
-        return _Found(where=where, chunks=snapshot.chunks, legs=ranked.legs, passages=passages, note=note)
+        notes = tuple(given for given in (note, _presets_left_out(first, snapshot)) if given)
+        return _Found(where=where, chunks=snapshot.chunks, legs=ranked.legs, passages=passages, notes=notes)
 
     def _ranked(
         self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
@@ -220,6 +250,14 @@ class Retriever:
             return Reranked(passages=passages, note=None, done=True)
         return self._reranking.run(question, passages, watch)
 
+    def _signalled(self, question: str, principals: Sequence[str], passages: list[Passage], watch: Watch) -> Applied:
+        asked = Asked(text=question, principals=tuple(principals), today=_today())
+        # What holds the phrases in quotes stays before the rest, as it does when it is reranked.
+        applied = self._signals.apply(asked, passages, ahead=lambda passage: PHRASE in passage.shares)
+        if self._signals.move_hits:
+            watch.lap("signals")
+        return applied
+
     def _embedder(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> Embedder | None:
         """Return the model of the space that answers in this snapshot; None where none does.
 
@@ -234,10 +272,24 @@ class Retriever:
         return self._embedders.for_space(stored, tenant.name)
 
 
-def _result(asked: Request, expanded: Expanded, found: _Found, reranked: Reranked, watch: Watch) -> Retrieval:
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _presets_left_out(search: Search, snapshot: Snapshot) -> str | None:
+    """Return a note where collections have presets that a question over all of them does not go by."""
+    named = [corpus.collection for corpus in snapshot.corpora if corpus.preset is not None]
+    if search.collection is not None or not named:
+        return None
+    return f"the presets of {', '.join(named)} apply to questions that name the collection"
+
+
+def _result(
+    asked: Request, expanded: Expanded, found: _Found, reranked: Reranked, applied: Applied, watch: Watch
+) -> Retrieval:
     hits = tuple(
         hit if hit.rank == rank else replace(hit, rank=rank)
-        for rank, hit in enumerate(reranked.passages[: asked.k], start=1)
+        for rank, hit in enumerate(applied.passages[: asked.k], start=1)
     )
     skipped = (*(["expand"] if expanded.notes else []), *(["rerank"] if not reranked.done else []))
     return Retrieval(
@@ -248,17 +300,21 @@ def _result(asked: Request, expanded: Expanded, found: _Found, reranked: Reranke
         stages=watch.stages,
         timings_ms=watch.timings_ms(),
         legs={name: leg.account for name, leg in found.legs.items()},
-        notes=(*expanded.notes, *(note for note in (found.note, reranked.note) if note)),
+        notes=(*expanded.notes, *found.notes, *([reranked.note] if reranked.note else []), *applied.notes),
         skipped=skipped,
         cached=False,
-        shortfall=_shortfall(found, len(reranked.passages)) if len(hits) < asked.k else None,
+        shortfall=_shortfall(found, reranked, applied) if len(hits) < asked.k else None,
+        intent=applied.intent,
     )
 
 
-def _shortfall(found: _Found, hits: int) -> str:
+def _shortfall(found: _Found, reranked: Reranked, applied: Applied) -> str:
     if found.chunks == 0:
         return f"{found.where} has no documents"
-    if hits < len(found.passages):
-        return f"{len(found.passages)} passages found, {hits} of them relevant enough for the reranking threshold"
+    relevant, left = len(reranked.passages), len(applied.passages)
+    if left < relevant:
+        return f"{len(found.passages)} passages found, {left} of them left by signals: {'; '.join(applied.notes)}"
+    if relevant < len(found.passages):
+        return f"{len(found.passages)} passages found, {relevant} of them relevant enough for the reranking threshold"
     reasons = "; ".join(f"{name}: {leg.account.reason}" for name, leg in found.legs.items() if leg.account.reason)
-    return f"only {hits} passages are in reach of this question, its reader and its filter ({reasons})"
+    return f"only {relevant} passages are in reach of this question, its reader and its filter ({reasons})"

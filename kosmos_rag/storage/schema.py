@@ -371,3 +371,16 @@ uploads = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     _of_tenant(),
 )
+
+# Settings that a collection goes by, whole: no file of a process can change what they say.
+presets = Table(
+    "presets",
+    metadata,
+    _tenant(),
+    _collection(),
+    _column("name", Text),
+    _column("content", Text),  # JSON; not JSONB, which does not keep the order of signals
+    _time("created_at"),
+    PrimaryKeyConstraint("tenant_id", "collection"),
+    _of_tenant(),
+)

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -73,9 +73,10 @@ class _JobFence:
 class DocumentWork:
     """Works on documents of any tenant. One thread parses; up to `PUBLISHING` batches are on their way behind it."""
 
-    def __init__(self, database: Database, ingestor: Ingestor) -> None:
+    def __init__(self, database: Database, ingestor: Ingestor, ingestor_of: Callable[[Tenant, str], Ingestor]) -> None:
         self._database = database
         self._ingestor = ingestor
+        self._ingestor_of = ingestor_of
         self._places = threading.Semaphore(PUBLISHING)
         self._pool = ThreadPoolExecutor(PUBLISHING, thread_name_prefix="kosmos-rag-publish")
         self._publishers: LRUCache[tuple[uuid.UUID, str], Publisher] = LRUCache(KEPT)
@@ -96,9 +97,10 @@ class DocumentWork:
         first = jobs[0]
         owner = Tenant(id=first.tenant_id, name=first.tenant)
         try:
+            ingestor = self._ingestor_of(owner, first.collection)
             publisher = self._publisher(owner, first.collection)
             ids = {job.token: document_id(owner.id, job.collection, _source_name(job)) for job in jobs}
-            stored = self._ingestor.fingerprints(owner, list(ids.values()))
+            stored = ingestor.fingerprints(owner, list(ids.values()))
             languages = publisher.languages
         except DatabaseUnavailable:
             return desk.give_back(jobs)
@@ -113,7 +115,7 @@ class DocumentWork:
                 desk.give_back(jobs[number:])
                 break
             key = ids[job.token]
-            found = self._prepared(owner, job, key, stored.get(key), languages, desk)
+            found = self._prepared(ingestor, owner, job, key, stored.get(key), languages, desk)
             if isinstance(found, _Ready):
                 ready.append(found)
             elif found is Outcome.UNCHANGED:
@@ -127,7 +129,14 @@ class DocumentWork:
         return None
 
     def _prepared(
-        self, owner: Tenant, job: Job, key: uuid.UUID, stored: str | None, languages: Sequence[str], desk: Desk
+        self,
+        ingestor: Ingestor,
+        owner: Tenant,
+        job: Job,
+        key: uuid.UUID,
+        stored: str | None,
+        languages: Sequence[str],
+        desk: Desk,
     ) -> _Ready | Outcome | None:
         """Load and chunk the document of a job. None: the job has ended here."""
         if desk.is_dropped(job):
@@ -135,9 +144,9 @@ class DocumentWork:
             return None
         try:
             document = self._load(owner, job)
-            if stored == self._ingestor.fingerprint(document):
+            if stored == ingestor.fingerprint(document):
                 return Outcome.UNCHANGED
-            chunked = self._ingestor.chunked(key, document, languages, mark=job.payload.get("mark"))
+            chunked = ingestor.chunked(key, document, languages, mark=job.payload.get("mark"))
             return _Ready(job=job, document=chunked, outcome=Outcome.CHANGED if stored else Outcome.NEW)
         except DatabaseUnavailable:
             desk.give_back([job])

@@ -4,7 +4,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -41,14 +41,15 @@ class _Interrupted(Exception):
 class SyncWork:
     """Brings a collection up to date with a source."""
 
-    def __init__(self, database: Database, ingestor: Ingestor) -> None:
+    def __init__(self, database: Database, ingestor_of: Callable[[Tenant, str], Ingestor]) -> None:
         self._database = database
-        self._ingestor = ingestor
+        self._ingestor_of = ingestor_of
 
     def run(self, job: Job, desk: Desk) -> None:
         """Make one pass; the documents themselves are jobs of their own."""
         try:
-            done = _Pass(self._database, self._ingestor, job, desk)
+            owner = Tenant(id=job.tenant_id, name=job.tenant)
+            done = _Pass(self._database, self._ingestor_of(owner, job.collection), job, desk)
             done.run()
         except _Interrupted:
             return desk.give_back([job])
@@ -60,7 +61,8 @@ class SyncWork:
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             return documents.fail_unexpected(desk, job, error)
         log.info(
-            "%s: %d listed, %s, %d failed", job.key, len(done.seen), dict(done.found), len(done.failures),
+            "%s: %d listed, %d of them to be looked at; %d removed, %d failed",
+            job.key, len(done.seen), done.to_do, done.found[Outcome.REMOVED], len(done.failures),
             extra={"action": "sync_done", "tenant": job.tenant, "job": job.id},
         )  # fmt: skip
         counts = Counts()
@@ -84,7 +86,8 @@ class _Pass:
         self._spec: Mapping[str, Any] = job.payload["spec"]
         self._source = open_source(self._spec, ingestor.settings.ingestion)
         self.seen: set[bytes] = set()
-        self.found: Counter[str] = Counter()
+        self.found: Counter[Outcome] = Counter()
+        self.to_do = 0
         self.failures: list[IngestFailure] = []
 
     def run(self) -> None:
@@ -142,7 +145,8 @@ class _Pass:
             unchanged = len(ids) - len(work)
             note(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
-        self.found.update({Outcome.UNCHANGED: unchanged, "to be looked at": len(todo)})
+        self.found[Outcome.UNCHANGED] += unchanged
+        self.to_do += len(todo)
 
     def _payload(self, entry: Entry) -> dict[str, Any]:
         # The list of addresses is left out: it may be long, and each document has its own in the locator.

@@ -18,8 +18,8 @@ class EngineWork:
         self._engine = engine
         parts = engine.parts
         self.database = parts.database
-        self._documents = documents.DocumentWork(parts.database, parts.ingestor)
-        self._sync = syncing.SyncWork(parts.database, parts.ingestor)
+        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of)
+        self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
         self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, engine.settings.worker)
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:

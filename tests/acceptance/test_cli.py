@@ -105,12 +105,33 @@ def test_search__within_a_source(ingested: dict[str, Any], kosmos: Run) -> None:
     assert {hit["title"] for hit in found["hits"]} == {"runbook"}
 
 
-def test_ask__shows_cited_evidence(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("ask", "how is churn calculated?", "-k", "1")
+def test_ask__shows_answer_and_ranked_sources(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("ask", "how is churn calculated?")
+    assert done.exit_code == 0
+    question, answer, _, sources = done.stdout.split("\n\n", 3)
+    assert question == "Question: how is churn calculated?"
+    assert answer.startswith("Churn is the number of accounts whose subscription was canceled within the month")
+    assert answer.endswith("[1]")
+    assert sources.startswith("Sources\n[1] documents/churn.md | Churn Calculation | L")
+    assert "(score 0." in sources
+    assert "\n    " in sources
+
+
+def test_ask__refuses_what_no_document_says(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("ask", "which exchange rate converts euros into dollars?")
+    assert done.exit_code == 0
+    assert "I don't have information about that in the approved knowledge base." in done.stdout
+    answer = json.loads(kosmos("ask", "which exchange rate converts euros into dollars?", "--json").stdout)["answer"]
+    assert (answer["refused"], answer["sentences"]) == (True, [])
+
+
+def test_ask__with_context_shows_cited_evidence(ingested: dict[str, Any], kosmos: Run) -> None:
+    done = kosmos("ask", "how is churn calculated?", "-k", "1", "--context")
     assert done.exit_code == 0
     assert "Question: how is churn calculated?" in done.stdout
     assert "[1] documents/churn.md | Churn Calculation | L" in done.stdout
     assert "divided by the accounts that were active" in done.stdout
+    assert "answer" not in json.loads(kosmos("ask", "churn", "--context", "--json").stdout)
 
 
 def test_ask__as_json_has_text_and_citations(ingested: dict[str, Any], kosmos: Run) -> None:
@@ -119,6 +140,12 @@ def test_ask__as_json_has_text_and_citations(ingested: dict[str, Any], kosmos: R
     assert answer["passages"][0]["citation"]["index"] == 1
     assert len(answer["passages"][0]["citation"]["quote_sha256"]) == 64
     assert answer["tokens"] <= answer["max_tokens"] == 4000
+    said = answer["answer"]
+    assert not said["refused"]
+    assert said["confidence"] > 0.5
+    cited = said["sentences"][0]["citation"]
+    assert Path(cited["source"]).read_text()[cited["start"] : cited["end"]] == said["sentences"][0]["text"]
+    assert cited["reference"].startswith("documents/churn.md | Churn Calculation | L")
 
 
 def test_documents__lists_what_there_is(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:

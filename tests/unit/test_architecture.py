@@ -19,6 +19,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embedding": set(),
     "testing": set(),
     "context": set(),
+    "answering": {"context"},
+    "keyword": set(),
+    "signals": set(),
     "expansion": set(),
     "language_model": set(),
     "sources": set(),
@@ -27,7 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reembedding": {"storage", "embedding", "ingestion", "indexing"},
     "jobs": {"storage", "sources", "ingestion"},
     "ranking": {"embedding"},
-    "retrieval": {"storage", "embedding", "expansion", "ranking"},
+    "presets": {"storage", "signals"},
+    "retrieval": {"storage", "embedding", "expansion", "ranking", "signals"},
+    "parts": {"storage", "ingestion", "indexing", "retrieval"},
     "engine": {
         "storage",
         "embedding",
@@ -40,11 +45,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ranking",
         "retrieval",
         "context",
+        "answering",
+        "presets",
+        "parts",
     },
     "worker": {"storage", "sources", "ingestion", "indexing", "jobs", "engine"},
     "async_engine": {"engine"},
     "diagnosis": {"storage", "embedding"},
-    "cli": {"storage", "embedding", "ingestion", "reembedding", "sources", "engine", "diagnosis", "worker"},
+    "cli": {"storage", "embedding", "ingestion", "reembedding", "sources", "engine", "keyword", "diagnosis", "worker"},
 }
 
 

@@ -21,7 +21,8 @@ class TokenBudget:
         return self._tokenizer.count([text[start:end] for start, end in spans])
 
     def fit(self, text: str, pieces: Sequence[Piece]) -> list[tuple[Piece, int]]:
-        """Give the pieces with their tokens, in order; one over the budget loses its overlap, then is cut, if it may be.
+        """Give the pieces with their tokens, in order; one over the budget loses its overlap, then is cut
+        if it may be.
 
         Raises ModelError if the tokenizer makes more tokens of a single character than the budget allows.
         """
@@ -32,9 +33,8 @@ class TokenBudget:
             counts = self.count(text, ((piece.start, piece.end) for piece in pending))
             counted = list(zip(pending, counts, strict=True))
             fitting += [(piece, tokens) for piece, tokens in counted if self._stays(piece, tokens)]
-            pending = [
-                part for piece, tokens in counted if not self._stays(piece, tokens) for part in self._shorten(text, piece)
-            ]
+            over = [piece for piece, tokens in counted if not self._stays(piece, tokens)]
+            pending = [part for piece in over for part in self._shorten(text, piece)]
         return sorted(fitting, key=lambda counted: counted[0].own)
 
     def _stays(self, piece: Piece, tokens: int) -> bool:

@@ -11,6 +11,18 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
  ORDER BY d.source, d.collection
 
+-- name: document_texts
+SELECT d.source, v.text
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.text
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+ ORDER BY d.source, d.collection
+
 -- name: fingerprints
 -- What is stored of these documents: enough to tell an unchanged one without reading it again.
 SELECT v.document_id, v.fingerprint

@@ -1,8 +1,10 @@
 -- name: corpora
 -- The statistics of each collection that may answer, and the space that answers, read in the candidates' snapshot.
-SELECT s.collection, s.chunks, s.length, s.next_serial, s.epoch, t.live_space_id
+SELECT s.collection, s.chunks, s.length, s.next_serial, s.epoch, t.live_space_id, p.name
   FROM kosmos.tenants t
   JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
+  LEFT JOIN kosmos.presets p
+    ON p.tenant_id = %(tenant_id)s AND p.tenant_id = s.tenant_id AND p.collection = s.collection
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
  ORDER BY s.collection

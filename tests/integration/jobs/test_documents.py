@@ -329,6 +329,22 @@ def test_other_tenants__see_nothing_of_it(engine: Engine, scope: TenantScope, wo
     assert other.documents() == []
 
 
+def test_collection__is_chunked_by_its_preset_by_workers_too(engine: Engine, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("First.\n\nSecond.\n\nThird.\n")
+    engine.tenant("acme").collections.create("kb", preset="keyword")
+    scope = engine.tenant("acme", collection="kb")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert _counts(_run(scope)) == {"new": 1}
+    [document] = scope.documents()
+    assert (document.chunks, document.language) == (3, "simple")
+    # To the library the same document is the same: both go by the preset.
+    assert scope.ingest([tmp_path]).unchanged == 1
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert _counts(_run(scope)) == {"unchanged": 1}
+
+
 def _uploads(engine: Engine) -> int:
     with psycopg.connect(engine.settings.database.admin_url or "") as connection:
         row = connection.execute("SELECT count(*) FROM kosmos.uploads").fetchone()

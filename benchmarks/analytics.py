@@ -1,0 +1,154 @@
+"""Is the right section first? The analytics preset over examples/: whole, with several of a source, without signals.
+
+    python -m benchmarks.analytics [--misses] [--timing] [--json FILE]
+
+A question counts at rank 1 (or within the first three) where file and section are the ones that examples/questions.yaml
+names. A third of the questions, by a hash of their text, is kept apart: the preset was tuned on the others alone.
+`--misses` lists what is missed of those; `--timing` measures what signals take of 20 candidates.
+"""
+
+import argparse
+import hashlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path, PurePath
+
+import yaml
+
+from kosmos_rag import Engine, Retrieval, Settings, TenantScope
+from kosmos_rag.presets import load
+from kosmos_rag.signals import Asked, Signals
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+MODEL = {
+    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+}
+PRESET = "analytics"
+_CANDIDATES = 20
+_ROUNDS = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A question with the one place where its answer stands."""
+
+    text: str
+    source: str
+    section: str
+    intent: str
+
+    @property
+    def kept_apart(self) -> bool:
+        """Whether it is of the third that nothing was tuned on."""
+        return int(hashlib.sha256(self.text.encode()).hexdigest()[:8], 16) % 3 == 0
+
+
+def questions(path: Path) -> list[Question]:
+    """Read the questions that have an answer."""
+    return [
+        Question(text=entry["question"], source=entry["source"], section=entry["section"], intent=entry["intent"])
+        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))
+        if entry.get("answerable", True)
+    ]
+
+
+def place(found: Retrieval, wanted: Question) -> int | None:
+    """Return the rank of the first hit from the right file and section; None where there is none."""
+    ranks = (
+        hit.rank
+        for hit in found.hits
+        if PurePath(hit.source).name == wanted.source and hit.section[-1:] == (wanted.section,)
+    )
+    return next(ranks, None)
+
+
+def share(ranks: Sequence[int | None], within: int) -> float:
+    """Return the share of ranks that are at most `within`."""
+    return sum(rank is not None and rank <= within for rank in ranks) / len(ranks)
+
+
+def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
+    """Return the measured preset, it with several hits of a source, and it without any signal or intent, by name."""
+    rag = load(PRESET, settings).values["rag"]
+    less = {
+        "several": {"signals": {"one_per_source": None}},
+        "without": {part: dict.fromkeys(rag[part]) for part in ("signals", "intents")},
+    }
+    found: dict[str, str | Path] = {"with": PRESET}
+    for name, taken in less.items():
+        found[name] = path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({"extends": PRESET, "rag": taken}), encoding="utf-8")
+    return found
+
+
+def measure(scope: TenantScope, asked: Sequence[Question], *, misses: bool) -> dict[str, dict[str, float]]:
+    """Ask everything, and return the shares by part of the questions."""
+    results = [(question, scope.retrieve(question.text, 10)) for question in asked]
+    table = {}
+    parts = {"tuned on": False, "kept apart": True}
+    for name, apart in parts.items():
+        ranks = [place(found, question) for question, found in results if question.kept_apart is apart]
+        table[name] = {"questions": len(ranks), "rank 1": share(ranks, 1), "top 3": share(ranks, 3)}
+    every = [place(found, question) for question, found in results]
+    table["all"] = {"questions": len(every), "rank 1": share(every, 1), "top 3": share(every, 3)}
+    for question, found in results if misses else ():
+        rank = place(found, question)
+        if rank != 1 and not question.kept_apart:
+            print(f"{rank} {question.intent} ({found.intent}): {question.text}\n   -> {question.section}")
+            for hit in found.hits[:3]:
+                changes = {name: round(change, 2) for name, change in hit.signals.items()}
+                print(f"      {hit.score:.2f} {PurePath(hit.source).name} | {hit.place} {changes}")
+    return table
+
+
+def timing(found: Retrieval, settings: Settings) -> dict[str, float]:
+    """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
+    rag = load(PRESET, settings).over(settings).rag
+    signals = Signals(rag.signals, rag.intents)
+    asked = Asked(text=found.question, principals=("everyone",), today=date(2026, 1, 1))
+    took = []
+    for _ in range(_ROUNDS):
+        began = time.perf_counter()
+        signals.apply(asked, found.hits, ahead=lambda _: False)
+        took.append((time.perf_counter() - began) * 1000)
+    return {"candidates": len(found.hits), "first": took[0], "p50": statistics.median(took), "max after": max(took[1:])}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--timing", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    asked = questions(EXAMPLES / "questions.yaml")
+    report: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.load(overrides={**MODEL, "database.data_dir": str(Path(folder) / "database")})
+        with Engine(settings) as engine:
+            tenant = engine.tenant("analytics")
+            for name, preset in variants(Path(folder), settings).items():
+                tenant.collections.create(name, preset=preset)
+                scope = engine.tenant("analytics", collection=name)
+                scope.ingest([EXAMPLES / "knowledge_base"])
+                report[f"{name} signals"] = table = measure(scope, asked, misses=arguments.misses and name == "with")
+                for part, row in table.items():
+                    count, first, three = row["questions"], row["rank 1"], row["top 3"]
+                    print(f"{name:<8} signals  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
+            if arguments.timing:
+                plain = engine.tenant("analytics", collection="without").retrieve(asked[0].text, _CANDIDATES)
+                report["milliseconds"] = timing(plain, settings)
+                print(report["milliseconds"])
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Presets: settings that a collection goes by, whatever the process around it is configured to.
+
+The YAML files beside this one are those that come with the library.
+"""
+
+from kosmos_rag.presets.collections import Collections, PerCollection, TenantCollections
+from kosmos_rag.presets.preset import Preset, load
+
+__all__ = ["Collections", "PerCollection", "Preset", "TenantCollections", "load"]

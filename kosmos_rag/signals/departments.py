@@ -1,0 +1,25 @@
+"""Which department a passage is of."""
+
+from pathlib import PurePath
+
+from pydantic import Field
+
+from kosmos_rag.config.values import Switch
+from kosmos_rag.records import Passage
+from kosmos_rag.signals.base import Scoring
+
+
+class OfDepartments(Scoring):
+    """A signal that goes by the department of a document."""
+
+    key: str = Field(default="department", description="Key of the metadata, and kind of the principal.")
+    by_folder: Switch = Field(
+        default=False, description="Take the folder that the file lies in, where the metadata does not say."
+    )
+
+    def department(self, passage: Passage) -> str | None:
+        """Return the department of a passage's document; None where it is not known."""
+        named = passage.metadata.get(self.key)
+        if named is None and self.by_folder:
+            return PurePath(passage.source).parent.name or None
+        return None if named is None else str(named)

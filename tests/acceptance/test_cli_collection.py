@@ -1,0 +1,55 @@
+"""kosmos-rag collection, and what search shows of a collection's preset."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture
+def kosmos(tmp_path: Path) -> Iterator[Run]:
+    """Run a command in this process, in a folder with documents and a database of its own."""
+    patch = pytest.MonkeyPatch()
+    patch.chdir(tmp_path)
+    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
+    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
+    (tmp_path / "sales.txt").write_text("Table: sales\n\nTotal sales: SELECT SUM(amount) FROM sales\n")
+    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    patch.undo()
+
+
+def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
+    made = kosmos("collection", "create", "kb", "--preset", "keyword")
+    assert made.stdout == "the collection kb of tenant default goes by the preset keyword\n"
+    assert kosmos("ingest", "sales.txt", "--collection", "kb").exit_code == 0
+
+    listed = json.loads(kosmos("collection", "list", "--json").stdout)["collections"]
+    assert [(info["name"], info["preset"], info["chunks"]) for info in listed] == [("kb", "keyword", 2)]
+    assert "semantic_weight: 0.0" in kosmos("collection", "show", "kb").stdout
+    assert "goes by the settings of the tenant" in kosmos("collection", "show", "other").stdout
+
+    explained = kosmos("search", "sum of sales", "--collection", "kb", "--explain").stdout
+    assert "signals 1   1.000 + 0.200 sql_keywords = 1.200" in explained
+    found = json.loads(kosmos("search", "sum of sales", "--collection", "kb", "--json").stdout)
+    assert found["intent"] is None
+    assert found["hits"][0]["signals"] == {"sql_keywords": 0.2}
+
+    refused = kosmos("collection", "create", "kb", "--preset", "analytics")
+    assert refused.exit_code == 1
+    assert "delete it first" in refused.stderr
+    assert kosmos("collection", "delete", "kb").stdout.startswith("1 documents removed")
+    assert kosmos("collection", "list").stdout == "0 collections in tenant default\n"
+
+
+def test_create__of_a_preset_that_is_not_there_names_those_that_are(kosmos: Run) -> None:
+    refused = kosmos("collection", "create", "kb", "--preset", "analysis")
+    assert refused.exit_code == 1
+    assert "use analytics, corporate, keyword or the path of a YAML file" in refused.stderr
