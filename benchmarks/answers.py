@@ -30,6 +30,8 @@ from kosmos_rag.ports import Embedder, Tokenizer, Vectors
 ROOT = Path(__file__).parents[1]
 PENALTY = 1.0
 """Of the squares of the coefficients, features scaled to variance 1."""
+BOUNDS = (0.3, 0.5, 0.7)
+"""Thresholds that are reported, beside the one in use."""
 
 
 class Remembering:
@@ -107,12 +109,15 @@ def abstaining(scope: TenantScope, embedder: Embedder, threshold: float, passage
     intercept, coefficients = fitted(x[train], np.array(answerable, dtype=float)[train])
     print(f"INTERCEPT = {intercept:.3f}")
     print("COEFFICIENTS =", {name: round(float(c), 3) for name, c in zip(rows[0], coefficients, strict=True)})
-    refused = [confidence(row) < threshold for row in rows]
+    confidences = [confidence(row) for row in rows]
     result: dict[str, Any] = {}
     for part, wanted in (("fitted on", False), ("held out", True)):
         chosen = [index for index, out in enumerate(held) if out is wanted]
-        result[part] = figures([refused[i] for i in chosen], [answerable[i] for i in chosen])
-        print(part, result[part])
+        for bound in sorted({*BOUNDS, threshold}):
+            refusing = [confidences[i] < bound for i in chosen]
+            result[f"{part}, threshold {bound}"] = figures(refusing, [answerable[i] for i in chosen])
+    print(*(f"{name}: {row}" for name, row in result.items()), sep="\n")
+    refused = [value < threshold for value in confidences]
     result["errors"] = [
         f"{'refused' if no else 'answered'}: {entry['question']}"
         for entry, no, can, out in zip(questions, refused, answerable, held, strict=True)
