@@ -12,7 +12,7 @@ from kosmos_rag.answering.words import stems
 from kosmos_rag.ports import Embedder
 from kosmos_rag.records import CheckedSentence, CitationReport, ContextPassage, Verdict
 
-# Bounds that `make bench-answers` finds between true and altered claims of benchmarks/claims.yaml.
+# Set by hand; `make bench-answers` reports how they judge the true and the altered claims of benchmarks/claims.yaml.
 MIN_OVERLAP = 0.5
 MIN_SIMILARITY = 0.5
 _JOINTS = " \t\n,;."
