@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from kosmos_rag.config import ParsingSettings, Settings
 from kosmos_rag.errors import IngestionError
+from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, parse
 from kosmos_rag.ingestion.sandbox import parse_confined
 from kosmos_rag.ports import Chunker, Tokenizer
 from kosmos_rag.records import DEFAULT_COLLECTION, Chunk, ParsedDocument, SourceDocument
@@ -126,7 +127,7 @@ def chunked(
     Raises IngestionError where its language is not among those that the server has, ParseError.
     """
     analysed = language_of(document, language, languages)
-    parsed = parse_confined(document, limits)
+    parsed = _parsed(document, limits)
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
     return ChunkedDocument(
@@ -143,6 +144,16 @@ def chunked(
         ),
         mark=mark,
     )
+
+
+def _parsed(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
+    """Parse a document in a process of its own, but for small plain text.
+
+    That passes through a few lines of our own and no library, and a process costs more than all that is done to it.
+    """
+    if is_small_text(document.data, document.source):
+        return parse(document, OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages))
+    return parse_confined(document, limits)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

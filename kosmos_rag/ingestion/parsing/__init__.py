@@ -11,7 +11,7 @@ from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.code import parse_code
 from kosmos_rag.ingestion.parsing.csv import parse_csv
-from kosmos_rag.ingestion.parsing.detect import detect
+from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
 from kosmos_rag.ingestion.parsing.docx import parse_docx
 from kosmos_rag.ingestion.parsing.eml import parse_eml
 from kosmos_rag.ingestion.parsing.epub import parse_epub
@@ -26,7 +26,7 @@ from kosmos_rag.ingestion.parsing.text import parse_text
 from kosmos_rag.ingestion.parsing.xlsx import parse_xlsx
 from kosmos_rag.records import ParsedDocument, SourceDocument
 
-__all__ = ["OutputLimits", "detect", "parse"]
+__all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
 
 _Parser = Callable[[bytes, OutputLimits], ParsedDocument]
 

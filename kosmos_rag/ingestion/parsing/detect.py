@@ -59,6 +59,7 @@ _ANY_TAG = re.compile(r"<[a-zA-Z][^\s<>]*[\s>]")
 _MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~~)")
 _SPACE = re.compile(r"\s*")
 _SNIFFED = 65_536
+_PLAIN = frozenset({media_types.TEXT, media_types.MARKDOWN, *media_types.CODE.values()})
 
 # RFC 5322: the fields of a mail, some of them folded, and then an empty line.
 _MAIL_FIELDS = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+(?:\n|\Z)")
@@ -88,6 +89,17 @@ def detect(data: bytes, source: str) -> str:
         raise _ole_error(data)
     _refuse_known_binary(data)
     return _type_of_text(decode(data), _extension(source))
+
+
+def is_small_text(data: bytes, source: str) -> bool:
+    """Whether a document is plain text, Markdown or source code in UTF-8, of at most 64 KB."""
+    if len(data) > _SNIFFED or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
+        return False
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    return _type_of_text(text, _extension(source)) in _PLAIN
 
 
 def _is_pdf(data: bytes) -> bool:
