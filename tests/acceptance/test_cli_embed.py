@@ -14,7 +14,7 @@ from kosmos_rag.config import DatabaseSettings
 Run = Callable[..., Result]
 COLUMNS = "model dimensions state live embedded chunks truncated index recall@10 id"
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -70,8 +70,11 @@ class World:
 
 
 @pytest.mark.timeout(240)
-def test_random_worlds__show_each_reader_exactly_what_is_theirs(engine: Engine) -> None:
-    for seed in range(WORLDS):
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(60, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
+)
+def test_random_worlds__show_each_reader_exactly_what_is_theirs(engine: Engine, seeds: range) -> None:
+    for seed in seeds:
         world = World.random(seed)
         for name, documents in world.documents.items():
             engine.tenant(name).ingest(documents)

@@ -21,6 +21,8 @@ from kosmos_rag.testing import HashingEmbedder
 from tests.integration.two_models import NEW, OLD, document, model_of
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = 120
 ASKERS = 3
 

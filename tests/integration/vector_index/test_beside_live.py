@@ -17,6 +17,8 @@ from tests.integration.vector_index.worlds import (
     vectors_of,
 )
 
+pytestmark = pytest.mark.slow
+
 NEXT = TopicEmbedder(dimensions=128, name="next")
 
 
