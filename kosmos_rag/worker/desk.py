@@ -117,10 +117,6 @@ class Desk:
         self._dropped -= tokens
         self._send(Progress(ended=tokens, counts=dict(counts or {})))
 
-    def count(self, counts: dict[tuple[str, str], float]) -> None:
-        """Have something counted."""
-        self._send(Progress(counts=dict(counts)))
-
     def give_back(self, jobs: Sequence[Job]) -> None:
         """Return jobs as if they had not been taken, however long the database is away."""
         if jobs:
@@ -128,21 +124,22 @@ class Desk:
             self.insist(lambda: self.queue.give_back([job.token for job in jobs]))
             self.ended(jobs)
 
-    def insist(self, write: Callable[[], None]) -> None:
+    def insist(self, write: Callable[[], object]) -> None:
         """Write to the queue, again while the database is away; given up when the leases must have run out."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
-                return write()
+                write()
+                return
             except DatabaseUnavailable as error:
                 if time.monotonic() > until:
                     log.warning("%s", error, extra={"action": "queue_unreachable"})
-                    return None
+                    return
                 self.progress()
                 time.sleep(0.5)
             except DatabaseError as error:
                 log.error("%s", error, extra={"action": "queue_refused"})
-                return None
+                return
 
     def _send(self, message: Ready | Progress) -> None:
         try:

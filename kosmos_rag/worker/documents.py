@@ -189,8 +189,7 @@ class DocumentWork:
     def _publish(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
         counts = Counts()
         started = time.monotonic()
-        jobs = {one.document.id: one for one in ready}
-        left = dict(jobs)
+        left = {one.document.id: one for one in ready}
         fence = _JobFence(owner.id, ready)
         try:
             with desk.heartbeat(EMBEDDING_S + sum(len(one.document.chunks) for one in ready)):
@@ -257,7 +256,7 @@ def fail(desk: Desk, job: Job, error: KosmosError) -> None:
         "%s [%s]: %s", _source_name(job), code, error,
         extra={"action": "job_failed", "tenant": job.tenant, "job": job.id, "attempt": job.attempt},
     )  # fmt: skip
-    desk.insist(lambda: _drop(desk.queue.fail(job, error, source=_source_name(job), retry=retry)))
+    desk.insist(lambda: desk.queue.fail(job, error, source=_source_name(job), retry=retry))
     desk.ended([job], Counts.of("failures", 1, code))
 
 
@@ -265,10 +264,6 @@ def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:
     """Record a fault of ours: the job is tried again, and the log has where it happened."""
     log.exception("%s", _source_name(job), extra={"action": "job_broke", "tenant": job.tenant, "job": job.id})
     fail(desk, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
-
-
-def _drop(_: object) -> None:
-    """Drop a result."""
 
 
 def _source_name(job: Job) -> str:

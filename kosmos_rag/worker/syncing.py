@@ -99,17 +99,17 @@ class _Pass:
         listing = self._source.listing()
         for entries in _sliced(listing):
             self._enqueue(run, entries)
-        self.failures += listing.failures
+        failures = list(listing.failures)
         gone = {name: key for name, key in stored.items() if key.bytes not in self.seen and listing.covers(name)}
         if refusal := listing.refusal_to_prune(list(gone)):
-            self.failures.append(refusal)
+            failures.append(refusal)
             gone = {}
         for part in _sliced(gone.values()):
             self._remove(run, part)
         with self._transaction() as connection:
-            note(connection, self._owner, run, failures=[*listing.failures, *([refusal] if refusal else [])])
-            note(connection, self._owner, run, state="working")
+            note(connection, self._owner, run, failures=failures, state="working")
             finish(connection, {self._job.token: Outcome.DONE})
+        self.failures += failures
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection]:

@@ -40,7 +40,7 @@ class TrialWork:
             os.kill(os.getpid(), signal.SIGKILL)
         if told.get("fail"):
             error = ParseError("corrupt", told["fail"])
-            desk.insist(lambda: _ignore(desk.queue.fail(job, error, source=job.key, retry=bool(told.get("retry")))))
+            desk.insist(lambda: desk.queue.fail(job, error, source=job.key, retry=bool(told.get("retry"))))
             return
         try:
             if told.get("bare"):
@@ -48,7 +48,7 @@ class TrialWork:
             else:
                 self._finish(job)
         except LeaseLost:
-            desk.count({("failures", "lease_lost"): 1.0})
+            desk.ended([job], {("failures", "lease_lost"): 1.0})
         except DatabaseError:
             desk.give_back([job])
 
@@ -67,10 +67,6 @@ class TrialWork:
 
     def close(self) -> None:
         self.database.close()
-
-
-def _ignore(_: object) -> None:
-    """Drop a result."""
 
 
 def open_work(settings: Settings) -> TrialWork:
