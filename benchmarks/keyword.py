@@ -16,6 +16,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -101,7 +102,7 @@ def _example(ranking: Ranking, questions: Sequence[Question]) -> dict[str, float
     kept = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     searches = sorted(
-        took for question in questions for took in _times(lambda q=question: context.search(q.question), ROUNDS)
+        took for question in questions for took in _times(partial(context.search, question.question), ROUNDS)
     )
     return {
         "load_ms": round(statistics.median(loads), 3),

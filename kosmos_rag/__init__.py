@@ -11,14 +11,27 @@ from kosmos_rag.version import __version__
 if TYPE_CHECKING:
     from kosmos_rag.async_engine import AsyncEngine
     from kosmos_rag.config import Settings
-    from kosmos_rag.engine import Engine, TenantScope
+    from kosmos_rag.engine import Engine
     from kosmos_rag.errors import KosmosError
-    from kosmos_rag.records import Citation, Context, Filter, IngestReport, Passage, Retrieval, SourceDocument
+    from kosmos_rag.records import (
+        Answer,
+        Citation,
+        CitationReport,
+        Context,
+        Filter,
+        IngestReport,
+        Passage,
+        Retrieval,
+        SourceDocument,
+    )
+    from kosmos_rag.scope import TenantScope
     from kosmos_rag.worker import run_worker
 
 __all__ = [
+    "Answer",
     "AsyncEngine",
     "Citation",
+    "CitationReport",
     "Context",
     "Engine",
     "Filter",
@@ -38,7 +51,7 @@ _HOME = {
     "Engine": "engine",
     "KosmosError": "errors",
     "Settings": "config",
-    "TenantScope": "engine",
+    "TenantScope": "scope",
     "run_worker": "worker",
 }
 

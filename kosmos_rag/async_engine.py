@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from kosmos_rag.config import Settings
-from kosmos_rag.engine import Engine, TenantScope
+from kosmos_rag.engine import Engine
+from kosmos_rag.scope import TenantScope
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,4 +1,4 @@
-"""What an engine is made of, for those who work with its parts and not through the scope of a tenant."""
+"""What an engine is made of, for the scope of a tenant and for workers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from kosmos_rag.config import Settings
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor
+from kosmos_rag.ports import Embedder
+from kosmos_rag.presets import Collections, PerCollection
+from kosmos_rag.reembedding.moving import Reembedding
 from kosmos_rag.retrieval.retriever import Retriever
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenancy import Tenant
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
-    """Parts of an engine that work for all tenants."""
-
-    database: Database
-    ingestor: Ingestor
-    """For what has nothing to do with the settings of a collection."""
-    ingestor_of: Callable[[Tenant, str], Ingestor]
-    """Returns what ingests into a collection, by its preset."""
-    indexes: Indexes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,3 +21,24 @@ class Shape:
     settings: Settings
     ingestor: Ingestor
     retriever: Retriever
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Parts of an engine that work for all tenants."""
+
+    settings: Settings
+    database: Database
+    embedder: Embedder
+    ingestor: Ingestor
+    """For what has nothing to do with the settings of a collection."""
+    collections: Collections
+    shapes: PerCollection[Shape]
+    indexes: Indexes
+    reembedding: Reembedding
+    reembedding_again: Callable[[], Reembedding]
+    """Makes the same once more, for processes that open their own."""
+
+    def ingestor_of(self, owner: Tenant, collection: str) -> Ingestor:
+        """Return what ingests into a collection, by its preset."""
+        return self.shapes.of(self.database.worker, owner, collection).ingestor

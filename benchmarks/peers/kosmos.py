@@ -113,7 +113,7 @@ class Ours:
                 for _, error in publisher.publish(batch):
                     if error is not None:
                         raise error
-            engine.tenant(TENANT.name).index_build()
+            engine.tenant(TENANT.name).indexes.build()
             seconds = time.perf_counter() - began
         with psycopg.connect(configured.database.admin_url or "", autocommit=True) as connection:
             connection.execute("VACUUM (ANALYZE)")

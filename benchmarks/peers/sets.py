@@ -91,6 +91,7 @@ def _chunked(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) 
             languages=[language],
             chunker=chunker,
             tokenizer=embedder.tokenizer,
+            limits=settings.ingestion.parsing,
         )
         for source, (title, text) in evaluation.documents.items()
     ]

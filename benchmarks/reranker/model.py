@@ -24,7 +24,7 @@ HEAD_RATE = 10
 """How much faster the head learns than the encoder, which is trained already."""
 
 
-class PairHead(Module):
+class PairHead(Module):  # type: ignore[misc]  # the library publishes no types
     """Scores a pair by the cosine of the two texts' mean token vectors, and by a linear layer that begins at zero."""
 
     config_keys: list[str] = ["dimensions"]  # noqa: RUF012 — the library's own way
@@ -107,8 +107,8 @@ def learn(model: CrossEncoder, rankings: Sequence[Ranking], *, rate: float, max_
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-        losses.append(loss.item())
-        means.append(scores.mean().item())
+        losses.append(float(loss.item()))
+        means.append(float(scores.mean().item()))
     with torch.no_grad():
         head.linear.bias -= sum(means[steps // 2 :]) / len(means[steps // 2 :])
     return sum(losses) / steps

@@ -83,7 +83,8 @@ def _blend(hits: Hits, weight: float) -> Run:
 
 
 def _scaled(scores: np.ndarray) -> np.ndarray:
-    return (scores - scores.min()) / max(float(np.ptp(scores)), 1e-9)
+    scaled: np.ndarray = (scores - scores.min()) / max(float(np.ptp(scores)), 1e-9)
+    return scaled
 
 
 def halves(queries: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -199,7 +200,8 @@ def measure(data: EvaluationSet, base: Run, reranked: Reranked, folder: Path) ->
     titles = reranked.hits(data, list(data.queries), folder / "titles")
     rows["without judgements"] = compare(_run(titles), base, data.qrels).row()
     agreement = {}
-    for name, options in {"int8": {"precision": "int8"}, "128 tokens": {"max_tokens": 128}}.items():
+    cheaper: dict[str, dict[str, Any]] = {"int8": {"precision": "int8"}, "128 tokens": {"max_tokens": 128}}
+    for name, options in cheaper.items():
         other = held_out(**options)
         rows[f"reranked, {name}"] = compare(_run(other), base, data.qrels).row()
         agreement[name] = _agreement(full, other)

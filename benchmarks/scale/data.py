@@ -121,7 +121,8 @@ class ZipfData:
         """Draw a vector from where all others are; the same text gets the same."""
         dice = np.random.default_rng(list(text.encode()))
         _, vectors = self._block(1, (1, 1), dice)
-        return vectors[0]
+        vector: NDArray[np.float32] = vectors[0]
+        return vector
 
     def _block(self, size: int, lengths: tuple[int, int], dice: np.random.Generator) -> Block:
         ends = np.cumsum(dice.integers(lengths[0], lengths[1] + 1, size=size))

@@ -143,7 +143,7 @@ def build_indexes(engine: Engine, tenants: Sequence[Share], say: Say) -> list[di
     accounts = []
     for share in tenants:
         began = time.perf_counter()
-        built = engine.tenant(share.tenant).index_build()
+        built = engine.tenant(share.tenant).indexes.build()
         seconds = time.perf_counter() - began
         say(f"indexes of tenant {share.tenant} built in {seconds:.1f} s")
         accounts.append(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kosmos_rag.config import Settings
-    from kosmos_rag.engine import Engine, TenantScope
+    from kosmos_rag.engine import Engine
+    from kosmos_rag.scope import TenantScope
 
 _WIDE = 10_000
 

@@ -22,9 +22,9 @@ from kosmos_rag.cli.common import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kosmos_rag.engine import TenantScope
     from kosmos_rag.records import SpaceInfo, SpaceQuality
     from kosmos_rag.reembedding.moving import Progress
+    from kosmos_rag.scope import TenantScope
 
 app = typer.Typer(help="Move a tenant to the model of rag.next_embedding, or back, without downtime.")
 
@@ -41,7 +41,7 @@ def status(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Show the embedding spaces, and how far each has come."""
-    _run(lambda scope, _: scope.embed_status(), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.spaces.status(), tenant, config, set_, as_json=as_json)
 
 
 @app.command("start")
@@ -57,7 +57,7 @@ def start(
 ) -> None:
     """Embed all chunks by the other model, beside the live space. Go on with it where it was interrupted."""
     _run(
-        lambda scope, tell: scope.embed_start(
+        lambda scope, tell: scope.spaces.start(
             chunks_per_second=chunks_per_second, engine=engine.value, on_progress=tell
         ),
         tenant,
@@ -82,7 +82,7 @@ def switch(
 ) -> None:
     """Answer questions from the other model's space, if it is complete and measured to be good enough."""
     with reported(as_json=as_json), opened(config, set_) as running, _progress(shown=not as_json) as tell:
-        quality = running.tenant(tenant).embed_switch(questions=questions, force=force, on_progress=tell)
+        quality = running.tenant(tenant).spaces.switch(questions=questions, force=force, on_progress=tell)
     if as_json:
         print_json({"tenant": tenant, "switched": asdict(quality)})
     else:
@@ -94,7 +94,7 @@ def rollback(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Answer questions from the space that was live before."""
-    _run(lambda scope, _: scope.embed_rollback(), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.spaces.rollback(), tenant, config, set_, as_json=as_json)
 
 
 @app.command("drop")
@@ -106,7 +106,7 @@ def drop(
     as_json: JsonOption = False,
 ) -> None:
     """Remove a space that is not live, with its vectors and its index. What was interrupted goes on."""
-    _run(lambda scope, tell: scope.embed_drop(space, tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.spaces.drop(space, tell), tenant, config, set_, as_json=as_json)
 
 
 def _run(

@@ -20,8 +20,8 @@ from kosmos_rag.cli.common import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kosmos_rag.engine import TenantScope
     from kosmos_rag.records import IndexInfo
+    from kosmos_rag.scope import TenantScope
 
 app = typer.Typer(help="Look after a tenant's indexes: what there is, what is due, and building it.")
 
@@ -31,7 +31,7 @@ def status(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Show the indexes, how they are, and what is due."""
-    _run(lambda scope, _: scope.index_status(), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.indexes.status(), tenant, config, set_, as_json=as_json)
 
 
 @app.command("build")
@@ -39,7 +39,7 @@ def build(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Build what is due. Safe to run at any time, beside questions and ingestion; run it by the clock."""
-    _run(lambda scope, tell: scope.index_build(tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.indexes.build(tell), tenant, config, set_, as_json=as_json)
 
 
 @app.command("tune")
@@ -47,7 +47,7 @@ def tune(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Measure the vector index, and search it as far as indexes.recall_target asks."""
-    _run(lambda scope, tell: scope.index_tune(tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.indexes.tune(tell), tenant, config, set_, as_json=as_json)
 
 
 @app.command("rebuild")
@@ -55,7 +55,7 @@ def rebuild(
     tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Build all indexes again, whether due or not; the old ones serve until the new are ready."""
-    _run(lambda scope, tell: scope.index_rebuild(tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.indexes.rebuild(tell), tenant, config, set_, as_json=as_json)
 
 
 def _run(

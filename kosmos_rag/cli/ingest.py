@@ -22,9 +22,9 @@ from kosmos_rag.cli.common import (
 from kosmos_rag.errors import KosmosError
 
 if TYPE_CHECKING:
-    from kosmos_rag.engine import TenantScope
     from kosmos_rag.ingestion.pipeline import Progress
     from kosmos_rag.records import IngestReport
+    from kosmos_rag.scope import TenantScope
 
 
 def ingest(
@@ -90,7 +90,7 @@ class _ProgressBar:
 def _hint(scope: "TenantScope") -> None:
     """Say so where indexes are due. What was ingested is ingested, whether that can be told or not."""
     with suppress(KosmosError):
-        if any(info.due for info in scope.index_status()):
+        if any(info.due for info in scope.indexes.status()):
             console().print(f"indexes are due; without them questions are slow: kosmos-rag index build -t {scope.name}")
 
 

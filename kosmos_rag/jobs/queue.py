@@ -5,6 +5,7 @@ result. docs/decisions/0012-own-queue.md says why this is no library.
 """
 
 import random
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant
 
 CHANNEL = "kosmos_jobs"
+WAKE_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
 
 
@@ -136,6 +138,7 @@ class Queue:
         self._lease_s = lease_s
         self._max_attempts = max_attempts
         self._max_lost = max_lost
+        self._wake_at = 0.0
 
     @classmethod
     def open(cls, database: Database, settings: WorkerSettings) -> Self:
@@ -147,18 +150,29 @@ class Queue:
     def take(self, limit: int, *, kinds: Sequence[str], worker: str) -> list[Job]:
         """Take up to `limit` jobs and hold them for a lease.
 
-        First what other workers left behind goes back into the queue: rescue needs no process of its own.
+        What has become due, and what other workers left behind, goes back into the queue here, where nothing else is
+        to be done and every `WAKE_S` seconds: rescue needs no process of its own.
         """
-        with self._role.queue() as connection:
-            connection.execute(statement("commit_without_waiting"))
-            connection.execute(statement("wake_jobs"), {"max_lost": self._max_lost})
-            values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
-            rows = connection.execute(statement("take_jobs"), values).fetchall()
+        values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
+        rows = [] if time.monotonic() >= self._wake_at else self._taken(values)
+        if not rows:
+            self._wake()
+            rows = self._taken(values)
         names = ("tenant_id", "id", "tenant", "collection", "kind", "key", "payload", "token", "attempt", "lost")
         return [
             Job(**dict(zip(names, row[:10], strict=True)), runs=tuple(row[10]), waited_s=max(0.0, row[11]))
             for row in rows
         ]
+
+    def _taken(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with self._role.queue() as connection, connection.pipeline():
+            connection.execute(statement("commit_without_waiting"))
+            return connection.execute(statement("take_jobs"), values).fetchall()
+
+    def _wake(self) -> None:
+        self._wake_at = time.monotonic() + WAKE_S
+        with self._role.queue() as connection:
+            connection.execute(statement("wake_jobs"), {"max_lost": self._max_lost})
 
     def renew(self, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Hold jobs for another lease. Returns those that are still held."""

@@ -151,7 +151,7 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         _fill(engine)
         if packed:
-            engine.tenant("acme").index_build()
+            engine.tenant("acme").indexes.build()
         for word in ("churn", "refund"):
             of_each = {name: _expected(database, name, word) for name in CORPORA}
             for name, expected in of_each.items():
@@ -169,9 +169,9 @@ def test_index_build__packs_each_collection_for_itself(settings: Settings) -> No
     indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 5})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         _fill(engine)
-        due = {info.collection for info in engine.tenant("acme").index_status() if info.due}
+        due = {info.collection for info in engine.tenant("acme").indexes.status() if info.due}
         assert due == {"wiki"}, "default has four chunks, and five are worth a segment"
-        status = engine.tenant("acme").index_build()
+        status = engine.tenant("acme").indexes.build()
     rows = {(info.collection, info.kind): info.rows for info in status if info.collection}
     assert rows == {("default", "tail"): 4, ("wiki", "segment"): 5, ("wiki", "tail"): 0}
 

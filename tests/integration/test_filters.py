@@ -99,11 +99,11 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
         _publish(engine, "bce")
         _publish(engine, "ad", title="Before", readers=(EVERYONE,), metadata={"year": 2025, "draft": True})
         if request.param != "scanned":
-            engine.tenant("acme").index_build()
+            engine.tenant("acme").indexes.build()
         moment = datetime.now(UTC)
         _publish(engine, "adf")
         if request.param == "packed":
-            engine.tenant("acme").index_build()
+            engine.tenant("acme").indexes.build()
         plans = {"scanned": "exact scan", "packed": "segments", "in part": "segments, exact scan of the rest"}
         yield Library(engine=engine, moment=moment, plan=plans[request.param])
     with psycopg.connect(server.admin, autocommit=True) as admin:

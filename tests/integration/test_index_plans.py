@@ -99,7 +99,7 @@ def _with_large_tenants(server: Any, name: str) -> None:
     for owner, precision in (("large", "half"), ("bits", "bit")):
         with _engine(server.settings(name), **{"indexes.precision": precision}) as engine:
             load(engine, owner, range(LARGE - 100), metadata=lambda n: {"n": n, "quarter": n // CHUNKS_A_DOCUMENT % 4})
-            engine.tenant(owner).index_build()
+            engine.tenant(owner).indexes.build()
             load(engine, owner, range(LARGE - 100, LARGE), metadata=lambda n: {"n": n, "quarter": 1})
 
 

@@ -62,7 +62,7 @@ def test_question__is_analysed_in_each_language_of_the_collection(
     if packed:
         indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
         with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
-            other.tenant("acme").index_build()
+            other.tenant("acme").indexes.build()
     found = {question: mixed.tenant("acme").retrieve(question, 10) for question in QUESTIONS}
     assert {question: _lexical(answer) for question, answer in found.items()} == QUESTIONS
     assert found["in"].legs["lexical"].plan == ("segments" if packed else "exact scan")

@@ -158,11 +158,11 @@ class Corpora(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 2))
     def pack(self, which: int) -> None:
-        self._engines[which].tenant(self._tenant).index_build()
+        self._engines[which].tenant(self._tenant).indexes.build()
 
     @rule()
     def merge(self) -> None:
-        self._engines[2].tenant(self._tenant).index_rebuild()
+        self._engines[2].tenant(self._tenant).indexes.rebuild()
 
     @invariant()
     def answers_are_the_oracles(self) -> None:
@@ -212,7 +212,7 @@ def _answers(engine: Engine, name: str, questions: Sequence[str]) -> list[list[t
 
 def _segments(engine: Engine, name: str) -> list[int]:
     """How many chunks each segment of the prose holds, oldest first."""
-    found = engine.tenant(name).index_status()
+    found = engine.tenant(name).indexes.status()
     return [entry.rows for entry in found if entry.kind == "segment" and entry.collection == "prose"]
 
 
@@ -236,7 +236,7 @@ def test_scores__are_the_same_to_the_last_bit_wherever_the_chunks_lie(keywords: 
                 documents = [document for document in batch if document.source.startswith(where)]
                 assert keywords.tenant("acme", collection=where).ingest(documents).new == len(documents)
             if packed:
-                keywords.tenant("acme").index_build()
+                keywords.tenant("acme").indexes.build()
 
     publish(packed=False)
     in_the_tail = _answers(keywords, "acme", questions)
@@ -244,12 +244,12 @@ def test_scores__are_the_same_to_the_last_bit_wherever_the_chunks_lie(keywords: 
     for where in LANGUAGES:
         scope = keywords.tenant("acme", collection=where)
         scope.delete(scope.sources())
-    keywords.tenant("acme").index_rebuild()
+    keywords.tenant("acme").indexes.rebuild()
 
     publish(packed=True)
     assert _segments(keywords, "acme")[-4:] == [80, 30, 10, 3]
     assert _answers(keywords, "acme", questions) == in_the_tail
-    keywords.tenant("acme").index_rebuild()
+    keywords.tenant("acme").indexes.rebuild()
     assert _segments(keywords, "acme") == [123]
     assert _answers(keywords, "acme", questions) == in_the_tail
 
@@ -277,7 +277,7 @@ def test_packed_scores__are_those_of_rank_bm25(keywords: Engine) -> None:
     scope.ingest(
         SourceDocument(source=f"{n}.txt", data=text.encode(), language="simple") for n, text in enumerate(texts)
     )
-    scope.index_build()
+    scope.indexes.build()
     oracle = _RankBM25([text.split() for text in texts])
     for question in (EVERYWHERE, f"tally {EVERYWHERE}", " ".join(dice.sample(words, 2_000)), "w7x w900x w2999x"):
         found = scope.retrieve(question, 1000)

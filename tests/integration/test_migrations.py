@@ -92,14 +92,14 @@ def _fill(settings: Settings) -> None:
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant("acme")
         scope.ingest(document(number) for number in range(40))
-        scope.index_build()
+        scope.indexes.build()
         scope.delete(["d3", "d4"])
         scope.ingest(document(number) for number in range(35, 60))
         scope.ingest(SourceDocument(source="empty", data=b"the of and"))
         engine.tenant("other").ingest(document(1))
         engine.tenant("left").ingest(document(1))
         engine.tenant("left").delete("d1")
-        assert {info.kind for info in scope.index_status()} == {"segment", "tail", "ivfflat"}
+        assert {info.kind for info in scope.indexes.status()} == {"segment", "tail", "ivfflat"}
 
 
 @pytest.fixture
@@ -161,8 +161,8 @@ def test_migrate__to_the_revision_before_collections_and_back_gives_the_same_ans
     _assert_same(_answers(indexed), before)
     with Engine(indexed, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant("acme")
-        assert [info.due is not None for info in scope.index_status()] == [True, True]
-        assert {info.kind for info in scope.index_build()} == {"segment", "tail", "ivfflat"}
+        assert [info.due is not None for info in scope.indexes.status()] == [True, True]
+        assert {info.kind for info in scope.indexes.build()} == {"segment", "tail", "ivfflat"}
     _assert_same(_answers(indexed), before)
     with Engine(indexed, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
@@ -196,7 +196,7 @@ def test_migrate__to_the_revision_before_epochs_and_back_keeps_everything(
     assert column("epoch") == [0] * len(chunks)
     assert _answers(indexed) == before
     with Engine(indexed, embedder=HashingEmbedder()) as engine:
-        assert {info.due for info in engine.tenant("acme").index_status()} == {None}
+        assert {info.due for info in engine.tenant("acme").indexes.status()} == {None}
         engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
     assert sorted(column("epoch")) == [0, 0, 1]
 

@@ -125,7 +125,7 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
                         relaxed += bool(expected)
                     assert {hit.source for hit in found.hits if hit.dense_rank} == expected, question
                     assert {hit.source for hit in found.hits if hit.lexical_rank} == expected & with_any, question
-            both.tenant("acme").index_build()
+            both.tenant("acme").indexes.build()
     assert kept
     assert relaxed
 
@@ -143,7 +143,7 @@ def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine)
         assert {hit.source for hit in scope.retrieve('"net revenue"', 2).hits} == {"a.txt", "d.py"}
         assert {hit.source for hit in scope.retrieve('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
         assert {hit.source for hit in scope.retrieve("net +refunds", 10).hits} == {"b.txt"}
-        scope.index_build()
+        scope.indexes.build()
 
 
 def test_quotes__that_few_hits_hold_put_those_first(both: Engine) -> None:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.engine import TenantScope
 from kosmos_rag.errors import ModelError
 from kosmos_rag.records import Retrieval
+from kosmos_rag.scope import TenantScope
 from kosmos_rag.testing import HashingEmbedder
 from tests.integration.variants import opened
 
@@ -91,7 +91,7 @@ def test_result__is_not_that_of_another_question(kept: Engine, settings: Setting
 
 
 def _set_probes(scope: TenantScope) -> None:
-    with psycopg.connect(scope._engine.settings.database.admin_url or "") as connection:
+    with psycopg.connect(scope._parts.settings.database.admin_url or "") as connection:
         rows = connection.execute(
             "UPDATE kosmos.indexes SET settings = settings || '{\"probes\": 2}' WHERE kind = 'ivfflat' RETURNING id"
         )
@@ -99,7 +99,7 @@ def _set_probes(scope: TenantScope) -> None:
 
 
 CHANGES: dict[str, Callable[[TenantScope], object]] = {
-    "index build": lambda scope: scope.index_build(),
+    "index build": lambda scope: scope.indexes.build(),
     "new document": lambda scope: scope.ingest(_document(3000, "account3 account3")),
     "changed text": lambda scope: scope.ingest(_document(3, "is another text", readers=READERS)),
     "changed metadata": lambda scope: scope.ingest(_document(3, "is another text", readers=READERS, metadata={"a": 1})),
@@ -108,7 +108,7 @@ CHANGES: dict[str, Callable[[TenantScope], object]] = {
     ),
     "deletion": lambda scope: scope.delete("d4"),
     "probes": _set_probes,
-    "index rebuild": lambda scope: scope.index_rebuild(),
+    "index rebuild": lambda scope: scope.indexes.rebuild(),
 }
 """One after the other, each of which makes what was kept of before it a thing of the past."""
 
@@ -210,7 +210,7 @@ def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> 
             lambda: writer.ingest(document()),
             lambda: writer.ingest([document(), document()]),
             lambda: writer.delete(f"d{dice.randrange(40)}"),
-            writer.index_build,
+            writer.indexes.build,
             lambda: plain.tenant("acme", collection="wiki").ingest(document()),
             lambda: None,
         ]

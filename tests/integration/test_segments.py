@@ -71,7 +71,7 @@ def test_reader__gets_what_is_asked_for_where_the_best_are_for_others(keywords: 
     scope = keywords.tenant("acme")
     scope.ingest(_document(f"board{n}.txt", "secret " * (5 + n % 50) + f"b{n}", "board") for n in range(250))
     scope.ingest(_document(f"staff{n:02}.txt", f"secret {'word ' * (n + 1)}", "staff") for n in range(50))
-    scope.index_build()
+    scope.indexes.build()
     ordered = [f"staff{n:02}.txt" for n in range(50)]  # the shorter, the better
     for k in (1, 7, 40, 50, 60):
         assert _sources(keywords, "secret", k, "staff") == ordered[:k]
@@ -83,14 +83,14 @@ def test_reader__gets_what_is_asked_for_where_the_best_are_for_others(keywords: 
 def test_deleted_chunk__is_gone_though_postings_hold_it(keywords: Engine, admin: psycopg.Connection) -> None:
     scope = keywords.tenant("acme")
     scope.ingest(_document(f"{n}.txt", f"secret {'word ' * n}") for n in range(20))
-    scope.index_build()
+    scope.indexes.build()
     before = _rows(admin)
     scope.delete([f"{n}.txt" for n in range(0, 20, 2)])
     assert _rows(admin) == before
     for k in (1, 5, 10, 20):
         assert _sources(keywords, "secret", k) == [f"{n}.txt" for n in range(1, 20, 2)][:k]
     assert scope.retrieve("secret").legs["lexical"].read["postings"] == 20
-    scope.index_rebuild()
+    scope.indexes.rebuild()
     assert _sources(keywords, "secret", 20) == [f"{n}.txt" for n in range(1, 20, 2)]
     assert scope.retrieve("secret").legs["lexical"].read["postings"] == 10
 
@@ -98,7 +98,7 @@ def test_deleted_chunk__is_gone_though_postings_hold_it(keywords: Engine, admin:
 def test_replaced_document__shows_its_new_version_at_once(keywords: Engine) -> None:
     scope = keywords.tenant("acme")
     scope.ingest(_document(f"{n}.txt", f"secret word{n}") for n in range(5))
-    scope.index_build()
+    scope.indexes.build()
     scope.ingest(_document("3.txt", "public matter"))
     assert "3.txt" not in _sources(keywords, "secret", 10)
     assert _sources(keywords, "word3", 10) == []
@@ -179,7 +179,7 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
         scope.delete([f"drift{n}.txt" for n in dice.sample(range(MOST), 3)])
 
     repeat = _everlasting(6)
-    _together(repeat, [anchored, drifting, publish, delete, scope.index_build])
+    _together(repeat, [anchored, drifting, publish, delete, scope.indexes.build])
     assert _sources(keywords, "anchor", 100) == anchors
 
 
@@ -223,7 +223,7 @@ def test_writers__of_the_same_documents_never_wait_for_each_other_in_a_circle(
         return step
 
     def build() -> None:
-        scope.index_build()
+        scope.indexes.build()
 
     _together(together, [*(write(seed) for seed in range(4)), build])
     _counted(admin)
@@ -242,7 +242,7 @@ def test_packing__waits_for_a_publication_before_it_locks_a_chunk(
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database.admin_url or "") as publication:
         publication.execute("SELECT FROM kosmos.corpus_statistics WHERE tenant_id = %s FOR UPDATE", (ACME,))
         publication.execute(delete, (ACME, serials[-1]))
-        packing = pool.submit(scope.index_build)
+        packing = pool.submit(scope.indexes.build)
         _wait_for_a_waiting_one(admin)
         publication.execute(delete, (ACME, serials[0]))
         publication.commit()

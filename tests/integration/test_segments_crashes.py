@@ -84,19 +84,19 @@ def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_se
         go_on.wait(30)
 
     with Engine(keyword_settings, embedder=HashingEmbedder()) as second, ThreadPoolExecutor(1) as pool:
-        running = pool.submit(keywords.tenant("acme").index_build, stop)
+        running = pool.submit(keywords.tenant("acme").indexes.build, stop)
         assert begun.wait(30)
         try:
             for engine in (keywords, second):
-                for again in (engine.tenant("acme").index_build, engine.tenant("acme").index_rebuild):
+                for again in (engine.tenant("acme").indexes.build, engine.tenant("acme").indexes.rebuild):
                     with pytest.raises(IndexesBusy, match="acme"):
                         again()
-            second.tenant("other").index_build()
-            second.tenant("acme").index_status()
+            second.tenant("other").indexes.build()
+            second.tenant("acme").indexes.status()
         finally:
             go_on.set()
         running.result()
-        second.tenant("acme").index_rebuild()
+        second.tenant("acme").indexes.rebuild()
     assert [hit.source for hit in keywords.tenant("acme").retrieve("words").hits] == ["a.txt"]
 
 
@@ -120,7 +120,7 @@ def _segmented(engine: Engine) -> None:
     for size in (60, 20, 10):
         scope.ingest(_document(f"{size}-{n}.txt", " ".join(dice.choices(WORDS, k=12))) for n in range(size))
         if size > 10:
-            scope.index_build()
+            scope.indexes.build()
     scope.delete(["60-1.txt", "20-1.txt", "10-1.txt"])
 
 
@@ -147,7 +147,7 @@ def test_change_of_segments__whose_connection_is_lost_before_the_commit_has_not_
         cut_off()
     other.close()
     assert (_answers(keywords), _rows(admin)) == (answers, rows)
-    keywords.tenant("acme").index_build()
+    keywords.tenant("acme").indexes.build()
     assert _answers(keywords) == answers
     assert _rows(admin)["lexical_tail"] == 0
 
@@ -174,7 +174,7 @@ def test_change_of_segments__that_another_transaction_has_made_is_refused(
             running.result()
     other.close()
     assert _answers(keywords) == answers
-    keywords.tenant("acme").index_rebuild()
+    keywords.tenant("acme").indexes.rebuild()
     assert _answers(keywords) == answers
     assert (_rows(admin)["indexes"], _rows(admin)["segments"]) == (1, 1)
 
@@ -185,10 +185,10 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.testing import HashingEmbedder
 with Engine(Settings.model_validate(json.load(sys.stdin)), embedder=HashingEmbedder()) as engine:
     scope = engine.tenant("acme")
-    scope.index_status()
+    scope.indexes.status()
     print("ready", flush=True)
     while True:
-        scope.index_rebuild()
+        scope.indexes.rebuild()
 """
 
 
@@ -223,7 +223,7 @@ def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_cle
         for _ in range(5):
             _killed_after(with_vectors, dice.uniform(0, 0.4))
             assert _answers(keywords) == answers
-            engine.tenant("acme").index_build()
+            engine.tenant("acme").indexes.build()
             assert _answers(keywords) == answers
             known = admin.execute(ready).fetchall()
             assert len(known) == 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.engine import TenantScope
 from kosmos_rag.ports import Vectors
 from kosmos_rag.records import Retrieval
+from kosmos_rag.scope import TenantScope
 from kosmos_rag.testing import HashingEmbedder
 from tests.integration.two_models import NEW, OLD, document, model_of
 from tests.integration.variants import opened
@@ -73,7 +73,7 @@ class Load:
 
 
 def _missing(scope: TenantScope) -> list[int]:
-    return [info.chunks - info.embedded for info in scope.embed_status()]
+    return [info.chunks - info.embedded for info in scope.spaces.status()]
 
 
 def test_move__under_load_fails_no_question_and_mixes_no_spaces(engine: Engine) -> None:
@@ -84,15 +84,15 @@ def test_move__under_load_fails_no_question_and_mixes_no_spaces(engine: Engine) 
         try:
             at = [time.monotonic()]
             load.wait_for_answers()
-            scope.embed_start(chunks_per_second=400)
+            scope.spaces.start(chunks_per_second=400)
             load.wait_for_answers()
             at.append(time.monotonic())
-            for turn in (scope.embed_switch, scope.embed_rollback, scope.embed_switch):
+            for turn in (scope.spaces.switch, scope.spaces.rollback, scope.spaces.switch):
                 turn()
                 since = time.monotonic()
                 load.wait_for_answers()
                 at += [since, time.monotonic()]
-            scope.embed_drop(OLD.name)
+            scope.spaces.drop(OLD.name)
             at.append(time.monotonic())
             load.wait_for_answers()
         finally:
@@ -136,8 +136,8 @@ def test_publication__that_a_switch_overtakes_is_written_in_the_space_that_is_li
         # Into a collection that is new, which no lock on the corpora could know of.
         coming = threads.submit(other.tenant("acme", collection="wiki").ingest, document(500))
         assert slow.waiting.wait(30)
-        scope.embed_start()
-        scope.embed_switch()
+        scope.spaces.start()
+        scope.spaces.switch()
         slow.may.set()
         assert coming.result().failed == ()
     assert _missing(scope) == [0, 0]
@@ -157,7 +157,7 @@ given = json.loads(sys.argv[1])
 settings = Settings().model_copy(update={"database": DatabaseSettings(**given)})
 models = {"embedder": HashingEmbedder(dimensions=384), "next_embedder": HashingEmbedder(dimensions=768)}
 with Engine(settings, **models) as engine:
-    engine.tenant("acme").embed_start(chunks_per_second=20)
+    engine.tenant("acme").spaces.start(chunks_per_second=20)
 """
 
 
@@ -180,7 +180,7 @@ def test_start__that_is_killed_goes_on_where_it_was(settings: Settings) -> None:
         left = _missing(scope)[1]
         assert 0 < left < CHUNKS
         seen: list[int] = []
-        scope.embed_start(on_progress=lambda done, _total, _step: seen.append(done))
+        scope.spaces.start(on_progress=lambda done, _total, _step: seen.append(done))
         assert seen[-1] == CHUNKS
         assert _missing(scope) == [0, 0]
-        scope.embed_switch()
+        scope.spaces.switch()

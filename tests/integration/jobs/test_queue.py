@@ -162,6 +162,19 @@ def test_lost_leases__make_a_job_dead_and_it_is_taken_alone(queue: Queue, put: P
     assert dead.error == "its worker w ended, or stopped, without a word"
 
 
+def test_left_behind_work__comes_back_within_the_pause_however_much_is_queued(
+    queue: Queue, put: Put, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "WAKE_S", 0.3)
+    put("left")
+    _one(queue)
+    _expire(database)
+    put(*map(str, range(500)))
+    assert _one(queue).key == "0"
+    time.sleep(0.3)
+    assert _one(queue).key == "left"
+
+
 def test_lose__needs_no_lease_to_run_out(queue: Queue, put: Put) -> None:
     put("a")
     queue.lose([_one(queue).token])

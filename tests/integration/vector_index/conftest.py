@@ -58,5 +58,5 @@ def exact(settings: Settings) -> Iterator[Engine]:
 @pytest.fixture
 def indexed(engine: Engine) -> Engine:
     """An engine whose tenant has its index."""
-    engine.tenant("acme").index_build()
+    engine.tenant("acme").indexes.build()
     return engine

@@ -34,7 +34,7 @@ from tests.integration.vector_index.worlds import (
 @pytest.mark.parametrize("vector", ["ivfflat", "hnsw"])
 def test_reader__of_part_of_the_rows_gets_all_that_is_asked_for(vector: str, settings: Settings) -> None:
     with opened(settings, vector=vector) as engine:
-        engine.tenant("acme").index_build()
+        engine.tenant("acme").indexes.build()
         for name, step in PRINCIPALS.items():
             scope = engine.tenant("acme", principals=[name])
             visible = len(range(0, CHUNKS, step))
@@ -70,7 +70,7 @@ FILTERS: dict[str, tuple[Filter, Callable[[int], bool], bool]] = {
 @pytest.mark.parametrize("vector", ["ivfflat", "hnsw"])
 def test_filter__leaves_nothing_out(vector: str, settings: Settings) -> None:
     with opened(settings, vector=vector) as engine:
-        engine.tenant("acme").index_build()
+        engine.tenant("acme").indexes.build()
         for name, (wanted, passes, narrow) in FILTERS.items():
             left = sum(passes(number) for number in range(CHUNKS))
             for k in (FULL, 200):
@@ -127,7 +127,7 @@ def test_similarity_threshold__is_held_by_every_plan(settings: Settings) -> None
     retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": 0.7})
     strict = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
     with opened(strict) as engine:
-        engine.tenant("acme").index_build()
+        engine.tenant("acme").indexes.build()
         for question in QUESTIONS[:10]:
             scores = stored()[:CHUNKS] @ WORLD.embed_query(question)
             found = engine.tenant("acme").retrieve(question, 100)
@@ -144,7 +144,7 @@ def test_question__of_another_dimension_is_refused(indexed: Engine, settings: Se
         with pytest.raises(SpaceMismatch, match="64 dimensions"):
             other.tenant("acme").retrieve("topic3")
         with pytest.raises(SpaceMismatch, match="64 dimensions"):
-            other.tenant("acme").index_rebuild()
+            other.tenant("acme").indexes.rebuild()
 
 
 def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
@@ -154,17 +154,17 @@ def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
     embedder = TopicEmbedder(dimensions=32, name="second")
     [old] = physical(database)
     with Engine(changed(settings, {"indexes.vector": "none"}), embedder=WORLD, next_embedder=embedder) as both:
-        both.tenant("acme").embed_start()
-        both.tenant("acme").embed_switch()
+        both.tenant("acme").spaces.start()
+        both.tenant("acme").spaces.switch()
     with opened(settings) as first, pytest.raises(SpaceMismatch):
         first.tenant("acme").retrieve(QUESTIONS[0])
     with opened(settings, embedder) as second:
         scope = second.tenant("acme")
         assert scope.retrieve(QUESTIONS[0], FULL).legs["dense"].plan == "exact scan"
-        assert {info.kind: info.due for info in vectors_of(scope.index_status())} == {
+        assert {info.kind: info.due for info in vectors_of(scope.indexes.status())} == {
             "ivfflat": None,
             "none": "indexes.vector_min_chunks is 1,000",
         }
-        assert [info.due for info in vectors_of(scope.index_build())] == [None, None]
+        assert [info.due for info in vectors_of(scope.indexes.build())] == [None, None]
         assert old in physical(database)
         assert_right(second, "ivfflat", embedder=embedder)

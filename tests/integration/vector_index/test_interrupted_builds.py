@@ -60,19 +60,19 @@ def _building(admin: str) -> int:
 def test_build__that_is_killed_is_cleared_away_by_the_next(engine: Engine, database: DatabaseSettings) -> None:
     scope = engine.tenant("acme")
     with ThreadPoolExecutor(1) as pool, _builds_wait(database.admin_url or ""):
-        build = pool.submit(scope.index_build)
+        build = pool.submit(scope.indexes.build)
         pid = _building(database.admin_url or "")
         with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
             connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
         with pytest.raises(KosmosError):
             build.result()
     assert list(physical(database).values()) == [False]
-    left = [info for info in vectors_of(scope.index_status()) if info.kind == "ivfflat"]
+    left = [info for info in vectors_of(scope.indexes.status()) if info.kind == "ivfflat"]
     assert [(info.state, info.due) for info in left] == [("building", "it was not built to the end")]
     assert_right(engine, "exact scan")
     assert_exact(engine)
     steps: list[str] = []
-    assert only(scope.index_build(steps.append)).state == "ready"
+    assert only(scope.indexes.build(steps.append)).state == "ready"
     assert any("left by an interrupted run" in step for step in steps)
     assert list(physical(database).values()) == [True]
     assert_right(engine, "ivfflat")
@@ -81,7 +81,7 @@ def test_build__that_is_killed_is_cleared_away_by_the_next(engine: Engine, datab
 def test_build__that_is_killed_leaves_the_old_index_in_use(indexed: Engine, database: DatabaseSettings) -> None:
     scope = indexed.tenant("acme")
     with ThreadPoolExecutor(1) as pool, _builds_wait(database.admin_url or ""):
-        build = pool.submit(scope.index_rebuild)
+        build = pool.submit(scope.indexes.rebuild)
         pid = _building(database.admin_url or "")
         with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
             connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -89,9 +89,9 @@ def test_build__that_is_killed_leaves_the_old_index_in_use(indexed: Engine, data
             build.result()
     assert sorted(physical(database).values()) == [False, True]
     assert_right(indexed, "ivfflat")
-    scope.index_build()
+    scope.indexes.build()
     assert list(physical(database).values()) == [True]
-    assert [info.state for info in vectors_of(scope.index_status())] == ["ready"]
+    assert [info.state for info in vectors_of(scope.indexes.status())] == ["ready"]
 
 
 BUILDER = """
@@ -99,7 +99,7 @@ import sys
 from kosmos_rag import Engine, Settings
 from tests.integration.vector_index.worlds import TopicEmbedder
 with Engine(Settings.model_validate_json(sys.stdin.read()), embedder=TopicEmbedder()) as engine:
-    engine.tenant("acme").index_build()
+    engine.tenant("acme").indexes.build()
 """
 
 
@@ -121,9 +121,9 @@ def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
         _building(database.admin_url or "")
         builder.kill()
         builder.wait()
-        assert vectors_of(scope.index_status())[0].due == "it was not built to the end"
+        assert vectors_of(scope.indexes.status())[0].due == "it was not built to the end"
         assert_exact(engine)
-    assert only(scope.index_build()).state == "ready"
+    assert only(scope.indexes.build()).state == "ready"
     assert list(physical(database).values()) == [True]
     assert_right(engine, "ivfflat")
 
@@ -136,7 +136,7 @@ def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: S
         publish_world(engine, "acme", range(1_200))
         admin = engine._database.admin_conninfo
         with ThreadPoolExecutor(1) as pool, _builds_wait(admin):
-            build = pool.submit(engine.tenant("acme").index_build)
+            build = pool.submit(engine.tenant("acme").indexes.build)
             _building(admin)
             server = int((tmp_path / "data" / "postmaster.pid").read_text().splitlines()[0])
             os.kill(server, signal.SIGQUIT)
@@ -146,9 +146,9 @@ def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: S
         time.sleep(0.05)
     with opened(own) as engine:
         scope = engine.tenant("acme")
-        assert vectors_of(scope.index_status())[0].due == "it was not built to the end"
+        assert vectors_of(scope.indexes.status())[0].due == "it was not built to the end"
         assert_exact(engine, lambda number: number < 1_200)
-        assert only(scope.index_build()).state == "ready"
+        assert only(scope.indexes.build()).state == "ready"
         assert_right(engine, "ivfflat", lambda number: number < 1_200)
 
 
@@ -156,12 +156,12 @@ def test_build__beside_another_of_the_tenant_is_refused(engine: Engine, database
     scope = engine.tenant("acme")
     with ThreadPoolExecutor(1) as pool:
         with _builds_wait(database.admin_url or ""):
-            build = pool.submit(scope.index_build)
+            build = pool.submit(scope.indexes.build)
             _building(database.admin_url or "")
-            for work in (scope.index_build, scope.index_rebuild, scope.index_tune):
+            for work in (scope.indexes.build, scope.indexes.rebuild, scope.indexes.tune):
                 with pytest.raises(IndexesBusy, match="tenant acme are being worked on"):
                     work()
-            assert engine.tenant("other").index_build() == [], "another tenant is not held up"
+            assert engine.tenant("other").indexes.build() == [], "another tenant is not held up"
         assert only(build.result()).state == "ready"
 
 
@@ -171,7 +171,7 @@ def test_builds__of_several_tenants_at_once_take_turns(engine: Engine) -> None:
     for name in names[1:]:
         publish_world(engine, name, range(1_200))
     with ThreadPoolExecutor(len(names)) as pool:
-        built = list(pool.map(lambda name: engine.tenant(name).index_build(), names))
+        built = list(pool.map(lambda name: engine.tenant(name).indexes.build(), names))
     assert [only(found).state for found in built] == ["ready"] * len(names)
 
 
@@ -185,7 +185,7 @@ def test_index__that_no_row_knows_is_dropped(indexed: Engine, database: Database
         assert row
         connection.execute(row[0].replace(ours, f"vec_{uuid.uuid4().hex}"))
     assert len(physical(database)) == 2
-    indexed.tenant("acme").index_build()
+    indexed.tenant("acme").indexes.build()
     assert list(physical(database)) == [ours]
 
 
@@ -195,8 +195,8 @@ def test_index__that_is_dropped_by_hand_is_made_again(indexed: Engine, database:
         connection.execute(sql.SQL("DROP INDEX kosmos.{}").format(sql.Identifier(ours)))
     scope = indexed.tenant("acme")
     assert_exact(indexed)
-    assert only(scope.index_status()).due == "it is not in the server's catalogue"
-    scope.index_build()
+    assert only(scope.indexes.status()).due == "it is not in the server's catalogue"
+    scope.indexes.build()
     assert list(physical(database).values()) == [True]
     assert_right(indexed, "ivfflat")
 
@@ -208,8 +208,8 @@ def test_index__that_became_invalid_is_made_again(indexed: Engine, database: Dat
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", (f"kosmos.{ours}",)
         )
     assert_exact(indexed)
-    assert only(indexed.tenant("acme").index_status()).due == "it was not built to the end"
-    indexed.tenant("acme").index_build()
+    assert only(indexed.tenant("acme").indexes.status()).due == "it was not built to the end"
+    indexed.tenant("acme").indexes.build()
     assert list(physical(database).values()) == [True]
     assert ours not in physical(database)
 
@@ -218,6 +218,6 @@ def test_build__without_an_administrator_names_the_setting(settings: Settings, d
     without = settings.model_copy(update={"database": database.model_copy(update={"admin_url": None})})
     with opened(without) as engine:
         with pytest.raises(ConfigError, match=r"database\.admin_url is not set"):
-            engine.tenant("acme").index_build()
-        assert only(engine.tenant("acme").index_status()).kind == "none", "nothing is left behind"
+            engine.tenant("acme").indexes.build()
+        assert only(engine.tenant("acme").indexes.status()).kind == "none", "nothing is left behind"
         assert engine.tenant("acme").retrieve("topic3", FULL).returned == FULL

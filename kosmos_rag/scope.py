@@ -1,0 +1,194 @@
+"""One tenant as one reader sees it."""
+
+import uuid
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from kosmos_rag.answering.answerer import answer
+from kosmos_rag.answering.checking import check_citations
+from kosmos_rag.context.assemble import assemble
+from kosmos_rag.indexing.tenant_indexes import TenantIndexes
+from kosmos_rag.ingestion.pipeline import Progress
+from kosmos_rag.jobs.queue import Queue
+from kosmos_rag.jobs.tenant_jobs import TenantJobs
+from kosmos_rag.parts import Parts, Shape
+from kosmos_rag.presets import TenantCollections
+from kosmos_rag.records import (
+    DEFAULT_COLLECTION,
+    Answer,
+    CitationReport,
+    Context,
+    DocumentInfo,
+    Filter,
+    IngestReport,
+    Retrieval,
+    SourceDocument,
+)
+from kosmos_rag.reembedding.tenant_spaces import TenantSpaces
+from kosmos_rag.storage.reading import list_documents, read_spans, read_texts
+from kosmos_rag.storage.tenancy import Tenant
+
+
+class TenantScope:
+    """One tenant as one reader sees it: everything that is done with documents goes through here.
+
+    Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
+    `ingest`, `delete` and `sources` reach every document of one collection (`default` where none is named), whoever
+    may read it, so give a scope to those only who may write.
+    """
+
+    def __init__(self, parts: Parts, owner: Tenant, principals: tuple[str, ...], collection: str | None) -> None:
+        self._parts = parts
+        self._tenant = owner
+        self._principals = principals
+        self._collection = collection
+        self._written = collection or DEFAULT_COLLECTION
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return self._tenant.name
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The tenant's id, which follows from its name."""
+        return self._tenant.id
+
+    @property
+    def collections(self) -> TenantCollections:
+        """The tenant's collections, and the presets that they go by."""
+        return TenantCollections(self._parts.collections, self._parts.ingestor, self._tenant)
+
+    @property
+    def jobs(self) -> TenantJobs:
+        """The tenant's jobs: ingestion by workers and not here. Raises ConfigError without `database.worker_url`."""
+        parts = self._parts
+        queue = Queue.open(parts.database, parts.settings.worker)
+        return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._written)
+
+    @property
+    def indexes(self) -> TenantIndexes:
+        """The tenant's indexes."""
+        return TenantIndexes(self._parts.indexes, self._tenant)
+
+    @property
+    def spaces(self) -> TenantSpaces:
+        """The spaces that the tenant's vectors live in, one for each model."""
+        return TenantSpaces(self._parts.reembedding, self._parts.reembedding_again, self._tenant)
+
+    def ingest(
+        self,
+        items: SourceDocument | str | Path | Iterable[SourceDocument | str | Path],
+        *,
+        prune: bool = True,
+        on_progress: Progress | None = None,
+    ) -> IngestReport:
+        """Ingest files, folders and documents; unchanged ones are passed over.
+
+        A folder is mirrored: with `prune`, documents whose file has gone from it are removed, except where the folder
+        could not be read or is empty. A document that fails is in the report and does not stop the others.
+        Raises ConfigError, ModelError, DatabaseError.
+        """
+        several = [items] if isinstance(items, str | Path | SourceDocument) else items
+        return self._parts.ingestor_of(self._tenant, self._written).run(
+            self._tenant,
+            self._written,
+            [Path(item) if isinstance(item, str) else item for item in several],
+            prune=prune,
+            on_progress=on_progress,
+        )
+
+    def delete(self, sources: str | Iterable[str]) -> int:
+        """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
+        return self._parts.ingestor.delete(
+            self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
+        )
+
+    def sources(self) -> list[str]:
+        """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
+        return list(self._parts.ingestor.stored(self._tenant, self._written))
+
+    def documents(self) -> list[DocumentInfo]:
+        """List the documents that this reader may read, by source. Raises DatabaseError."""
+        return list_documents(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Return source and text of each document that this reader may read, by source. Raises DatabaseError."""
+        return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+
+    def retrieve(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002 — the word that callers expect
+    ) -> Retrieval:
+        """Return the best passages for a question, with the account of how they were found.
+
+        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
+        """
+        return self._retrieve(self._shape(), question, k, filter)
+
+    def context(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+    ) -> Context:
+        """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
+        return self._context(self._shape(), question, k, filter, max_tokens)
+
+    def answer(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+    ) -> Answer:
+        """Answer by sentences of the evidence, each cited, or refuse where it does not carry the question.
+
+        Raises what `retrieve` raises.
+        """
+        shape = self._shape()
+        return answer(
+            self._context(shape, question, k, filter, max_tokens),
+            embedder=self._parts.embedder,
+            settings=shape.settings.rag.answer,
+        )
+
+    def check_citations(self, text: str, context: Context) -> CitationReport:
+        """Check a text that cites the passages of a context, sentence by sentence. Raises ModelUnavailable."""
+        return check_citations(
+            text,
+            context.passages,
+            embedder=self._parts.embedder,
+            citation_format=self._shape().settings.rag.context.citation_format,
+        )
+
+    def _shape(self) -> Shape:
+        """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
+        return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)
+
+    def _retrieve(self, shape: Shape, question: str, k: int | None, filter: Filter | None) -> Retrieval:  # noqa: A002
+        return shape.retriever.retrieve(
+            self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
+        )
+
+    def _context(
+        self,
+        shape: Shape,
+        question: str,
+        k: int | None,
+        filter: Filter | None,  # noqa: A002
+        max_tokens: int | None,
+    ) -> Context:
+        return assemble(
+            self._retrieve(shape, question, k, filter),
+            tokenizer=self._parts.embedder.tokenizer,
+            settings=shape.settings.rag.context,
+            read_spans=partial(read_spans, self._parts.database.app, self._tenant.id, self._principals),
+            max_tokens=max_tokens,
+        )
