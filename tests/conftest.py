@@ -1,4 +1,4 @@
-"""One server for the run, one migrated template on it, one clone of that for each test that asks for a database.
+"""One server for each process of the run, one migrated template on it, one clone of that for each test with a database.
 
 The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
 the embedded one.
@@ -71,9 +71,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def template(server: Server) -> Iterator[str]:
     """The name of a migrated database that the tests' own are cloned from."""
     name = f"kosmos_template_{uuid.uuid4().hex[:8]}"
-    create_database(server.admin, name)
-    provision(server.url(name))
     with psycopg.connect(server.admin, autocommit=True) as connection:
+        # Roles belong to the whole server, which several processes of a run may share.
+        connection.execute("SELECT pg_advisory_lock(hashtext('kosmos tests'))")
+        create_database(server.admin, name)
+        provision(server.url(name))
         for role in (APP, WORKER):
             connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(PASSWORD)))
     migrate(server.url(name))

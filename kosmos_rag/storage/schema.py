@@ -161,10 +161,15 @@ chunks = Table(
     _column("length", Integer),  # lexemes with repetitions: the length in BM25
     _column("collection", Text),
     _column("serial", Integer),  # rises with each publication into the collection, and is never used again
+    _column("around_start", Integer, null=True),  # the span that is shown for it, where that is more than its own
+    _column("around_end", Integer, null=True),
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "version_id", "ordinal"),
     UniqueConstraint("tenant_id", "collection", "serial"),
     CheckConstraint("end_offset > start_offset"),
+    CheckConstraint(
+        "(around_start IS NULL) = (around_end IS NULL) AND around_start <= start_offset AND around_end >= end_offset"
+    ),
     _references("version_id", "document_versions"),
 )
 

@@ -37,6 +37,8 @@ EMBEDDING_S = 60.0
 """How long a batch may take to embed and store, and a second more for each chunk, before it counts as stuck."""
 KEPT = 256
 """Publishers and sources that are kept for the next jobs of theirs."""
+FIRST_CHUNKS = BATCH_CHUNKS // 8
+"""What is sent while nothing is on its way: the model must not wait until a whole batch has been parsed."""
 PUBLISHING = 2
 """Batches embedded or stored at once beside the one that is parsed: one stores while the other embeds."""
 
@@ -78,6 +80,7 @@ class DocumentWork:
         self._ingestor = ingestor
         self._ingestor_of = ingestor_of
         self._places = threading.Semaphore(PUBLISHING)
+        self._last: Future[None] | None = None
         self._pool = ThreadPoolExecutor(PUBLISHING, thread_name_prefix="kosmos-rag-publish")
         self._publishers: LRUCache[tuple[uuid.UUID, str], Publisher] = LRUCache(KEPT)
         self._sources: LRUCache[str, Source] = LRUCache(KEPT)
@@ -121,7 +124,8 @@ class DocumentWork:
             elif found is Outcome.UNCHANGED:
                 unchanged[key] = job
             desk.progress()
-            if sum(len(one.document.chunks) for one in ready) >= BATCH_CHUNKS:
+            idle = self._last is None or self._last.done()
+            if sum(len(one.document.chunks) for one in ready) >= (FIRST_CHUNKS if idle else BATCH_CHUNKS):
                 self._send(publisher, owner, ready, desk)
                 ready = []
         self._send(publisher, owner, ready, desk)
@@ -183,8 +187,8 @@ class DocumentWork:
         if not ready:
             return
         self._places.acquire()
-        future: Future[None] = self._pool.submit(self._publish, publisher, owner, list(ready), desk)
-        future.add_done_callback(lambda _: self._places.release())
+        self._last = self._pool.submit(self._publish, publisher, owner, list(ready), desk)
+        self._last.add_done_callback(lambda _: self._places.release())
 
     def _publish(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
         counts = Counts()
