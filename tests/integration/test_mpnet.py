@@ -35,5 +35,5 @@ def test_mpnet__of_768_dimensions_goes_through_the_whole_pipeline(settings: Sett
         assert found.legs["dense"].returned == report.chunks > 3
         for hit in found.hits:
             assert text[hit.start : hit.end] == hit.text
-        tokens = engine._embedder.tokenizer.count([hit.text for hit in found.hits])
-        assert max(tokens) <= engine._embedder.max_tokens <= 382
+        tokens = engine.parts.embedder.tokenizer.count([hit.text for hit in found.hits])
+        assert max(tokens) <= engine.parts.embedder.max_tokens <= 382

@@ -113,7 +113,7 @@ def test_stored_vectors__are_of_this_tenant_and_this_space(counted: Engine, embe
     acme = tenant("acme").id
     here, wider = (space_of(acme, model, normalized=True).id for model in (embedder, HashingEmbedder(dimensions=32)))
     elsewhere = space_of(tenant("other").id, embedder, normalized=True).id
-    with counted._database.worker.transaction(acme, [EVERYONE]) as connection:
+    with counted.parts.database.worker.transaction(acme, [EVERYONE]) as connection:
         found = stored_vectors(connection, acme, here, hashes)
         assert stored_vectors(connection, acme, wider, hashes) == {}
         assert stored_vectors(connection, tenant("other").id, elsewhere, hashes) == {}
