@@ -4,9 +4,10 @@ import importlib.metadata
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from kosmos_rag.config import EMBEDDED, Settings
+from kosmos_rag.config import EMBEDDED, RagSettings, Settings
 from kosmos_rag.embedding.locate import LOCAL_ALTERNATIVE, is_cached, locate
 from kosmos_rag.errors import DatabaseError, KosmosError, ModelUnavailable
 from kosmos_rag.storage.database import Database, Role
@@ -27,12 +28,7 @@ def diagnose(settings: Settings) -> list[Check]:
     """Look at everything that a run needs, without loading a model. Never raises for what it finds."""
     return [
         *_database(settings),
-        _checked("embedding model", lambda: _model(settings.rag.embedding.model, settings)),
-        *(
-            [_checked("reranking model", lambda: _model(settings.rag.reranking.model, settings))]
-            if settings.rag.reranking.enabled
-            else []
-        ),
+        *(_checked(kind, partial(_model, name, settings)) for kind, name in _models(settings.rag)),
         _checked("backend", lambda: _backend(settings)),
         _checked("disk", lambda: _disk(settings)),
     ]
@@ -72,6 +68,14 @@ def _role(name: str, role: Callable[[], Role]) -> Iterator[Check]:
         yield Check(name=name, ok=True, detail=found)
     for problem in state.problems:
         yield Check(name=name, ok=False, detail=problem)
+
+
+def _models(rag: RagSettings) -> Iterator[tuple[str, str]]:
+    yield "embedding model", rag.embedding.model
+    if rag.next_embedding.model is not None:
+        yield "next embedding model", rag.next_embedding.model
+    if rag.reranking.enabled:
+        yield "reranking model", rag.reranking.model
 
 
 def _model(name: str, settings: Settings) -> str:

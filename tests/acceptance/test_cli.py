@@ -262,6 +262,7 @@ def test_doctor__finds_everything_in_order(ingested: dict[str, Any], kosmos: Run
         (["--set", "database.url=postgresql://kosmos_app@127.0.0.1:1/x"], "cannot connect to PostgreSQL"),
         (["--set", "rag.embedding.model=/no/such/model"], "there is no model folder '/no/such/model'"),
         (["--set", "models.offline=true", "--set", "rag.embedding.model=a/b"], "is not in the local cache"),
+        (["--set", "rag.next_embedding.model=/no/such/model"], "next embedding model"),
     ],
 )
 def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingested: dict[str, Any], kosmos: Run) -> None:

@@ -41,9 +41,9 @@ def test_sigterm__ends_what_runs_and_begins_nothing_new(trial: "Trial") -> None:
 
 @pytest.mark.slow
 def test_a_held_interpreter__keeps_its_lease(trial: "Trial") -> None:
-    trial.put({"long": {"hold": 6}})
-    first, second = trial.start(lease_s=1.0), trial.start(lease_s=1.0)
-    trial.until(lambda: trial.states() == {"done": 1}, 30)
+    trial.put({"long": {"hold": 60}})
+    first, second = trial.start(lease_s=5.0), trial.start(lease_s=5.0)
+    trial.until(lambda: trial.states() == {"done": 1}, 90)
     assert trial.counts("begun") == trial.counts("finished") == {"long": 1}
     assert first.poll() is second.poll() is None
 
