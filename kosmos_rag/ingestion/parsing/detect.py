@@ -68,6 +68,8 @@ _STAMP = re.compile(r"^(?:Date|Message-ID|MIME-Version|Received):", re.MULTILINE
 _MAIL_NAMES = frozenset({"eml", "", "txt"})
 
 _HTML_NAMES = frozenset({"html", "htm", "xhtml"})
+_NAME = re.compile(r"[a-z][a-z_]+:[^/\\]*")
+"""A source that is a name and no path: the end of `schema_column:shop.orders.json` says nothing of the format."""
 _PROSE_NAMES = frozenset({"", "txt", "text"})
 """Elsewhere a line that begins with `#` may be a comment of source code."""
 
@@ -144,6 +146,8 @@ def _unsupported(name: str) -> ParseError:
 
 
 def _extension(source: str) -> str:
+    if _NAME.fullmatch(source):
+        return ""
     path = re.split(r"[?#]", source, maxsplit=1)[0] if "://" in source else source
     name = re.split(r"[/\\]", path)[-1]
     return name.rpartition(".")[2].lower() if "." in name else ""

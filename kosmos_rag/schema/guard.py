@@ -1,0 +1,158 @@
+"""The text of a query, checked before it comes near a database: what is not known to be harmless is refused.
+
+This is the first fence. The others are the read-only transaction, the role, and the limits of execution.py.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from kosmos_rag.config.display import one_line
+from kosmos_rag.errors import QueryRefused, first_line
+from kosmos_rag.schema.model import DatabaseSchema
+from kosmos_rag.schema.reading import QueryReading, parse_query, read_query, sqlglot_dialect
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_PARAMETER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedQuery:
+    """A query that passed, written anew from what was understood of it: no comment and no second reading is left."""
+
+    sql: str
+    """As SQLAlchemy's `text` takes it, parameters as `:name`."""
+    reading: QueryReading
+    parameters: Mapping[str, Any]
+
+
+def check_query(
+    sql: str,
+    schema: DatabaseSchema,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    functions: Collection[str] = (),
+    max_rows: int | None = None,
+) -> CheckedQuery:
+    """Check that SQL is one SELECT over tables and columns of a schema, with functions that only compute.
+
+    Values stand in `parameters` and in the SQL as `:name`. `functions` are names, lower case, that are allowed beside
+    those of functions.txt: a function of the database's own may do anything that its owner may. The query as written
+    anew gives at most `max_rows`.
+    Raises QueryRefused, whose code says which rule is broken.
+    """
+    given = dict(parameters or {})
+    tree = parse_query(sql, schema.dialect)
+    for rule in (_only_reads, _named_parameters):
+        rule(tree)
+    _known_functions(tree, frozenset(functions) | harmless_functions())
+    _parameters_given(tree, given)
+    reading = read_query(sql, schema)
+    limited = tree if max_rows is None else _limited(tree, max_rows)
+    return CheckedQuery(sql=_written(limited, schema.dialect), reading=reading, parameters=given)
+
+
+@cache
+def harmless_functions() -> frozenset[str]:
+    """Return the functions of PostgreSQL and SQLite that only compute, as functions.txt lists them."""
+    return frozenset(files("kosmos_rag.schema").joinpath("functions.txt").read_text(encoding="utf-8").split())
+
+
+def _only_reads(tree: "exp.Query") -> None:
+    from sqlglot import exp
+
+    writes = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Command, exp.Copy, exp.Set)
+    for node in tree.walk():
+        if isinstance(node, writes):
+            raise QueryRefused("not_a_query", f"the query contains {node.key.upper()}: only SELECT is run")
+        if isinstance(node, exp.Into):
+            raise QueryRefused("not_a_query", "SELECT INTO makes a table: leave INTO out")
+        if isinstance(node, exp.Lock):
+            raise QueryRefused("locks", "FOR UPDATE and FOR SHARE lock rows: leave them out")
+        if isinstance(node, exp.Operator):
+            raise QueryRefused("syntax", "OPERATOR() can name any function: write the operator itself")
+
+
+def _known_functions(tree: "exp.Query", known: frozenset[str]) -> None:
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Func):
+        if isinstance(node.parent, exp.Dot):
+            name = node.parent.sql()
+            raise QueryRefused("function", one_line(f"{name} names its namespace: write functions without one"))
+        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc | exp.UserDefinedFunction):
+            name = node.name.lower()
+            if name not in known:
+                raise QueryRefused("function", one_line(f"{name}() is not known to be harmless: take another function"))
+        elif isinstance(node, _of_files()):
+            raise QueryRefused("function", f"{node.sql_name().lower()}() reaches files: take a table")
+
+
+def _of_files() -> tuple[type["exp.Expression"], ...]:
+    from sqlglot import exp
+
+    return tuple(found for name in ("ReadCSV", "ReadParquet", "ToFile") if (found := getattr(exp, name, None)))
+
+
+def _named_parameters(tree: "exp.Query") -> None:
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Placeholder, exp.Parameter, exp.SessionParameter):
+        if not isinstance(node, exp.Placeholder) or not _PARAMETER.fullmatch(node.name):
+            raise QueryRefused("parameters", one_line(f"{node.sql()} is no named parameter: write :name"))
+
+
+def _parameters_given(tree: "exp.Query", given: Mapping[str, Any]) -> None:
+    named = set(_placeholders(tree))
+    if missing := sorted(named - given.keys()):
+        raise QueryRefused("parameters", one_line(f"no value for {', '.join(missing)}: give each parameter one"))
+    if unused := sorted(given.keys() - named):
+        raise QueryRefused("parameters", one_line(f"the query has no parameter {', '.join(unused)}: leave it out"))
+
+
+def _placeholders(tree: "exp.Query") -> Iterator[str]:
+    from sqlglot import exp
+
+    return (node.name for node in tree.find_all(exp.Placeholder))
+
+
+def _limited(tree: "exp.Query", most: int) -> "exp.Query":
+    """Return a query that gives at most so many rows."""
+    from sqlglot import exp
+
+    own = tree.args.get("limit")
+    if isinstance(own, exp.Limit) and isinstance(own.expression, exp.Literal) and own.expression.is_int:
+        return tree.limit(min(most, int(own.expression.name)))
+    if own is None and isinstance(tree, exp.Select | exp.SetOperation):
+        return tree.limit(most)
+    return exp.select("*").from_(tree.subquery("kosmos_rows")).limit(most)
+
+
+def _written(tree: "exp.Query", dialect: str | None) -> str:
+    """Write a tree as SQL. A colon that is no parameter's is escaped, for `text` would take it for one."""
+    from sqlglot import exp
+    from sqlglot.errors import ErrorLevel, UnsupportedError
+
+    copy = tree.copy()
+    mark = "kosmos_parameter_"
+    while mark in copy.sql():
+        mark += "_"
+    for node in list(copy.find_all(exp.Placeholder)):
+        node.replace(exp.Var(this=f"{mark}{node.name}"))
+    try:
+        plain: str = copy.sql(
+            dialect=sqlglot_dialect(dialect),
+            comments=False,
+            normalize_functions=False,
+            unsupported_level=ErrorLevel.RAISE,  # else what the dialect lacks would be left out unsaid
+        )
+    except UnsupportedError as error:
+        raise QueryRefused(
+            "syntax", one_line(f"{dialect} has no such SQL ({first_line(error)}): write it anew")
+        ) from error
+    return plain.replace(":", "\\:").replace(mark, ":")

@@ -1,0 +1,135 @@
+"""A live database as a source, by reflection: whatever SQLAlchemy can read, sample values only where asked for."""
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kosmos_rag.config.display import one_line
+from kosmos_rag.errors import RequestError
+from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.schema.naming import words
+from kosmos_rag.schema.sources.connecting import engine_of, reading
+from kosmos_rag.schema.sources.tables import table_record
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Table
+
+PRIVATE = re.compile(
+    r"password|passwd|passphrase|passport|secret|token|signature|credential|private|apikey|api key|session|cookie"
+    r"|social sec|national id|email|phone|mobile|address|street|postal|postcode|post code|birth|gender|ethnic|religion"
+    r"|nationality|health|diagnos|medic|allerg|firstname|first name|lastname|last name|surname|sur name|fullname"
+    r"|full name|given name|family name|middle name|username|user name|login|salary|income|iban|account|license plate"
+    r"|latitude|longitude|comment|message"
+    r"|\b(?:pwd|hash|salt|key|ssn|tax|vat|mail|mails|tel|fax|zip|dob|age|sex|race|blood|wage|wages|card|cvv|bank|nick"
+    r"|plate|ip|lat|lon|lng|geo|note|notes|body|remark|remarks)\b"
+)
+"""Columns of which no value is ever read, whatever is asked for: what their names have, in words of lower case."""
+
+_PERSONAL = re.compile(r"@|\d{6}|://|^\+?\d[\d ()/-]{6,}$")
+"""Values that tell that a column holds addresses, numbers of people or links, whatever its name is."""
+
+_ROWS_LOOKED_AT = 2_000
+_SAMPLE_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleRules:
+    """What sample values may be read. Columns that `PRIVATE` fits are never among them."""
+
+    values: int = 5
+    """Values of a column, 1 to 20."""
+    longest: int = 40
+    """Characters of a value; a column that holds a longer one is text and not a category, and is left out."""
+    excluded: tuple[str, ...] = ()
+    """Regular expressions of `table.column` that are left out as well."""
+    tables: tuple[str, ...] | None = None
+    """Full names of the tables that may be read; None is all."""
+
+    def __post_init__(self) -> None:
+        """Raises RequestError on bounds that are none, and on an expression that is malformed."""
+        if not 1 <= self.values <= 20 or not 1 <= self.longest <= 200:
+            raise RequestError("sample values: take 1 to 20 of a column, of at most 1 to 200 characters")
+        try:
+            re.compile("|".join(self.excluded))
+        except re.error as error:
+            raise RequestError(f"sample values: {one_line(str(self.excluded))} is no pattern ({error})") from None
+
+    def allows(self, table: str, column: str) -> bool:
+        """Whether values of a column may be read."""
+        if PRIVATE.search(" ".join(words(column))) or (self.tables is not None and table not in self.tables):
+            return False
+        return not any(re.search(pattern, f"{table}.{column}", re.IGNORECASE) for pattern in self.excluded)
+
+
+def from_database(
+    url: str, *, name: str | None = None, schemas: Sequence[str | None] = (None,), samples: SampleRules | None = None
+) -> DatabaseSchema:
+    """Reflect the tables and views of a database. None among `schemas` is the namespace that needs no naming.
+
+    Nothing but the catalogue is read unless `samples` says so, and never anything written.
+    Raises ConfigError on a URL that cannot be used, RequestError on a namespace that is not there, DatabaseUnavailable
+    where the database cannot be reached or goes away, StatementFailed where it refuses.
+    """
+    engine = engine_of(url)
+    with reading(engine) as connection:
+        tables = _reflected(connection, schemas)
+        records = [table_record(table, engine.dialect) for table in tables]
+        if samples is not None:
+            records = [_sampled(connection, *pair, samples) for pair in zip(tables, records, strict=True)]
+    database = engine.url.database or engine.dialect.name
+    return DatabaseSchema(
+        name=name or re.split(r"[/\\]", database)[-1].partition(".")[0] or engine.dialect.name,
+        dialect=engine.dialect.name,
+        tables=tuple(records),
+    )
+
+
+def _reflected(connection: "Connection", schemas: Sequence[str | None]) -> list["Table"]:
+    from sqlalchemy import MetaData, inspect
+    from sqlalchemy.exc import SAWarning
+
+    known = set(inspect(connection).get_schema_names())
+    if unknown := [schema for schema in schemas if schema is not None and schema not in known]:
+        raise RequestError(
+            one_line(f"there is no namespace {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        )
+    metadata = MetaData()
+    with warnings.catch_warnings():
+        # Types of extensions and indexes on expressions are passed over, and nobody can do anything about that.
+        warnings.simplefilter("ignore", SAWarning)
+        for schema in schemas:
+            metadata.reflect(connection, schema=schema, views=True)
+    return list(metadata.tables.values())
+
+
+def _sampled(connection: "Connection", table: "Table", record: TableSchema, rules: SampleRules) -> TableSchema:
+    columns = [
+        replace(column, samples=_samples(connection, table, column, rules))
+        if not column.enum and rules.allows(record.full_name, column.name)
+        else column
+        for column in record.columns
+    ]
+    return replace(record, columns=tuple(columns))
+
+
+def _samples(connection: "Connection", table: "Table", column: ColumnSchema, rules: SampleRules) -> tuple[str, ...]:
+    """Read values of a column of short texts, in their order; none where it is no category."""
+    from sqlalchemy import String, select, text
+
+    found = table.columns[column.name]
+    if not isinstance(found.type, String) or column.name in _keys(table):
+        return ()
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL statement_timeout = {_SAMPLE_TIMEOUT_MS}"))
+    rows = select(found.label("value")).where(found.is_not(None)).limit(_ROWS_LOOKED_AT).subquery()
+    values = [str(value) for (value,) in connection.execute(select(rows.c.value).distinct().order_by(rows.c.value))]
+    if any(len(value) > rules.longest or _PERSONAL.search(value) for value in values):
+        return ()
+    return tuple(value for value in values if value.strip() and "\x00" not in value)[: rules.values]
+
+
+def _keys(table: "Table") -> set[str]:
+    """Return the columns that identify rows: their values say nothing, and may be about people."""
+    return {column.name for column in table.columns if column.primary_key or column.foreign_keys}

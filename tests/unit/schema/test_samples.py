@@ -1,0 +1,31 @@
+"""Which sample values may be read."""
+
+import pytest
+
+from kosmos_rag.schema.sources import SampleRules
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "password", "user_pwd", "apiKey", "api_key", "EmailAddress", "e_mail", "homephone", "mobile_number", "Street",
+        "date_of_birth", "DOB", "age", "FirstName", "last_name", "surname", "salary", "account_number", "card_no", "IP",
+        "client_ip", "lat", "zip_code", "remark", "session_token", "passport_no",
+    ],
+)  # fmt: skip
+def test_private_columns__are_never_read(column: str) -> None:
+    assert not SampleRules().allows("t", column)
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["language", "state", "kind", "region", "elevation", "template", "category", "usage", "relation", "colour"],
+)
+def test_plain_columns__may_be_read(column: str) -> None:
+    assert SampleRules().allows("t", column)
+
+
+def test_rules__exclude_columns_and_tables() -> None:
+    assert not SampleRules(excluded=("^T[.]ki",)).allows("t", "kind")
+    assert SampleRules(excluded=("^u[.]",)).allows("t", "kind")
+    assert not SampleRules(tables=("u",)).allows("t", "kind")
