@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kosmos_rag.records import UnitKind
+from kosmos_rag.sentences import sentences
 
 _BLOCK = re.compile(
     r"""
@@ -19,10 +20,6 @@ _BLOCK = re.compile(
     | ^(?P<prose>[^\n]*\S[^\n]*(?:\n(?![ \t]*(?:[-*+|]|\d{1,3}[.)][ \t]|`{3}|~{3}|\#{1,6}[ \t]))[^\n]*\S[^\n]*)*)
     """,
     re.VERBOSE | re.MULTILINE,
-)
-_END = re.compile(r"[.!?…][\"'”’»)\]*_`]*\s+(?=\S)|[。！？]")  # noqa: RUF001 — the stops of Chinese and Japanese
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:[^\W\d]|(?:\w\.)+\w|[cC]f|[dD]r|[mM]rs?|[mM]s|[nN]o|[pP]p|St|approx|vs|\d{1,3})$"
 )
 _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
 """`**Symptoms.**` names what the sentence after it says."""
@@ -53,16 +50,10 @@ def units(text: str) -> Iterator[Unit]:
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for stop in _END.finditer(text, start, end):
-        following = text[stop.end() : stop.end() + 1]
-        said = text[start : stop.end()]
-        if stop.end() == end or following.islower() or _LABEL.fullmatch(said):
-            continue
-        if not _ABBREVIATION.search(text[start : stop.start()]):
-            yield start, stop.end()
-            start = stop.end()
-    if not text[start:end].isspace():
-        yield start, end
+    for _, stop in sentences(text, (start, end), by_lines=False):
+        if stop == end or not _LABEL.fullmatch(text, start, stop):
+            yield start, stop
+            start = stop
 
 
 def _unit(text: str, kind: UnitKind, start: int, end: int) -> Unit:

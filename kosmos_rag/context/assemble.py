@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kosmos_rag.config import ContextSettings
-from kosmos_rag.context.select import Selection, SpanReader, joined, without_duplicates
+from kosmos_rag.context.select import Selection, SpanReader, alone, select, without_duplicates
 from kosmos_rag.errors import RequestError
 from kosmos_rag.ports import Tokenizer
 from kosmos_rag.records import Citation, Context, ContextPassage, Retrieval
@@ -21,8 +21,9 @@ def assemble(
 ) -> Context:
     """Build the context of a retrieval, best passages first.
 
-    Neighbours that do not fit as one text are tried alone, best first; what does not fit is counted in `omitted`.
-    Tokens are counted on the rendered text, headers included. Raises RequestError on a budget below 1.
+    Neighbours that do not fit as one text, and hits whose section does not fit, are tried alone, best first; what does
+    not fit is counted in `omitted`. Tokens are counted on the rendered text, headers included. Raises RequestError on a
+    budget below 1.
     """
     budget = settings.max_tokens if max_tokens is None else max_tokens
     if budget < 1:
@@ -32,10 +33,10 @@ def assemble(
     passages: list[ContextPassage] = []
     blocks: list[str] = []
     used = 0
-    for selection in joined(unique, read_spans):
+    for selection in select(unique, read_spans):
         for attempt in _attempts(selection):
             citation = _citation(attempt, len(passages) + 1, settings.citation_format)
-            block = _render(citation, attempt.text, include_metadata=settings.include_metadata)
+            block = _render(citation, attempt.excerpt.text, include_metadata=settings.include_metadata)
             tokens = tokenizer.count([block])[0]
             if used + tokens <= budget:
                 passages.append(_passage(attempt, citation, tokens))
@@ -43,7 +44,7 @@ def assemble(
                 used += tokens
                 if attempt is selection:
                     break
-            elif len(attempt.members) == 1:
+            elif attempt.is_one_chunk:
                 omitted["budget"] += 1
     return Context(
         question=retrieval.question,
@@ -59,13 +60,13 @@ def assemble(
 def _attempts(selection: Selection) -> Iterator[Selection]:
     """Yield the selection, and after it each of its members alone, best first."""
     yield selection
-    if len(selection.members) > 1:
+    if not selection.is_one_chunk:
         for member in sorted(selection.members, key=lambda passage: passage.rank):
-            yield Selection(members=(member,), text=member.text)
+            yield alone(member)
 
 
 def _citation(selection: Selection, index: int, template: str) -> Citation:
-    first, last, best = selection.members[0], selection.members[-1], selection.best
+    first, last, best = selection.cited[0], selection.cited[-1], selection.best
     return Citation(
         index=index,
         marker=template.format(index=index),
@@ -76,19 +77,22 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         source=best.source,
         section=best.section,
         start=first.start,
-        end=first.start + len(selection.text),
+        end=last.end,
         line_start=first.line_start,
         line_end=last.line_end,
         page_start=first.page_start,
         page_end=last.page_end,
-        quote_sha256=hashlib.sha256(selection.text.encode()).hexdigest(),
+        quote_sha256=hashlib.sha256(selection.quote.encode()).hexdigest(),
     )
 
 
 def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPassage:
     return ContextPassage(
         citation=citation,
-        text=selection.text,
+        text=selection.excerpt.text,
+        start=selection.start,
+        page_start=selection.excerpt.page_start,
+        page_end=selection.excerpt.page_end,
         score=selection.best.score,
         tokens=tokens,
         chunk_ids=tuple(member.chunk_id for member in selection.members),

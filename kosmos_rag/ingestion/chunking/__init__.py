@@ -1,8 +1,9 @@
-"""Four splitters behind the `Chunker` port, and the factory that builds the configured one."""
+"""Five splitters behind the `Chunker` port, and the factory that builds the configured one."""
 
 from kosmos_rag.config import ChunkingSettings
 from kosmos_rag.errors import ConfigError
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
+from kosmos_rag.ingestion.chunking.hierarchical import HierarchicalChunker
 from kosmos_rag.ingestion.chunking.markdown import MarkdownChunker
 from kosmos_rag.ingestion.chunking.paragraph import ParagraphChunker
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
@@ -42,6 +43,15 @@ def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens:
                 min_size=settings.min_size,
                 max_size=settings.max_size,
                 overlap=settings.overlap,
+                budget=budget,
+                recursive=recursive,
+                whole_blocks=settings.whole_blocks,
+            )
+        case "hierarchical":
+            return HierarchicalChunker(
+                min_size=settings.min_size,
+                max_size=settings.max_size,
+                section_size=settings.section_size,
                 budget=budget,
                 recursive=recursive,
                 whole_blocks=settings.whole_blocks,

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.sentence import WORD_START
 from kosmos_rag.ingestion.chunking.span import (
     Piece,
     Span,
@@ -15,6 +14,7 @@ from kosmos_rag.ingestion.chunking.span import (
     trimmed,
 )
 from kosmos_rag.records import Chunk, ParsedDocument
+from kosmos_rag.sentences import WORD_START
 
 _WINDOW = 1_000_000
 """Characters given to the library at once: it holds one string per separator found."""

@@ -10,10 +10,10 @@ from kosmos_rag.errors import ModelError
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
-from kosmos_rag.ingestion.chunking.sentence import sentences
 from kosmos_rag.ingestion.chunking.span import Piece, Span, build_chunks, heading_spans, trimmed
 from kosmos_rag.ports import Embedder, Vectors
 from kosmos_rag.records import Chunk, ParsedDocument
+from kosmos_rag.sentences import sentences
 
 _MAX_SENTENCES = 20_000
 """Each sentence is one more text for the model: so many cost a CPU some minutes."""

@@ -1,4 +1,4 @@
-"""What the four splitters share: trimming, cutting and overlapping spans, and turning them into chunks."""
+"""What the splitters share: trimming, cutting and overlapping spans, and turning them into chunks."""
 
 import re
 import unicodedata

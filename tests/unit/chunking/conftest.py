@@ -1,4 +1,4 @@
-"""The four splitters with small sizes, built by the factory."""
+"""The five splitters with small sizes, built by the factory."""
 
 from collections.abc import Callable
 from typing import Any

@@ -13,7 +13,7 @@ from kosmos_rag.ports import Chunker
 from kosmos_rag.records import Chunk, Heading, ParsedDocument
 from kosmos_rag.testing import HashingEmbedder
 
-STRATEGIES = ("semantic", "recursive", "markdown", "paragraph")
+STRATEGIES = ("semantic", "recursive", "markdown", "paragraph", "hierarchical")
 MAX_TOKENS = 20
 SIZES = {"min_size": 30, "max_size": 120, "overlap": 15, "recursive_size": 60}
 EMBEDDER = HashingEmbedder()
@@ -97,7 +97,7 @@ def test_chunks_of_blank_text__none(strategy: str, text: str) -> None:
     assert CHUNKERS[strategy].split(parse(text)) == []
 
 
-@pytest.mark.parametrize("strategy", ["semantic", "paragraph"])
+@pytest.mark.parametrize("strategy", ["semantic", "paragraph", "hierarchical"])
 @settings(max_examples=40, deadline=None)
 @given(text=texts)
 def test_chunks_without_overlap__are_disjoint(strategy: str, text: str) -> None:

@@ -69,7 +69,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["semantic", "recursive", "markdown", "paragraph"])
+@pytest.mark.parametrize("strategy", ["semantic", "recursive", "markdown", "paragraph", "hierarchical"])
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_chunks_fit_the_model(embedder: WordPieceEmbedder, strategy: str, kind: str) -> None:
     text = HOSTILE[kind]

@@ -11,7 +11,7 @@ from kosmos_rag.config import ContextSettings
 from kosmos_rag.context.assemble import assemble
 from kosmos_rag.context.duplicate import resemblance, shingles
 from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Context, Expansion, Passage, Retrieval
+from kosmos_rag.records import Context, Excerpt, Expansion, Passage, Retrieval
 from kosmos_rag.testing import HashingEmbedder
 
 TEXT = (
@@ -35,8 +35,8 @@ def _hit(start: int, end: int, *, rank: int = 1, ordinal: int = 0, document: int
     return replace(hit, **changes)  # type: ignore[arg-type]
 
 
-def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[str | None]:
-    return [TEXT[start:end] for _, start, end in spans]
+def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
+    return [Excerpt(text=TEXT[start:end], page_start=4, page_end=5) for _, start, end in spans]
 
 
 def _context(hits: list[Passage], max_tokens: int | None = None, read: object = _read, **settings: object) -> Context:
@@ -102,6 +102,61 @@ def test_neighbours__of_a_version_that_is_gone_stay_apart() -> None:
     assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
 
 
+def test_section__is_shown_once_and_the_best_piece_is_cited() -> None:
+    around = (0, len(TEXT))
+    hits = [_hit(*SECOND, ordinal=1, around=around), _hit(*THIRD, rank=2, document=2, text="Other words.")]
+    hits += [_hit(*FIRST, rank=3, around=around), _hit(*THIRD, rank=4, ordinal=2, around=around)]
+    context = _context(hits)
+    section, other = context.passages
+    assert (section.text, section.start, section.end) == (TEXT, 0, len(TEXT))
+    assert (section.page_start, section.page_end) == (4, 5)
+    assert section.chunk_ids == tuple(uuid.UUID(int=100 + ordinal) for ordinal in range(3))
+    cited = section.citation
+    assert (cited.start, cited.end, cited.line_start, cited.line_end, cited.page_start) == (*SECOND, 3, 3, None)
+    assert section.quote == TEXT[slice(*SECOND)]
+    assert cited.quote_sha256 == hashlib.sha256(section.quote.encode()).hexdigest()
+    assert context.text.startswith(f"[1] Title 1 | Metrics | L3 | /docs/1.md\n{TEXT}\n\n[2]")
+    assert (other.quote, other.start) == (other.text, other.citation.start)
+
+
+def test_section__of_another_version_or_document_is_shown_itself() -> None:
+    hits = [_hit(*SECOND, around=(0, 67)), _hit(*SECOND, rank=2, document=2, around=(0, 67), text="Other words.")]
+    assert [passage.text for passage in _context(hits).passages] == [TEXT[:67]] * 2
+
+
+def test_sections__that_overlap_show_nothing_twice() -> None:
+    hits = [_hit(*SECOND, ordinal=1, around=(0, 67)), _hit(*THIRD, rank=2, ordinal=2, around=(44, 111))]
+    assert [passage.text for passage in _context(hits).passages] == [TEXT[:67], TEXT[69:]]
+    assert [passage.start for passage in _context(hits).passages] == [0, 69]
+    hits = [_hit(*THIRD, ordinal=2, around=(44, 111)), _hit(*FIRST, rank=2, around=(0, 67))]
+    assert [passage.text for passage in _context(hits).passages] == [TEXT[44:], TEXT[slice(*FIRST)]]
+
+
+def test_section__is_not_joined_with_neighbours() -> None:
+    hits = [_hit(*FIRST, around=FIRST), _hit(*SECOND, rank=2, ordinal=1, around=SECOND)]
+    context = _context([*hits, _hit(*THIRD, rank=3, ordinal=2)])
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*span)] for span in (FIRST, SECOND, THIRD)]
+
+
+def test_section__of_a_version_that_is_gone_leaves_the_pieces() -> None:
+    hits = [_hit(*FIRST, around=(0, 67)), _hit(*SECOND, rank=2, ordinal=1, around=(0, 67))]
+    context = _context(hits, read=lambda spans: [None for _ in spans])
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
+
+
+def test_sections_and_neighbours__are_read_at_once() -> None:
+    asked: list[Sequence[tuple[uuid.UUID, int, int]]] = []
+
+    def read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
+        asked.append(spans)
+        return _read(spans)
+
+    hits = [_hit(*FIRST, around=(0, 67)), _hit(*FIRST, rank=2, document=2, text="One thing.")]
+    hits += [_hit(*SECOND, rank=3, ordinal=1, document=2, text="Another thing.")]
+    assert [passage.text for passage in _context(hits, read=read).passages] == [TEXT[:67], TEXT[:67]]
+    assert [len(spans) for spans in asked] == [2]
+
+
 def test_near_duplicates__are_left_out_and_counted() -> None:
     again = _hit(*FIRST, rank=2, document=2, text=TEXT[slice(*FIRST)].upper())
     context = _context([_hit(*FIRST), again, _hit(*THIRD, rank=3, document=3)])
@@ -126,6 +181,16 @@ def test_budget__tries_neighbours_alone_where_they_do_not_fit_together() -> None
     context = _context(hits, max_tokens=alone.tokens)
     assert [passage.text for passage in context.passages] == [TEXT[slice(*SECOND)]]
     assert context.omitted == {"budget": 1}
+
+
+def test_budget__tries_the_piece_alone_where_its_section_does_not_fit() -> None:
+    hit = _hit(*SECOND, ordinal=1)
+    alone = _context([hit])
+    context = _context([replace(hit, around=(0, len(TEXT)))], max_tokens=alone.tokens)
+    assert context.text == alone.text
+    assert context.passages == alone.passages
+    assert context.omitted == {}
+    assert _context([replace(hit, around=(0, len(TEXT)))], max_tokens=1).omitted == {"budget": 1}
 
 
 def test_budget__below_one_token_is_refused() -> None:

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from kosmos_rag.ingestion.chunking.span import Span
-
 _STOPS = ".!?…؟।॥۔"  # noqa: RUF001
 _CLOSERS = r"\"'”’»)\]"  # noqa: RUF001
 _CJK_STOPS = "。！？｡"  # noqa: RUF001
@@ -18,13 +16,14 @@ LINE_START = re.compile(r"\n[^\S\n]*(\S)")
 _CANDIDATE = re.compile(
     rf"""
       (?P<stop> [{_STOPS}] (?<! [{_STOPS}]{{2}} ) [{_STOPS}]*+ )  # the whole run: `...`, `?!`
-      [{_CLOSERS}*_]*+ (?P<gap> \s++ )
+      [{_CLOSERS}*_`]*+ (?P<gap> \s++ )
     | (?P<cjk> [{_CJK_STOPS}]++ ) [{_CJK_CLOSERS}]*+ \s*+
     | (?P<line> \n \s*+ )
     """,
     re.VERBOSE,
 )
-_LAST_WORD = re.compile(r"[\w.]+\Z")
+_LAST_WORD = re.compile(r"(?<!\w['’])[\w.]+\Z")  # noqa: RUF001
+"""The `s` of `the signal's.` is not one."""
 _LONGEST_ABBREVIATION = 12
 _WRAPPED_LINE = 40
 """Characters from which on a line may have been broken by width and not by meaning."""
@@ -57,24 +56,25 @@ _DOTTED = re.compile(r"(?:\w\.)*[^\W\d]")
 """Initials and abbreviations of single letters: `J`, `e.g`, `U.S`."""
 
 
-def sentences(text: str, span: Span) -> Iterator[Span]:
+def sentences(text: str, span: tuple[int, int], *, by_lines: bool = True) -> Iterator[tuple[int, int]]:
     """Cut a span of the text into sentences.
 
-    A sentence ends at a full stop, question or exclamation mark with white space after it, at a CJK one, and
-    at the end of a line; white space belongs to the sentence before it. None is blank unless the span is.
+    A sentence ends at a full stop, question or exclamation mark with white space after it, at a CJK one, at a blank
+    line and, with `by_lines`, at the end of a line that was not broken by width; white space belongs to the sentence
+    before it. None is blank unless the span is.
     """
     start, end = span
     for candidate in _CANDIDATE.finditer(text, start, end):
         if candidate.end() == end:
             break
-        if _ends_sentence(text, start, candidate) and not text[start : candidate.end()].isspace():
+        if _ends_sentence(text, start, candidate, by_lines) and not text[start : candidate.end()].isspace():
             yield start, candidate.end()
             start = candidate.end()
     if start < end:
         yield start, end
 
 
-def _ends_sentence(text: str, start: int, candidate: re.Match[str]) -> bool:
+def _ends_sentence(text: str, start: int, candidate: re.Match[str], by_lines: bool) -> bool:
     if candidate["cjk"]:
         return True
     gap = candidate["gap"] or candidate["line"]
@@ -82,9 +82,9 @@ def _ends_sentence(text: str, start: int, candidate: re.Match[str]) -> bool:
         return True
     following = text[candidate.end()]
     if candidate["line"]:
-        return not (following.islower() and _is_long_line(text, candidate.start()))
+        return by_lines and not (following.islower() and _is_long_line(text, candidate.start()))
     if following.islower() and not _is_stop_before_lower_case(text, start, candidate):
-        return "\n" in gap and not _is_long_line(text, candidate.start())
+        return by_lines and "\n" in gap and not _is_long_line(text, candidate.start())
     return candidate["stop"] != "." or not _is_abbreviation(text, start, candidate.start("stop"), following)
 
 

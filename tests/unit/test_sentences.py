@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kosmos_rag.ingestion.chunking.sentence import sentences
+from kosmos_rag.sentences import sentences
 
 fragments = st.one_of(
     st.text(max_size=8),
@@ -62,6 +62,16 @@ def test_sentences__partition_the_span(parts: list[str], before: str, after: str
             "Read the whole page of the project before you\nInstall nothing else",
             ["Read the whole page of the project before you", "Install nothing else"],
         ),
+        (
+            "Use `f(x).` Then `g`. *So.* It is the signal's. End.",
+            [
+                "Use `f(x).`",
+                "Then `g`.",
+                "*So.*",
+                "It is the signal's.",
+                "End.",
+            ],
+        ),
         ("short line\nanother short line", ["short line", "another short line"]),
     ],
 )
@@ -88,3 +98,9 @@ def test_sentences__of_text_with_capitals_do_not_end_before_a_small_letter() -> 
     text = "It took approx. half an hour, etc. and so on. Then it ended . and began again."
     found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
     assert found == ["It took approx. half an hour, etc. and so on.", "Then it ended .", "and began again."]
+
+
+def test_sentences__with_lines_that_mean_nothing() -> None:
+    text = "short line\nAnother line. Yes.\nand more. No.\n\nA paragraph"
+    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)), by_lines=False)]
+    assert found == ["short line\nAnother line.", "Yes.\nand more.", "No.", "A paragraph"]

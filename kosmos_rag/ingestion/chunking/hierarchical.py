@@ -1,0 +1,82 @@
+"""The hierarchical splitter: small pieces to be matched, each with the section around it to be shown."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kosmos_rag.ingestion.chunking.budget import TokenBudget
+from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
+from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
+from kosmos_rag.ingestion.chunking.section import section_units, sections
+from kosmos_rag.ingestion.chunking.span import Span, build_chunks
+from kosmos_rag.records import Chunk, ParsedDocument
+
+
+class HierarchicalChunker:
+    """Joins paragraphs of a section until a chunk has `min_size` characters; one over `max_size` is cut recursively.
+
+    A chunk knows the span of its section, the heading with its text up to the next heading. Of a section with more
+    than `section_size` characters that is the span of the paragraphs around the chunk that fit; a part of a longer
+    paragraph has none. Fenced blocks are kept as the markdown splitter keeps them.
+    """
+
+    name = "hierarchical"
+
+    def __init__(
+        self,
+        *,
+        min_size: int,
+        max_size: int,
+        section_size: int,
+        budget: TokenBudget,
+        recursive: RecursiveChunker,
+        whole_blocks: bool = False,
+    ) -> None:
+        self._max_size = max_size
+        self._section_size = section_size
+        self._budget = budget
+        self._packer = Packer(
+            splitter=self.name,
+            min_size=min_size,
+            max_size=max_size,
+            budget=budget,
+            recursive=recursive,
+            whole_blocks=whole_blocks,
+        )
+
+    def split(self, document: ParsedDocument) -> list[Chunk]:
+        """Split; an all-blank text gives no chunks."""
+        text = document.text
+        found = [units for section in sections(document) if (units := list(section_units(text, section)))]
+        runs = [
+            Run(units=[replace(unit, begins_topic=True) for unit in units], target=self._max_size) for units in found
+        ]
+        pieces = [piece for packed in self._packer.pack(text, runs) for piece in packed]
+        chunks = build_chunks(document, self._budget.fit(text, pieces))
+        return [replace(chunk, around=self._around(_section_of(chunk, found), chunk)) for chunk in chunks]
+
+    def _around(self, units: Sequence[Unit], chunk: Chunk) -> Span | None:
+        start, end = units[0].start, units[-1].end
+        if end - start <= self._section_size:
+            return start, end
+        first = units[bisect_right(units, chunk.start, key=_start) - 1].start
+        last = units[bisect_left(units, chunk.end, key=_end)].end
+        spare = self._section_size - (last - first)
+        if spare < 0:
+            return None
+        # As much before as after it, or more of the one where the other has no more.
+        low = max(start, min(first - spare // 2, end - self._section_size))
+        high = low + self._section_size
+        return units[bisect_left(units, low, key=_start)].start, units[bisect_right(units, high, key=_end) - 1].end
+
+
+def _section_of(chunk: Chunk, found: Sequence[Sequence[Unit]]) -> Sequence[Unit]:
+    return found[bisect_right(found, chunk.start, key=lambda units: units[0].start) - 1]
+
+
+def _start(unit: Unit) -> int:
+    return unit.start
+
+
+def _end(unit: Unit) -> int:
+    return unit.end

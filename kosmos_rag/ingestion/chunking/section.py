@@ -1,0 +1,73 @@
+"""Sections of a document, and the paragraphs and fenced blocks that they are made of."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kosmos_rag.ingestion.chunking.pack import Unit
+from kosmos_rag.ingestion.chunking.paragraph import paragraphs
+from kosmos_rag.ingestion.chunking.span import Span, heading_spans, trim
+from kosmos_rag.records import ParsedDocument
+
+_FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A heading, those without text of their own that lead it, and its text up to the next heading."""
+
+    start: int
+    body: int
+    """Where the text begins, after the heading and any headings without text above it."""
+    end: int
+
+
+def sections(document: ParsedDocument) -> Iterator[Section]:
+    """Yield the sections in order; together they are the whole text."""
+    text = document.text
+    spans = heading_spans(document)
+    levels = [*(heading.level for heading in document.headings), 0]
+    first_end, *ends = [*(start for start, _ in spans), len(text)]
+    yield Section(start=0, body=0, end=first_end)
+    led_from: int | None = None
+    for (start, body), end, (level, next_level) in zip(spans, ends, pairwise(levels), strict=True):
+        led_from = start if led_from is None else led_from
+        if next_level > level and not text[body:end].strip():
+            continue
+        yield Section(start=led_from, body=body, end=end)
+        led_from = None
+
+
+def section_units(text: str, section: Section) -> Iterator[Unit]:
+    """Yield paragraphs and fenced blocks of a section; the first begins with the headings, and a blank one has none."""
+    start, end = trim(text, (section.start, section.end))
+    blocks = list(_blocks(text, (section.body, section.end)))
+    if not blocks and start < end:
+        blocks = [(start, end, False)]
+    for index, (body, stop, fenced) in enumerate(blocks):
+        noun = "fenced block" if fenced else "paragraph"
+        yield Unit(start=body if index else start, body=body, end=stop, noun=noun, fenced=fenced)
+
+
+def _blocks(text: str, span: Span) -> Iterator[tuple[int, int, bool]]:
+    at, end = span
+    for fence_start, fence_end in _fences(text, span):
+        yield from ((*paragraph, False) for paragraph in paragraphs(text, (at, fence_start)))
+        yield fence_start, fence_end, True
+        at = fence_end
+    yield from ((*paragraph, False) for paragraph in paragraphs(text, (at, end)))
+
+
+def _fences(text: str, span: Span) -> Iterator[Span]:
+    """Find fenced blocks as CommonMark has them; one that is never closed is taken for text."""
+    opening: re.Match[str] | None = None
+    for line in _FENCE_LINE.finditer(text, *span):
+        fence, info = line["fence"], line["info"]
+        if opening is None:
+            # An info string after backticks has none: that is code within a line.
+            if not (fence[0] == "`" and "`" in info):
+                opening = line
+        elif fence.startswith(opening["fence"]) and not info.strip():
+            yield trim(text, (opening.start(), line.end()))
+            opening = None
