@@ -1,0 +1,123 @@
+"""What the audit log costs: retrievals with and without it, in turns, and reading a log of a million passages.
+
+    python -m benchmarks.audit [--rounds N] [--records N] [--json FILE]
+
+The documents and the questions are those of examples/. Both engines are open at once and take turns at each question:
+what else the machine does falls on both alike.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import yaml
+
+from kosmos_rag import Engine, Settings, TenantScope
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+MODEL = {
+    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+}
+PASSAGES = 10
+DOCUMENTS = 10_000
+
+# Records over 300 days, each with ten passages of documents by lot.
+RECORDS = """
+INSERT INTO kosmos.retrievals (tenant_id, id, at, position, kind, outcome, subject, principals, question,
+                               question_sha256, settings, cached, milliseconds)
+SELECT %(tenant_id)s, gen_random_uuid(), now() - n * (interval '300 days' / %(records)s),
+       nextval('kosmos.retrieval_positions'), 'retrieve', CASE n %% 50 WHEN 0 THEN 'none' ELSE 'hits' END,
+       'reader ' || n %% 500, '{everyone}', 'question ' || n %% 1000, md5((n %% 1000)::text), '', false, 10
+  FROM generate_series(1, %(records)s) n
+"""
+PASSAGES_OF_RECORDS = """
+INSERT INTO kosmos.retrieved_passages (tenant_id, retrieval_id, at, rank, shown, document_id, version_id, version,
+                                       source, source_hash, chunk_ids, score)
+SELECT r.tenant_id, r.id, r.at, p.rank, true, gen_random_uuid(), gen_random_uuid(), 1, p.source, md5(p.source)::uuid,
+       ARRAY[gen_random_uuid()], 0.5
+  FROM kosmos.retrievals r,
+       LATERAL (SELECT rank, '/documents/' || (hashtext(r.id::text || rank) & 2147483647) %% %(documents)s AS source
+                  FROM generate_series(1, %(passages)s) rank) p
+ WHERE r.tenant_id = %(tenant_id)s
+"""
+
+
+def _ms(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1000
+
+
+def _summary(times: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(times, n=20)
+    return {"p50_ms": round(statistics.median(times), 2), "p95_ms": round(cuts[-1], 2)}
+
+
+def cost(plain: TenantScope, audited: TenantScope, questions: list[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Return the times of both, and of the difference of each pair."""
+    times: dict[str, list[float]] = {"without": [], "with": []}
+    for turn in range(rounds):
+        for question in questions:
+            order = [("without", plain), ("with", audited)]
+            for name, scope in order if turn % 2 else reversed(order):
+                times[name].append(_ms(partial(scope.retrieve, question)))
+    added = [after - before for before, after in zip(times["without"], times["with"], strict=True)]
+    return {name: _summary(taken) for name, taken in (times | {"added": added}).items()}
+
+
+def reading(admin: str, scope: TenantScope, records: int) -> dict[str, float]:
+    """Fill a tenant's log, and return how long looking into it takes."""
+    values = {"tenant_id": scope.id, "records": records, "documents": DOCUMENTS, "passages": PASSAGES}
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(RECORDS, values)
+        connection.execute(PASSAGES_OF_RECORDS, values)
+        connection.execute("ANALYZE kosmos.retrievals, kosmos.retrieved_passages")
+    sealing = _ms(scope.audit.seal)
+    return {
+        "records": records,
+        "who_saw_p50_ms": _summary([_ms(partial(scope.audit.who_saw, f"/documents/{n}")) for n in range(50)])["p50_ms"],
+        "find_ms": round(_ms(scope.audit.find), 1),
+        "failed_ms": round(_ms(scope.audit.failed), 1),
+        "sealed_records_per_s": round(records / sealing * 1000),
+        "verified_records_per_s": round(records / _ms(scope.audit.verify) * 1000),
+    }
+
+
+def main() -> None:
+    """Measure, and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    questions = [
+        entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Settings.load(overrides=MODEL | {"database.data_dir": folder})
+        audited = Settings.load(overrides=MODEL | {"database.data_dir": folder, "rag.audit.enabled": True})
+        with Engine.open(plain) as without, Engine.open(audited) as within:
+            scope = without.tenant("acme")
+            scope.ingest(EXAMPLES / "knowledge_base")
+            cost(scope, within.tenant("acme", subject="bench"), questions, 1)
+            found: dict[str, object] = dict(
+                cost(scope, within.tenant("acme", subject="bench"), questions, arguments.rounds)
+            )
+            admin = within.parts.database.admin_conninfo
+            found["reading"] = reading(admin, within.tenant("many"), arguments.records)
+    text = json.dumps(found, indent=2)
+    print(text)
+    if arguments.json:
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Writing to the log: a result is in it, and on disk, before anybody is given it."""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kosmos_rag.config import AuditSettings
+from kosmos_rag.records import (
+    Answer,
+    AnswerSources,
+    AuditKind,
+    AuditOutcome,
+    AuditPassage,
+    Context,
+    ContextPassage,
+    Passage,
+    Retrieval,
+)
+from kosmos_rag.storage.database import Role
+from kosmos_rag.storage.publishing import text_hash
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenancy import Tenant
+
+Recorded = Retrieval | Context | Answer | AnswerSources
+"""What is given out: of an answer that comes by and by, the sources go first."""
+
+_RANDOM_BITS = 74
+_VERSION = 7 << 76
+_VARIANT = 0b10 << 62
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reader:
+    """Who asks: of which tenant, as whom, where."""
+
+    tenant: Tenant
+    principals: tuple[str, ...]
+    subject: str | None
+    collection: str | None
+
+
+def stricter(process: AuditSettings, collection: AuditSettings) -> AuditSettings:
+    """Return the rules for a collection: its preset may ask for a log and keep texts out of it, and undo neither."""
+    return AuditSettings(
+        enabled=process.enabled or collection.enabled, questions=process.questions and collection.questions
+    )
+
+
+def record(app: Role, reader: Reader, result: Recorded, settings: AuditSettings, version: str) -> None:
+    """Write one record of a result and wait until it is on disk; `version` is that of the settings it was made by.
+
+    Raises DatabaseError: what cannot be recorded must not be given out.
+    """
+    now = datetime.now(UTC)
+    retrieval = _retrieval(result)
+    values = {
+        "tenant_id": reader.tenant.id,
+        "id": new_id(now),
+        "at": now,
+        "kind": _kind(result),
+        "collection": reader.collection,
+        "subject": reader.subject,
+        "principals": list(reader.principals),
+        "question": result.question if settings.questions else None,
+        "question_sha256": hashlib.sha256(result.question.encode()).hexdigest(),
+        "settings": version,
+        "cached": retrieval.cached,
+        "milliseconds": retrieval.timings_ms["total"],
+    }
+    passages = _passages(result)
+    values["outcome"] = _outcome(result, passages)
+    with app.transaction(reader.tenant.id, reader.principals, appends=True) as connection:
+        connection.execute(statement("share_log"), values)
+        connection.execute(statement("insert_retrieval"), values)
+        if passages:
+            connection.execute(statement("insert_retrieved_passages"), values | _columns(passages))
+
+
+def new_id(at: datetime) -> uuid.UUID:
+    """Return a new id of that time: version 7 of RFC 9562."""
+    random = int.from_bytes(os.urandom(10)) >> (80 - _RANDOM_BITS)
+    return uuid.UUID(int=first_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
+
+
+def first_id(at: datetime) -> uuid.UUID:
+    """Return the least id that a record of that millisecond may have."""
+    return uuid.UUID(int=_milliseconds(at) << 80 | _VERSION | _VARIANT)
+
+
+def _milliseconds(at: datetime) -> int:
+    # Not through timestamp(): a float would round up across the millisecond.
+    since = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def _kind(result: Recorded) -> AuditKind:
+    if isinstance(result, Retrieval):
+        return AuditKind.RETRIEVE
+    return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
+
+
+def _retrieval(result: Recorded) -> Retrieval:
+    return result if isinstance(result, Retrieval) else _context(result).retrieval
+
+
+def _context(result: Context | Answer | AnswerSources) -> Context:
+    return result if isinstance(result, Context) else result.context
+
+
+def _outcome(result: Recorded, passages: Sequence[AuditPassage]) -> AuditOutcome:
+    if not any(passage.shown for passage in passages):
+        return AuditOutcome.NONE
+    return AuditOutcome.REFUSED if isinstance(result, Answer | AnswerSources) and result.refused else AuditOutcome.HITS
+
+
+def _passages(result: Recorded) -> list[AuditPassage]:
+    """Return all that the result carries: a context carries its retrieval, with the hits that it does not show."""
+    if isinstance(result, Retrieval):
+        return [_of_hit(hit, rank=hit.rank, shown=True) for hit in result.hits]
+    context = _context(result)
+    shown = [_of_passage(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
+    told = {chunk_id for passage in shown for chunk_id in passage.chunk_ids}
+    others = [hit for hit in context.retrieval.hits if hit.chunk_id not in told]
+    return shown + [_of_hit(hit, rank=rank, shown=False) for rank, hit in enumerate(others, start=len(shown) + 1)]
+
+
+def _of_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
+    return AuditPassage(
+        rank=rank,
+        shown=shown,
+        document_id=hit.document_id,
+        version_id=hit.version_id,
+        version=hit.version,
+        source=hit.source,
+        chunk_ids=(hit.chunk_id,),
+        score=hit.score,
+    )
+
+
+def _of_passage(rank: int, passage: ContextPassage) -> AuditPassage:
+    citation = passage.citation
+    return AuditPassage(
+        rank=rank,
+        shown=True,
+        document_id=citation.document_id,
+        version_id=citation.version_id,
+        version=citation.version,
+        source=citation.source,
+        chunk_ids=passage.chunk_ids,
+        score=passage.score,
+    )
+
+
+def _columns(passages: Sequence[AuditPassage]) -> dict[str, list[object]]:
+    return {
+        "ranks": [passage.rank for passage in passages],
+        "shown": [passage.shown for passage in passages],
+        "document_ids": [passage.document_id for passage in passages],
+        "version_ids": [passage.version_id for passage in passages],
+        "versions": [passage.version for passage in passages],
+        "sources": [passage.source for passage in passages],
+        "source_hashes": [text_hash(passage.source) for passage in passages],
+        # As one text each: rows of an unnested array cannot be arrays of different lengths.
+        "chunk_ids": ["{" + ",".join(map(str, passage.chunk_ids)) + "}" for passage in passages],
+        "scores": [passage.score for passage in passages],
+    }

@@ -1,0 +1,124 @@
+"""Records of the log of retrievals: who asked what, and was given which passages."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class AuditKind(StrEnum):
+    """What was asked for."""
+
+    RETRIEVE = "retrieve"
+    CONTEXT = "context"
+    ANSWER = "answer"
+
+
+class AuditOutcome(StrEnum):
+    """What came of it."""
+
+    HITS = "hits"
+    NONE = "none"
+    """Nothing was found, or nothing fitted into the context."""
+    REFUSED = "refused"
+    """Passages were found, and did not carry an answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditPassage:
+    """A passage that was given out."""
+
+    rank: int
+    shown: bool
+    """Whether it is among the evidence; False for a hit that the context left out and its account still has."""
+    document_id: uuid.UUID
+    version_id: uuid.UUID
+    version: int
+    source: str
+    chunk_ids: tuple[uuid.UUID, ...]
+    """Of neighbouring chunks that were joined, all."""
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditRecord:
+    """One retrieval as the log has it."""
+
+    id: uuid.UUID
+    """Ids are in the order of time, to the millisecond."""
+    position: int
+    """Its place in the tenant's log, which seals go by."""
+    at: datetime
+    kind: AuditKind
+    outcome: AuditOutcome
+    collection: str | None
+    """None where all of the tenant were asked."""
+    subject: str | None
+    """Who asked, as the caller named them."""
+    principals: tuple[str, ...]
+    question: str | None
+    """None where `rag.audit.questions` keeps texts out of the log."""
+    question_sha256: str
+    settings: str
+    """The version of the settings that it was answered by."""
+    cached: bool
+    milliseconds: float
+    """Of the retrieval, without context and answer."""
+    passages: tuple[AuditPassage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sighting:
+    """A passage of a document that somebody was given."""
+
+    at: datetime
+    retrieval_id: uuid.UUID
+    kind: AuditKind
+    subject: str | None
+    principals: tuple[str, ...]
+    question: str | None
+    source: str
+    document_id: uuid.UUID
+    version: int
+    chunk_ids: tuple[uuid.UUID, ...]
+    rank: int
+    shown: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedQuestion:
+    """A question that the documents did not answer: work for those who write them."""
+
+    question: str | None
+    question_sha256: str
+    times: int
+    refused: int
+    """How often passages were found that did not carry an answer; the other times nothing was found."""
+    subjects: int
+    """How many named readers asked it."""
+    last_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditReport:
+    """What a check of the seals over the log found."""
+
+    seals: int
+    """Seals that hold."""
+    rows: int
+    """Records that are as they were sealed."""
+    expired: int
+    """Seals whose records are past retention and gone; the chain goes on through them."""
+    unsealed: int
+    """Records behind the last seal, which nothing vouches for yet."""
+    head: str | None
+    """SHA-256 of the last seal that holds; kept elsewhere, it also shows that no seal was taken off the end."""
+    broken: int | None
+    """Number of the first seal that does not hold."""
+    problem: str | None
+    """What is wrong with it."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every seal does."""
+        return self.broken is None

@@ -1,0 +1,9 @@
+"""The tables as SQLAlchemy metadata: what the migrations must add up to, and what the linter reads.
+
+Queries do not go through here; they are in sql/*.sql. A test compares this package with a migrated database.
+"""
+
+from kosmos_rag.storage.schema import access, audit, documents, indexes, jobs
+from kosmos_rag.storage.schema.columns import metadata
+
+__all__ = ["access", "audit", "documents", "indexes", "jobs", "metadata"]

@@ -1,0 +1,78 @@
+"""kosmos-rag audit: what auditors and content owners see of the log, and what they are told when it was changed."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture
+def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
+    """Run a command in this process, in a folder with a document, with a log."""
+    patch = pytest.MonkeyPatch()
+    patch.chdir(tmp_path)
+    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
+    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
+        patch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    patch.setenv("KOSMOS_RAG__AUDIT__ENABLED", "true")
+    (tmp_path / "churn.md").write_text("# Churn\n\nChurn is the share of accounts that left within a month.\n")
+    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    patch.undo()
+
+
+def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run, database: DatabaseSettings) -> None:
+    assert kosmos("audit", "list").stdout == "nothing in the log\n"
+    assert kosmos("ingest", "churn.md").exit_code == 0
+    assert kosmos("search", "What is churn?").exit_code == 0
+    assert kosmos("ask", "Who plays the violin?").exit_code == 0
+
+    listed = json.loads(kosmos("audit", "list", "--json").stdout)["retrievals"]
+    assert [(one["kind"], one["outcome"]) for one in listed] == [("answer", "none"), ("retrieve", "hits")]
+    assert "What is churn?" in kosmos("audit", "list", "--outcome", "hits").stdout
+    shown = kosmos("audit", "show", listed[1]["id"]).stdout
+    assert "What is churn?" in shown
+    assert "churn.md v1" in shown
+    for name in ("churn.md", str(Path("churn.md").absolute()), listed[1]["passages"][0]["document_id"]):
+        seen = json.loads(kosmos("audit", "who-saw", name, "--json").stdout)["sightings"]
+        assert {one["retrieval_id"] for one in seen} == {listed[1]["id"]}
+    assert "What is churn?" in kosmos("audit", "who-saw", "churn.md").stdout
+    assert "nobody" in kosmos("audit", "who-saw", "other.md").stdout
+    assert "Who plays the violin?" in kosmos("audit", "failed").stdout
+    assert kosmos("audit", "failed", "--until", "2026-01-01").stdout == "no question failed\n"
+
+    assert kosmos("audit", "seal").stdout == "1 seals made over the log of tenant default\n"
+    assert kosmos("audit", "verify").stdout.startswith("1 seals hold over 2 records, 0 records are not sealed yet")
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute("UPDATE kosmos.retrievals SET subject = 'eve'")
+    broken = kosmos("audit", "verify")
+    assert broken.exit_code == 1
+    assert "a record of the 2 under seal 1" in broken.stderr
+    as_json = kosmos("audit", "verify", "--json")
+    assert as_json.exit_code == 1
+    assert (json.loads(as_json.stdout)["holds"], json.loads(as_json.stdout)["broken"]) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "--outcome", "good"), "--outcome 'good' is none; use one of hits, none, refused"),
+        (("list", "--since", "yesterday"), "--since 'yesterday' is no day or time"),
+        (("list", "--before", "x"), "'x' is no id of a retrieval"),
+        (("show", "00000000-0000-0000-0000-000000000000"), "the log of tenant default has no retrieval"),
+    ],
+)
+def test_audit__says_what_is_wrong_with_an_argument(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:
+    refused = kosmos("audit", *arguments)
+    assert refused.exit_code == 1
+    assert message in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
