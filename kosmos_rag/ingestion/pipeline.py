@@ -19,6 +19,7 @@ from kosmos_rag.config import Settings
 from kosmos_rag.embedding import Embedders
 from kosmos_rag.errors import IngestionError
 from kosmos_rag.ingestion import source as files
+from kosmos_rag.ingestion.access import governed
 from kosmos_rag.ingestion.batch import Publisher
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.prepare import (
@@ -201,8 +202,11 @@ class Ingestor:
         self._embedder.embed(["warm"])
 
     def fingerprint(self, document: SourceDocument) -> str:
-        """Return what a stored document would have as its fingerprint if it were this one, made by these settings."""
-        return fingerprint(document, self._key)
+        """Return what a stored document would have as its fingerprint if it were this one, made by these settings.
+
+        Raises IngestionError where these settings ask for its department and it has none.
+        """
+        return fingerprint(governed(document, self.settings.rag.access), self._key)
 
     def mark(self, entry: Entry) -> str | None:
         """Return what changes with what a source says of a document, and with these settings."""
@@ -211,8 +215,9 @@ class Ingestor:
         return hashlib.sha256(f"{entry.mark}\x1f{self._key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def check(self, document: SourceDocument) -> None:
-        """Raise SourceError where a document cannot be stored as it is."""
+        """Raise IngestionError where a document cannot be stored as it is."""
         files.check(document, max_bytes=self.settings.ingestion.max_file_bytes)
+        governed(document, self.settings.rag.access)
 
     def publisher(self, tenant: Tenant, collection: str) -> Publisher:
         """Return what publishes into a collection."""
@@ -223,7 +228,7 @@ class Ingestor:
     ) -> ChunkedDocument:
         """Parse and split a document whose id is `key`. Raises IngestionError."""
         return chunked(
-            document,
+            governed(document, self.settings.rag.access),
             identity=key,
             key=self._key,
             language=self.settings.ingestion.language,
@@ -231,6 +236,7 @@ class Ingestor:
             chunker=self._chunker,
             tokenizer=self._embedder.tokenizer,
             limits=self.settings.ingestion.parsing,
+            find_headings=self.settings.rag.chunking.plain_headings,
             mark=mark,
         )
 

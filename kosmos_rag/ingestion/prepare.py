@@ -4,17 +4,18 @@ import hashlib
 import json
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from kosmos_rag.config import ParsingSettings, Settings
 from kosmos_rag.errors import IngestionError
-from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, parse
+from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
+from kosmos_rag.ingestion.parsing.headings import plain_headings
 from kosmos_rag.ingestion.sandbox import parse_confined
 from kosmos_rag.ports import Chunker, Tokenizer
 from kosmos_rag.records import DEFAULT_COLLECTION, Chunk, ParsedDocument, SourceDocument
 
-PIPELINE_VERSION = 2
+PIPELINE_VERSION = 3
 """Raised when parsing or chunking changes what comes of the same bytes: stored documents are then made anew."""
 
 HEADER_TOKENS = 48
@@ -45,6 +46,8 @@ class ChunkedDocument:
     indexed: Sequence[str]
     mark: str | None = None
     """What the source says of its state, where it says so without being read."""
+    truncated_tokens: int = 0
+    """Of titles and sections that were too long to stand before their chunks whole."""
 
 
 def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:
@@ -89,13 +92,15 @@ def content_hash(document: SourceDocument) -> str:
 
 
 def pipeline_key(settings: Settings, model: str) -> str:
-    """Return a text that changes whenever the settings would make other chunks of the same bytes."""
+    """Return a text that changes whenever the settings would make other chunks, or readers, of the same bytes."""
     shape = [
         PIPELINE_VERSION,
         settings.rag.chunking.model_dump(mode="json"),
         settings.ingestion.language,
         model,
     ]
+    if settings.rag.access.by is not None:
+        shape.append(settings.rag.access.model_dump(mode="json"))
     return json.dumps(shape, sort_keys=True)
 
 
@@ -120,16 +125,23 @@ def chunked(
     chunker: Chunker,
     tokenizer: Tokenizer,
     limits: ParsingSettings,
+    find_headings: bool = False,
     mark: str | None = None,
 ) -> ChunkedDocument:
     """Parse and split one document; `language` is for documents without one of their own.
+
+    With `find_headings`, those of a text or a PDF that has none are told by how they are written.
 
     Raises IngestionError where its language is not among those that the server has, ParseError.
     """
     analysed = language_of(document, language, languages)
     parsed = _parsed(document, limits)
+    if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
+        parsed = replace(parsed, headings=plain_headings(parsed.text))
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
+    pieces = [Piece(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks]
+    indexed, truncated = indexed_texts(pieces, tokenizer)
     return ChunkedDocument(
         id=identity,
         source=document,
@@ -138,10 +150,8 @@ def chunked(
         language=analysed,
         fingerprint=fingerprint(document, key),
         chunks=chunks,
-        indexed=indexed_texts(
-            [Piece(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks],
-            tokenizer,
-        ),
+        indexed=indexed,
+        truncated_tokens=truncated,
         mark=mark,
     )
 
@@ -176,19 +186,22 @@ class Piece:
         return " | ".join(name for name in names if name and name not in self.text)
 
 
-def indexed_texts(pieces: Sequence[Piece], tokenizer: Tokenizer) -> list[str]:
-    """Put title and section before each chunk's text.
+def indexed_texts(pieces: Sequence[Piece], tokenizer: Tokenizer) -> tuple[list[str], int]:
+    """Put title and section before each chunk's text. Returns the texts, and how many tokens had no room.
 
     A piece from the middle of a document seldom names what it is about: its headings do.
     """
     headers = [piece.header for piece in pieces]
     shortened = {header: _shorten(header, tokenizer) for header in set(headers) if header}
-    return [
-        f"{shortened[header]}\n{piece.text}" if header else piece.text
+    texts = [
+        f"{shortened[header][0]}\n{piece.text}" if header else piece.text
         for header, piece in zip(headers, pieces, strict=True)
     ]
+    return texts, sum(shortened[header][1] for header in headers if header)
 
 
-def _shorten(header: str, tokenizer: Tokenizer) -> str:
+def _shorten(header: str, tokenizer: Tokenizer) -> tuple[str, int]:
     spans = tokenizer.offsets(header)
-    return header if len(spans) < HEADER_TOKENS else header[: spans[HEADER_TOKENS - 2][1]]
+    if len(spans) < HEADER_TOKENS:
+        return header, 0
+    return header[: spans[HEADER_TOKENS - 2][1]], len(spans) - HEADER_TOKENS + 1

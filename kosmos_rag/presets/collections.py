@@ -29,7 +29,7 @@ class Collections:
         self._database = database
         self._settings = settings
 
-    def create(self, owner: Tenant, collection: str, preset: str | Path) -> CollectionInfo:
+    def create(self, owner: Tenant, collection: str, preset: str | Path) -> None:
         """Make a collection go by a preset, from now on; one that goes by the very same already stays as it is.
 
         Raises ConfigError on the preset, RequestError where the collection goes by another one.
@@ -46,11 +46,10 @@ class Collections:
                 f"the collection {collection} goes by the preset {name} with other settings; delete it first, or "
                 "create one of another name"
             )
-        return next(info for info in self.infos(owner) if info.name == collection)
 
-    def infos(self, owner: Tenant) -> list[CollectionInfo]:
-        """Return the collections that have a preset or documents, by name."""
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+    def infos(self, owner: Tenant, principals: Sequence[str]) -> list[CollectionInfo]:
+        """Return the collections that have a preset, or documents that these principals may read, by name."""
+        with self._database.app.transaction(owner.id, principals) as connection:
             rows = connection.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
         return [CollectionInfo(name=row[0], preset=row[1], chunks=row[2], created_at=row[3]) for row in rows]
 
@@ -81,10 +80,13 @@ class Documents(Protocol):
 class TenantCollections:
     """The collections of one tenant."""
 
-    def __init__(self, collections: Collections, documents: Documents, owner: Tenant) -> None:
+    def __init__(
+        self, collections: Collections, documents: Documents, owner: Tenant, principals: Sequence[str]
+    ) -> None:
         self._collections = collections
         self._documents = documents
         self._owner = owner
+        self._principals = principals
 
     def create(self, name: str, *, preset: str | Path) -> CollectionInfo:
         """Make a collection go by a preset: a shipped one by its name, or one of your own by the path of its file.
@@ -92,11 +94,12 @@ class TenantCollections:
         Documents that it has already are chunked by it when they are ingested again. Raises RequestError on a malformed
         name and where it goes by another preset, ConfigError on the preset, DatabaseError.
         """
-        return self._collections.create(self._owner, well_formed("collection", name), preset)
+        self._collections.create(self._owner, well_formed("collection", name), preset)
+        return next(info for info in self.infos() if info.name == name)
 
     def infos(self) -> list[CollectionInfo]:
-        """Return those that have a preset or documents, by name. Raises DatabaseError."""
-        return self._collections.infos(self._owner)
+        """Return those that have a preset, or documents that this reader may read, by name. Raises DatabaseError."""
+        return self._collections.infos(self._owner, self._principals)
 
     def settings(self, name: str) -> dict[str, Any]:
         """Return the settings of a collection's preset, as they are stored; none where it goes by the plain ones.

@@ -16,7 +16,8 @@ from kosmos_rag.signals import Signals
 EXTENDS = "extends"
 _OF_COLLECTIONS = (
     *("rag.chunking.", "rag.retrieval.", "rag.reranking.enabled", "rag.reranking.top_k", "rag.reranking.threshold"),
-    *("rag.reranking.deadline_ms", "rag.context.", "rag.answer.", "rag.signals", "rag.intents", "ingestion.language"),
+    *("rag.reranking.deadline_ms", "rag.context.", "rag.access.", "rag.answer.", "rag.audit.", "rag.signals"),
+    *("rag.intents", "ingestion.language"),
 )
 """Keys that a preset may set. The others say what the process does for all collections alike: models, caches."""
 _OF_PROCESSES = ("rag.retrieval.cached_questions", "rag.retrieval.cached_results")
@@ -64,6 +65,11 @@ def load(given: str | Path, settings: Settings) -> Preset:
         if not key.startswith(_OF_COLLECTIONS) or key in _OF_PROCESSES:
             raise ConfigError(f"{key} (preset {name}) is not a setting of a collection: set it in rag-config.yaml")
     rag = preset.over(settings).rag
+    if rag.answer.template != settings.rag.answer.template and rag.answer.template.endswith(".j2"):
+        raise ConfigError(
+            f"rag.answer.template of the preset {name} is {rag.answer.template}: a preset is stored without files that "
+            "it names; name a template that comes with the library, or set it in rag-config.yaml"
+        )
     Signals(rag.signals, rag.intents)
     return preset
 

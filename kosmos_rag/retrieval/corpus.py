@@ -21,16 +21,19 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """One collection of one tenant, as one question sees it."""
+    """One collection of one tenant, as one question of one reader sees it.
+
+    Statistics are of the chunks that this reader may read: those of others move no score and no count.
+    """
 
     collection: str
     chunks: int
-    """How many it has, readable or not."""
+    """How many this reader may read."""
     average: float
-    """Mean length of its chunks, in lexemes."""
+    """Mean length of those, in lexemes."""
     next_serial: int
     epoch: int
-    """Raised by each transaction that changes its documents."""
+    """Raised by each transaction that changes documents which this reader may read."""
     weights: Mapping[int, float]
     """Inverse document frequency of what is asked for, times what it counts for, by lexeme id, ascending."""
     segments: tuple[Segment, ...]
@@ -72,11 +75,18 @@ class Snapshot:
     required: str | None
     """What a chunk must hold, as a tsquery; None where the question requires nothing."""
     vector_index: VectorIndex | None
+    total: int
+    """Chunks of the collections, readable or not: to plan with, and not to be told."""
 
     @property
     def chunks(self) -> int:
-        """How many the collections have, readable or not."""
+        """How many of them this reader may read."""
         return sum(corpus.chunks for corpus in self.corpora)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the reader may read all of them."""
+        return self.chunks == self.total
 
 
 def look(
@@ -90,23 +100,25 @@ def look(
     indexes = connection.execute(statement("ready_indexes"), values)
     rows = terms.fetchall()
     ready = indexes.fetchall()
-    statistics = corpora.fetchall()
-    space_id = statistics[0][5] if statistics else None
+    every = corpora.fetchall()
+    readable = [row for row in every if row[5] is not None]
+    space_id = readable[0][3] if readable else None
     return Snapshot(
         space_id=space_id,
-        corpora=tuple(_corpora(statistics, rows, ready)),
+        corpora=tuple(_corpora(readable, rows, ready)),
         terms=frozenset(lexeme for _, lexeme, *_ in rows),
         required=(required.fetchone() or (None,))[0] if required else None,
         vector_index=_vector_index(
             row for row in ready if use_vector_index and row[1] != "segment" and row[3] == space_id
         ),
+        total=sum(row[1] for row in every),
     )
 
 
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, chunks, length, next_serial, epoch, _, preset in corpora:
+    for collection, _, next_serial, _, preset, chunks, length, epoch in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,

@@ -64,7 +64,7 @@ def share_in_reach(snapshot: Snapshot, scope: Mapping[str, Any], principals: Seq
         return 1.0
     held = set(principals)
     visible = sum(count for readers, count in index.readers.items() if held.intersection(readers.split("\x1f")))
-    of_collection = snapshot.chunks / index.rows if scope["collection"] is not None else 1.0
+    of_collection = snapshot.total / index.rows if scope["collection"] is not None else 1.0
     return visible / total * min(1.0, of_collection)
 
 

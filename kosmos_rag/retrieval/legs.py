@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kosmos_rag.records import Candidate, LegAccount
 
@@ -15,6 +15,11 @@ class Leg:
 
     candidates: tuple[Candidate, ...]
     account: LegAccount
+
+
+def without_plan(account: LegAccount) -> LegAccount:
+    """Return the account without what depends on documents that its reader may not read."""
+    return replace(account, plan="not told", read={})
 
 
 def leg(

@@ -52,4 +52,5 @@ def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
         fused_score=fused.score,
         shares=fused.shares,
         rerank_score=None,
+        around=None if row[19] is None else (row[19], row[20]),
     )

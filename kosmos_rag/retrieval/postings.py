@@ -180,12 +180,19 @@ class SegmentScores:
         return 0.0
 
     def exact(self, offsets: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the scores of the chunks at `offsets` in double precision."""
+        """Return the scores of the chunks at `offsets` in double precision.
+
+        Contributions are added in the order of their size: that of ids depends on documents that a reader may not read.
+        """
         norms = bm25.norms(self.chunks.frequencies[offsets].astype(np.float64), self.average)
-        total = np.zeros(len(offsets))
-        for idf, posting in self.terms:
+        added = np.zeros((len(self.terms), len(offsets)))
+        for row, (idf, posting) in enumerate(self.terms):
             at = np.searchsorted(posting.offsets, offsets)
             at[at == len(posting.offsets)] = 0
             frequencies = np.where(posting.offsets[at] == offsets, posting.frequencies[at], 0).astype(np.float64)
-            total += bm25.contributions(frequencies, norms, idf)
+            added[row] = bm25.contributions(frequencies, norms, idf)
+        added.sort(axis=0)
+        total = np.zeros(len(offsets))
+        for contributions in added:
+            total += contributions
         return total

@@ -45,11 +45,18 @@ class Results:
 
 
 def key_of(
-    search: Search, expansion: Expansion, snapshot: Snapshot, *, version: str | None = None, today: date | None = None
+    search: Search,
+    expansion: Expansion,
+    snapshot: Snapshot,
+    *,
+    version: str | None = None,
+    today: date | None = None,
+    told: bool = True,
 ) -> Hashable:
     """Return all that a result follows from, beside the settings and the models of the process.
 
-    `version` is that of the collection's preset, `today` is for signals that go by the age of documents.
+    `version` is that of the collection's preset, `today` is for signals that go by the age of documents. Segments all
+    answer alike, and belong to the key where the result tells of them.
     """
     request, index = search.request, snapshot.vector_index
     return (
@@ -65,5 +72,6 @@ def key_of(
         today,
         snapshot.space_id,
         index and (index.id, index.probes, index.ef_search),
-        tuple((corpus.collection, corpus.epoch, corpus.segments) for corpus in snapshot.corpora),
+        told,
+        tuple((corpus.collection, corpus.epoch, corpus.segments if told else ()) for corpus in snapshot.corpora),
     )

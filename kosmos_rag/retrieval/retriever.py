@@ -19,10 +19,10 @@ from kosmos_rag.embedding import Embedders
 from kosmos_rag.expansion.expander import Expanded, Expander
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion, score_fusion
-from kosmos_rag.records import Expansion, Filter, Passage, Retrieval
+from kosmos_rag.records import Expansion, Filter, LegAccount, Passage, Retrieval
 from kosmos_rag.retrieval.corpus import Snapshot
 from kosmos_rag.retrieval.feedback import FEEDBACK, feedback
-from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
+from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg, without_plan
 from kosmos_rag.retrieval.passages import fetch
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.quoted import PHRASE, Ranked, filled_up
@@ -44,8 +44,8 @@ class _Found:
     where: str
     """What was searched: the tenant, or one collection of it."""
     chunks: int
-    """How many that has, readable or not."""
-    legs: dict[str, Leg]
+    """How many of that this reader may read."""
+    legs: dict[str, LegAccount]
     passages: list[Passage]
     notes: tuple[str, ...]
     """What the caller should know."""
@@ -66,7 +66,7 @@ class Retriever:
         self._database = database
         self._embedders = embedders
         self._last: dict[UUID, Embedder] = {}
-        self._expander = Expander(settings.rag.expansion, language_model, kept=retrieval.cached_questions)
+        self._expander = Expander(settings.rag, language_model)
         self._vectors = {
             id(embedder): QuestionVectors(embedder, kept=retrieval.cached_questions) for embedder in embedders.all
         }
@@ -151,7 +151,8 @@ class Retriever:
         if not self._results.enabled:
             return None
         today = _today() if self._signals.move_hits else None
-        return key_of(search, expansion, snapshot, version=self._version, today=today)
+        told = self._tells_all(snapshot)
+        return key_of(search, expansion, snapshot, version=self._version, today=today, told=told)
 
     def _searches(
         self,
@@ -210,7 +211,14 @@ class Retriever:
         passages = fetch(connection, first.scope, ranked.fused[: self._pool(first.request)])
         where = "the tenant" if first.collection is None else f"the collection {first.collection}"
         notes = tuple(given for given in (note, _presets_left_out(first, snapshot)) if given)
-        return _Found(where=where, chunks=snapshot.chunks, legs=ranked.legs, passages=passages, notes=notes)
+        accounts = {name: leg.account for name, leg in ranked.legs.items()}
+        if not self._tells_all(snapshot):
+            accounts = {name: without_plan(account) for name, account in accounts.items()}
+        return _Found(where=where, chunks=snapshot.chunks, legs=accounts, passages=passages, notes=notes)
+
+    def _tells_all(self, snapshot: Snapshot) -> bool:
+        """Whether this reader may know how answers are found: plans and what they read depend on all documents."""
+        return snapshot.whole and self._settings.rag.access.by is None
 
     def _ranked(
         self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
@@ -299,7 +307,7 @@ def _result(
         hits=hits,
         stages=watch.stages,
         timings_ms=watch.timings_ms(),
-        legs={name: leg.account for name, leg in found.legs.items()},
+        legs=found.legs,
         notes=(*expanded.notes, *found.notes, *([reranked.note] if reranked.note else []), *applied.notes),
         skipped=skipped,
         cached=False,
@@ -316,5 +324,5 @@ def _shortfall(found: _Found, reranked: Reranked, applied: Applied) -> str:
         return f"{len(found.passages)} passages found, {left} of them left by signals: {'; '.join(applied.notes)}"
     if relevant < len(found.passages):
         return f"{len(found.passages)} passages found, {relevant} of them relevant enough for the reranking threshold"
-    reasons = "; ".join(f"{name}: {leg.account.reason}" for name, leg in found.legs.items() if leg.account.reason)
+    reasons = "; ".join(f"{name}: {account.reason}" for name, account in found.legs.items() if account.reason)
     return f"only {relevant} passages are in reach of this question, its reader and its filter ({reasons})"

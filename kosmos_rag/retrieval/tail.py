@@ -64,5 +64,6 @@ class TailScan:
         frequencies = bm25.frequencies(entries.values[asked], bm25.norms(lengths, pivots)[of_row])
         norms = bm25.norms(lengths, self._corpus.average)[of_row]
         weights = bm25.contributions(frequencies, norms, asked_weights[at[asked]])
-        scores = np.bincount(of_row, weights=weights, minlength=len(rows))
+        order = np.argsort(weights, kind="stable")  # added as `SegmentScores.exact` adds them
+        scores = np.bincount(of_row[order], weights=weights[order], minlength=len(rows))
         return {row[0]: score for row, score in zip(rows, scores.tolist(), strict=True)}

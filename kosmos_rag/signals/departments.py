@@ -1,11 +1,9 @@
 """Which department a passage is of."""
 
-from pathlib import PurePath
-
 from pydantic import Field
 
 from kosmos_rag.config.values import Switch
-from kosmos_rag.records import Passage
+from kosmos_rag.records import Passage, department_of
 from kosmos_rag.signals.base import Scoring
 
 
@@ -19,7 +17,4 @@ class OfDepartments(Scoring):
 
     def department(self, passage: Passage) -> str | None:
         """Return the department of a passage's document; None where it is not known."""
-        named = passage.metadata.get(self.key)
-        if named is None and self.by_folder:
-            return PurePath(passage.source).parent.name or None
-        return None if named is None else str(named)
+        return department_of(passage.metadata, passage.source, key=self.key, by_folder=self.by_folder)

@@ -83,6 +83,12 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
 """What makes the elements of an array: from a sequence of UUIDs, integers, texts, vectors or bytes."""
 
 
+def array_literal(values: Sequence[str]) -> str:
+    """Render an array as one text: rows of an unnested array cannot be arrays of different lengths."""
+    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+
+
 def sparse_vectors(weights: Weights, rows: int, dimensions: int) -> list[bytes]:
     """Write so many vectors as `sparsevec_recv` reads them: what `packed.sparse_entries` reads."""
     indices = (weights.lexeme_ids - 1).astype(">i4").tobytes()

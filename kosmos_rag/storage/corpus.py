@@ -4,9 +4,8 @@ Everything here that writes runs under the lock on the corpus (`lock_corpus`): p
 """
 
 import uuid
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag import bm25
-from kosmos_rag.storage.arrays import Array, array, sparse_vectors
+from kosmos_rag.storage.arrays import Array, array, array_literal, sparse_vectors
 from kosmos_rag.storage.packed import Weights
 from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
@@ -39,12 +38,6 @@ class Analysis:
     def lengths(self) -> NDArray[np.intp]:
         """Length of each chunk: its lexemes with repetitions."""
         return np.bincount(self.rows, weights=self.frequencies, minlength=len(self.tsvectors)).astype(np.intp)
-
-    @property
-    def chunk_counts(self) -> list[int]:
-        """In how many of the chunks each lexeme of the vocabulary stands."""
-        counts: list[int] = np.bincount(self.lexemes, minlength=len(self.vocabulary)).tolist()
-        return counts
 
 
 def analyse(connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> Analysis:
@@ -88,24 +81,71 @@ def analysis_of(tsvectors: list[bytes]) -> Analysis:
     )
 
 
+Readers = tuple[str, ...]
+"""The principals that may read a chunk, as they are stored with it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What chunks with the same readers add to the statistics."""
+
+    chunks: int = 0
+    length: int = 0
+    lexemes: Mapping[str, int] = field(default_factory=dict)
+    """In how many of the chunks each stands."""
+    languages: frozenset[str] = frozenset()
+    """Those that chunks to be added were analysed in."""
+
+
+def counted(analysis: Analysis, readers: Sequence[Readers], languages: Sequence[str]) -> dict[Readers, Counts]:
+    """Return what analysed chunks add to the statistics, given readers and language of each."""
+    numbers = {names: number for number, names in enumerate(dict.fromkeys(readers))}
+    of_chunk = np.array([numbers[names] for names in readers], dtype=np.intp)
+    found = {}
+    for names, number in numbers.items():
+        mine = of_chunk == number
+        counts = np.bincount(analysis.lexemes[mine[analysis.rows]], minlength=len(analysis.vocabulary))
+        held = np.flatnonzero(counts).tolist()
+        found[names] = Counts(
+            chunks=int(mine.sum()),
+            length=int(analysis.lengths[mine].sum()),
+            lexemes=dict(zip([analysis.vocabulary[at] for at in held], counts[held].tolist(), strict=True)),
+            languages=frozenset(languages[at] for at in np.flatnonzero(mine).tolist()),
+        )
+    return found
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Removal:
     """What leaves the statistics with some versions."""
 
     version_ids: list[uuid.UUID]
-    chunks: int
-    length: int
-    lexemes: Counter[str]
-    """In how many of its chunks each stands."""
+    counts: Mapping[Readers, Counts]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks leave."""
+        return sum(counts.chunks for counts in self.counts.values())
+
+    @property
+    def length(self) -> int:
+        """Length of all of them."""
+        return sum(counts.length for counts in self.counts.values())
 
 
 def removal(connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> Removal:
     """Return what these versions add to the statistics of their corpus."""
     scope = {"tenant_id": tenant_id, "version_ids": version_ids}
-    size = connection.execute(statement("size_of_documents"), scope).fetchone() if version_ids else None
-    rows = connection.execute(statement("lexemes_of_documents"), scope) if version_ids else ()
-    chunks, length = size or (0, 0)
-    return Removal(version_ids=version_ids, chunks=chunks, length=length, lexemes=Counter(dict(rows)))
+    sizes = connection.execute(statement("size_of_documents"), scope).fetchall() if version_ids else ()
+    rows = connection.execute(statement("lexemes_of_documents"), scope).fetchall() if version_ids else ()
+    lexemes = {tuple(acl): dict(zip(names, counts, strict=True)) for acl, names, counts in rows}
+    return Removal(
+        version_ids=version_ids,
+        counts={
+            tuple(acl): Counts(chunks=chunks, length=length, lexemes=lexemes.get(tuple(acl), {}))
+            for acl, chunks, length in sizes
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,50 +165,101 @@ def lock(connection: psycopg.Connection, scope: dict[str, Any]) -> Corpus | None
 
 
 def change(
-    connection: psycopg.Connection, scope: dict[str, Any], corpus: Corpus, added: Analysis, removed: Removal
-) -> NDArray[np.intp]:
-    """Bring the statistics up to date; returns the id of each lexeme of the added vocabulary."""
-    ids, next_id = _change_lexemes(connection, scope, added, removed.lexemes, corpus.next_lexeme_id)
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    corpus: Corpus,
+    added: Mapping[Readers, Counts],
+    removed: Removal,
+) -> dict[str, int]:
+    """Bring the statistics up to date; returns the id of each added lexeme."""
+    ids, next_id = _change_lexemes(connection, scope, added, removed.counts, corpus.next_lexeme_id)
+    chunks = sum(counts.chunks for counts in added.values())
     changes = {
-        "chunks": len(added.tsvectors) - removed.chunks,
-        "length": int(added.lengths.sum()) - removed.length,
+        "chunks": chunks - removed.chunks,
+        "length": sum(counts.length for counts in added.values()) - removed.length,
         "next_lexeme_id": next_id,
-        "next_serial": corpus.next_serial + len(added.tsvectors),
+        "next_serial": corpus.next_serial + chunks,
     }
-    connection.execute(statement("change_corpus"), {**scope, **changes})
+    for (epoch,) in connection.execute(statement("change_corpus"), {**scope, **changes}):
+        _change_readers(connection, {**scope, "epoch": epoch}, added, removed.counts)
     return ids
 
 
+def _change_readers(
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    added: Mapping[Readers, Counts],
+    removed: Mapping[Readers, Counts],
+) -> None:
+    none = Counts()
+    changes = [(names, added.get(names, none), removed.get(names, none)) for names in {**added, **removed}]
+    values = {
+        "acls": [array_literal(names) for names, _, _ in changes],
+        "chunks": [new.chunks - old.chunks for _, new, old in changes],
+        "lengths": [new.length - old.length for _, new, old in changes],
+        "languages": [array_literal(sorted(new.languages)) for _, new, _ in changes],
+    }
+    connection.execute(statement("change_reader_statistics"), {**scope, **values})
+    connection.execute(statement("add_languages"), {**scope, **values})
+
+
+_Pair = tuple[str, Readers]
+
+
 def _change_lexemes(
-    connection: psycopg.Connection, scope: dict[str, Any], added: Analysis, removed: Counter[str], next_id: int
-) -> tuple[NDArray[np.intp], int]:
-    """Bring the document frequencies up to date; returns the ids of the added vocabulary and the next free one."""
-    counts = dict(zip(added.vocabulary, added.chunk_counts, strict=True))
-    changes = counts | {lexeme: counts.get(lexeme, 0) - count for lexeme, count in removed.items()}
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    added: Mapping[Readers, Counts],
+    removed: Mapping[Readers, Counts],
+    next_id: int,
+) -> tuple[dict[str, int], int]:
+    """Bring the document frequencies up to date; returns the ids of the added lexemes and the next free one."""
+    new: dict[_Pair, int] = {
+        (lexeme, names): count for names, counts in added.items() for lexeme, count in counts.lexemes.items()
+    }
+    changes = new.copy()
+    for names, counts in removed.items():
+        for lexeme, count in counts.lexemes.items():
+            changes[lexeme, names] = changes.get((lexeme, names), 0) - count
     values = {**scope, **_lexeme_columns(connection, changes)}
     if removed:
         connection.execute(statement("delete_lexemes"), values)
-    lexemes = list(changes)
-    found = connection.cursor(binary=True).execute(statement("change_lexemes"), values).fetchall()
-    ids = {lexemes[number - 1]: lexeme_id for number, lexeme_id in found}
-    new = {lexeme: count for lexeme, count in counts.items() if lexeme not in ids}
+    pairs, ids = list(changes), {}
+    for number, lexeme_id in connection.cursor(binary=True).execute(statement("change_lexemes"), values).fetchall():
+        ids[pairs[number - 1][0]] = lexeme_id
+        new.pop(pairs[number - 1], None)
+    return _insert_lexemes(connection, scope, new, ids, next_id)
+
+
+def _insert_lexemes(
+    connection: psycopg.Connection, scope: dict[str, Any], new: Mapping[_Pair, int], ids: dict[str, int], next_id: int
+) -> tuple[dict[str, int], int]:
+    """Insert lexemes that chunks with these readers did not hold; returns all ids and the next free one."""
+    unknown = [lexeme for lexeme in dict.fromkeys(lexeme for lexeme, _ in new) if lexeme not in ids]
+    if unknown:
+        values = {**scope, "lexemes": array(connection, "text", unknown)}
+        ids = ids | dict(connection.cursor(binary=True).execute(statement("lexeme_ids"), values).fetchall())
+        unknown = [lexeme for lexeme in unknown if lexeme not in ids]
+        ids |= zip(unknown, range(next_id, next_id + len(unknown)), strict=True)
     if new:
-        ids |= zip(new, range(next_id, next_id + len(new)), strict=True)
-        values = {**scope, **_lexeme_columns(connection, new), "next_id": next_id}
-        connection.execute(statement("insert_lexemes"), values)
-    return np.array([ids[lexeme] for lexeme in added.vocabulary], dtype=np.intp), next_id + len(new)
+        columns = _lexeme_columns(connection, new)
+        columns["ids"] = array(connection, "int4", [ids[lexeme] for lexeme, _ in new])
+        connection.execute(statement("insert_lexemes"), {**scope, **columns})
+    return ids, next_id + len(unknown)
 
 
-def _lexeme_columns(connection: psycopg.Connection, counts: dict[str, int]) -> dict[str, Array]:
+def _lexeme_columns(connection: psycopg.Connection, counts: Mapping[_Pair, int]) -> dict[str, Array]:
+    literals = {names: array_literal(names) for names in {names for _, names in counts}}
     return {
-        "lexemes": array(connection, "text", list(counts)),
+        "lexemes": array(connection, "text", [lexeme for lexeme, _ in counts]),
+        "acls": array(connection, "text", [literals[names] for _, names in counts]),
         "counts": array(connection, "int4", list(counts.values())),
     }
 
 
-def saturated_terms(analysis: Analysis, lexeme_ids: NDArray[np.intp], pivot: float) -> list[bytes]:
+def saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: float) -> list[bytes]:
     """Return each chunk's saturated term frequencies as a `sparsevec` over lexeme ids, in binary form."""
-    ids = lexeme_ids[analysis.lexemes]
+    ids = np.array([lexeme_ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.intp)[analysis.lexemes]
     order = np.lexsort((ids, analysis.rows))
     norms = bm25.norms(analysis.lengths.astype(np.float64), pivot)[analysis.rows]
     weights = bm25.contributions(analysis.frequencies.astype(np.float64), norms, 1.0)

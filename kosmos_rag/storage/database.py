@@ -116,10 +116,13 @@ class Role:
             self._ready = True
 
     @contextmanager
-    def transaction(self, tenant_id: uuid.UUID, principals: Sequence[str]) -> Iterator[psycopg.Connection]:
+    def transaction(
+        self, tenant_id: uuid.UUID, principals: Sequence[str], *, appends: bool = False
+    ) -> Iterator[psycopg.Connection]:
         """Open a transaction in which row-level security shows this tenant and these principals, nothing else.
 
-        Statements of a reader travel in a pipeline: sent as they come, and waited for when a result is fetched.
+        Statements of a reader travel in a pipeline: sent as they come, and waited for when a result is fetched. One
+        that `appends` is for a reader to write to the log: what it wrote is on disk when the transaction has ended.
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
         if not self._ready:
@@ -127,6 +130,9 @@ class Role:
         # A read is a few statements known beforehand; a write needs each answer for the next, and sends megabytes.
         waiting = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
         with translated(), self._borrowed() as connection, waiting(connection), connection.transaction():
+            if appends:
+                connection.execute(statement("allow_appending"))
+                connection.execute(statement("wait_for_disk"))
             connection.execute(statement("enter"), {"tenant_id": tenant_id, "principals": list(principals)})
             yield connection
 

@@ -18,7 +18,7 @@ from kosmos_rag.errors import SpaceSwitched
 from kosmos_rag.ports import Vectors
 from kosmos_rag.records import Chunk
 from kosmos_rag.storage import corpus
-from kosmos_rag.storage.arrays import array
+from kosmos_rag.storage.arrays import array, array_literal
 from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
 
@@ -83,6 +83,8 @@ def publish(
     texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
     analysis = corpus.analyse(connection, texts, languages)
+    readers = [document.readers for document in documents for _ in document.indexed]
+    added = corpus.counted(analysis, readers, languages)
     columns = _chunk_columns(documents, analysis)
     ids = [document.id for document in documents]
     # All that needs no lock is done: from here to the commit the corpus' other writers wait.
@@ -92,9 +94,7 @@ def publish(
     _require_live(connection, scope, documents[0].vectors.keys())
     old = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in old])
-    lexeme_ids = corpus.change(connection, scope, before, analysis, removed)
-    if new := sorted(set(languages)):
-        connection.execute(statement("add_languages"), {**scope, "languages": new})
+    lexeme_ids = corpus.change(connection, scope, before, added, removed)
     connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
     connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
 
@@ -145,7 +145,7 @@ def remove(
         return 0
     versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in versions])
-    corpus.change(connection, scope, before, corpus.analysis_of([]), removed)
+    corpus.change(connection, scope, before, {}, removed)
     connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
 
@@ -153,8 +153,8 @@ def remove(
 def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uuid.UUID]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "metadata": [Jsonb(document.metadata) for document in documents],
-        "acl": [_array_literal(document.readers) for document in documents],
-        "pages": [_array_literal([str(page) for page in document.pages]) for document in documents],
+        "acl": [array_literal(document.readers) for document in documents],
+        "pages": [array_literal([str(page) for page in document.pages]) for document in documents],
         "chunks": [len(document.chunks) for document in documents],
         "number": [numbers[document.id] + 1 for document in documents],
     }
@@ -166,28 +166,22 @@ def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uu
     return columns
 
 
-def _array_literal(values: Sequence[str]) -> str:
-    """Render an array as one text: rows of an unnested array cannot be arrays of different lengths."""
-    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
-
-
 _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id"), "uuid"),
     **dict.fromkeys(("ordinal", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
-    **dict.fromkeys(("page_end", "tokens", "length", "serial"), "int4"),
+    **dict.fromkeys(("page_end", "tokens", "length", "serial", "around_start", "around_end"), "int4"),
     **dict.fromkeys(("section", "text", "splitter", "fallback_reason", "acl"), "text"),
     "tsv": "tsvector",
     "terms": "sparsevec",
 }
-"""What is sent of each chunk, without nulls: a page of 0 and an empty reason stand for them."""
+"""What is sent of each chunk, without nulls: a page of 0, an empty reason and an end of 0 stand for them."""
 
 _EMBEDDING_TYPES = {"id": "uuid", "acl": "text", "text_hash": "uuid", "embedding": "halfvec"}
 
 
 def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analysis) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
-    readers = {document.id: _array_literal(document.readers) for document in documents}
+    readers = {document.id: array_literal(document.readers) for document in documents}
     columns: dict[str, list[Any]] = {
         "id": [uuid.uuid5(document.version_id, str(chunk.ordinal)) for document, chunk in rows],
         "document_id": [document.id for document, _ in rows],
@@ -198,6 +192,8 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analy
         "page_end": [chunk.page_end or 0 for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
+        "around_start": [chunk.around[0] if chunk.around else 0 for _, chunk in rows],
+        "around_end": [chunk.around[1] if chunk.around else 0 for _, chunk in rows],
         "acl": [readers[document.id] for document, _ in rows],
         "text_hash": [text_hash(text) for document in documents for text in document.indexed],
         "tsv": analysis.tsvectors,

@@ -1,26 +1,53 @@
 """Reads that are not searches: the list of documents, and pieces of their text."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from psycopg.rows import class_row
 
-from kosmos_rag.records import DocumentInfo
+from kosmos_rag.records import DocumentInfo, Excerpt
 from kosmos_rag.storage.database import Role
 from kosmos_rag.storage.sql import statement
 
 
 def list_documents(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+    role: Role,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    *,
+    ids: Collection[uuid.UUID] | None = None,
+    after: tuple[str, str] | None = None,
+    limit: int | None = None,
 ) -> list[DocumentInfo]:
-    """Return the documents of a collection, or of all, that these principals may read, by source."""
+    """Return the documents of a collection, or of all, that these principals may read, by source and collection.
+
+    `after` is source and collection of the last one of the page before.
+    """
+    source, of_collection = after or (None, None)
+    values = {
+        "tenant_id": tenant_id,
+        "collection": collection,
+        "ids": None if ids is None else list(ids),
+        "after_source": source,
+        "after_collection": of_collection,
+        "limit": limit,
+    }
     with (
         role.transaction(tenant_id, principals) as connection,
         connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
     ):
-        return cursor.execute(
-            statement("list_documents"), {"tenant_id": tenant_id, "collection": collection}
-        ).fetchall()
+        return cursor.execute(statement("list_documents"), values).fetchall()
+
+
+def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> tuple[int, dict[tuple[str, ...], int]]:
+    """Return how many documents these principals may read, and how many chunks by who may read those."""
+    values = {"tenant_id": tenant_id}
+    with role.transaction(tenant_id, principals) as connection:
+        counted = connection.execute(statement("count_documents"), values)
+        by_readers = connection.execute(statement("chunks_by_readers"), values)
+        (documents,) = counted.fetchone() or (0,)
+        return documents, {tuple(acl): chunks for acl, chunks in by_readers.fetchall()}
 
 
 def read_texts(
@@ -32,10 +59,19 @@ def read_texts(
         return connection.execute(statement("document_texts"), values).fetchall()
 
 
+def read_documents(
+    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], document_ids: Collection[uuid.UUID]
+) -> dict[uuid.UUID, str]:
+    """Return the present texts of documents by id; none of those that are gone, or that these may not read."""
+    with role.transaction(tenant_id, principals) as connection:
+        values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
+        return dict(connection.execute(statement("texts_of_documents"), values).fetchall())
+
+
 def read_spans(
     role: Role, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
-) -> list[str | None]:
-    """Return the texts between (version, start, end); None for a version that is no longer there."""
+) -> list[Excerpt | None]:
+    """Return what stands between (version, start, end); None for a version that is no longer there."""
     with role.transaction(tenant_id, principals) as connection:
         cursors = [
             connection.execute(
@@ -45,4 +81,4 @@ def read_spans(
             for version_id, start, end in spans
         ]
         rows = [cursor.fetchone() for cursor in cursors]
-    return [row[0] if row else None for row in rows]
+    return [Excerpt(text=row[0], page_start=row[1], page_end=row[2]) if row else None for row in rows]

@@ -1,4 +1,4 @@
-"""Parse PDF with PDFium: the text layer, the pages, the outline."""
+"""Parse PDF with PDFium: the text layer with its paragraphs, the pages, the headings."""
 
 import re
 import threading
@@ -11,6 +11,7 @@ from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.pdf_lines import Line, read_lines, texts, titles
 from kosmos_rag.records import Heading, ParsedDocument
 
 _PDFIUM = threading.Lock()
@@ -27,7 +28,7 @@ _Outline = list[tuple[int, str, int]]
 
 
 def parse_pdf(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a PDF: one offset a page, also for pages without text; headings from the outline.
+    """Parse a PDF: one offset a page, also for pages without text; headings from the outline, else by their letters.
 
     Raises:
         ParseError: `encrypted`, `no_text`, `corrupt`, `too_large`.
@@ -52,8 +53,9 @@ def parse_pdf(data: bytes, limits: OutputLimits) -> ParsedDocument:
 def _read(data: bytes, limits: OutputLimits) -> tuple[list[str], _Outline, str | None]:
     with closing(_open(data)) as document:
         limits.check_pages(len(document))
-        pages = list(_pages(document, limits))
-        outline = list(islice(_outline(document), _LARGEST_OUTLINE))
+        lines = list(_pages(document, limits))
+        outline = list(islice(_outline(document), _LARGEST_OUTLINE)) or titles(lines)[:_LARGEST_OUTLINE]
+        pages = [clean(_LINE_END_HYPHEN.sub("", text)).strip() for text in texts(lines)]
         return pages, outline, clean_title(document.get_metadata_value("Title"))
 
 
@@ -69,19 +71,14 @@ def _open(data: bytes) -> Any:
         raise
 
 
-def _pages(document: Any, limits: OutputLimits) -> Iterator[str]:
+def _pages(document: Any, limits: OutputLimits) -> Iterator[list[Line]]:
     size = 0
     for index in range(len(document)):
-        text = _page_text(document, index)
-        size += len(text)
+        with closing(document[index]) as page, closing(page.get_textpage()) as layer:
+            lines = read_lines(layer)
+        size += sum(len(line.text) for line in lines)
         limits.check_text(size)
-        yield text
-
-
-def _page_text(document: Any, index: int) -> str:
-    with closing(document[index]) as page, closing(page.get_textpage()) as layer:
-        text = layer.get_text_range().replace("\r\n", "\n")
-    return clean(_LINE_END_HYPHEN.sub("", text)).strip()
+        yield lines
 
 
 def _outline(document: Any) -> Iterator[tuple[int, str, int]]:
@@ -109,6 +106,10 @@ def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> l
 
 
 def _place(title: str, page: str) -> int:
-    """Find a title, perhaps broken over lines, on its page; the top of the page where it is not there."""
-    match = re.search(r"\s+".join(map(re.escape, title.split())), page)
+    """Find a title, perhaps broken over lines, on its page; the top of the page where it is not there.
+
+    Best where it stands alone: its words may stand in the text before.
+    """
+    words = r"\s+".join(map(re.escape, title.split()))
+    match = re.search(rf"^{words}$", page, re.MULTILINE) or re.search(words, page)
     return match.start() if match else 0

@@ -60,18 +60,27 @@ SELECT c.relname::text
 -- name: unexpected_policies
 -- One permissive policy a role and command: a second one would be OR-ed with the first, a restrictive one turns
 -- permissive on distributed tables. Each must test the tenant; where rows carry readers, reading must test them too.
--- The queue is the exception: a worker has to see whose turn it is.
+-- Exceptions: of the queue a worker has to see whose turn it is; the log is appended to by one role and read by the
+-- other, and its partitions have no policy at all, so that nothing is read past their parents.
 SELECT c.relname::text AS table_name, p.polname::text AS policy
   FROM pg_catalog.pg_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'kosmos'
    AND NOT coalesce(
-       p.polpermissive
-       AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+       p.polpermissive AND NOT c.relispartition
+       AND (pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
             OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'runs'))
-       AND pg_get_expr(p.polqual, p.polrelid) NOT ILIKE '%% OR %%'
+       AND pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) NOT ILIKE '%% OR %%'
+       AND (p.polname IN ('app_append', 'worker_append', 'worker_read'))
+           = (c.relname IN ('retrievals', 'retrieved_passages', 'audit_seals'))
        AND CASE p.polname
+           WHEN 'app_append' THEN
+               p.polcmd = 'a' AND p.polroles = ARRAY['kosmos_app'::regrole::oid] AND c.relname <> 'audit_seals'
+           WHEN 'worker_append' THEN
+               p.polcmd = 'a' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid] AND c.relname = 'audit_seals'
+           WHEN 'worker_read' THEN
+               p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
            WHEN 'app_read' THEN
                p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_app'::regrole::oid]
                AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%acl && kosmos.principals()%%')
@@ -89,11 +98,26 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
 SELECT c.relname::text AS table_name, wanted.policy
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- CROSS JOIN LATERAL (VALUES ('app_read'),
-                           (CASE WHEN c.relname IN ('jobs', 'runs') THEN 'worker_queue' ELSE 'worker_all' END))
-       AS wanted (policy)
- WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND c.relname <> 'alembic_version'
+ CROSS JOIN LATERAL unnest(CASE
+       WHEN c.relname IN ('jobs', 'runs') THEN ARRAY['app_read', 'worker_queue']
+       WHEN c.relname IN ('retrievals', 'retrieved_passages') THEN ARRAY['app_append', 'worker_read']
+       WHEN c.relname = 'audit_seals' THEN ARRAY['worker_append', 'worker_read']
+       ELSE ARRAY['app_read', 'worker_all'] END) AS wanted (policy)
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'alembic_version'
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polname = wanted.policy)
+ ORDER BY 1, 2
+
+-- name: changeable_logs
+-- Nobody who serves may change or remove what is in the log, or its seals, and who answers questions may not read it.
+SELECT c.relname::text AS table_name, r.rolname::text AS role
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_roles r ON r.rolname IN ('kosmos_app', 'kosmos_worker')
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p')
+   AND (starts_with(c.relname, 'retrievals') OR starts_with(c.relname, 'retrieved_passages')
+        OR c.relname = 'audit_seals')
+   AND (has_table_privilege(r.oid, c.oid, 'DELETE, TRUNCATE') OR has_any_column_privilege(r.oid, c.oid, 'UPDATE')
+        OR r.rolname = 'kosmos_app' AND has_any_column_privilege(r.oid, c.oid, 'SELECT'))
  ORDER BY 1, 2
 
 -- name: leaking_relations

@@ -12,11 +12,11 @@ SELECT p.name, p.content
 DELETE FROM kosmos.presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: list_collections
--- Those with a preset, with documents, or both. A collection whose documents are gone leaves nothing to list.
-SELECT names.collection, p.name, coalesce(s.chunks, 0), p.created_at
-  FROM (SELECT c.collection FROM kosmos.corpus_statistics c WHERE c.tenant_id = %(tenant_id)s AND c.chunks > 0
-        UNION
-        SELECT q.collection FROM kosmos.presets q WHERE q.tenant_id = %(tenant_id)s) names
-  LEFT JOIN kosmos.presets p ON p.tenant_id = %(tenant_id)s AND p.collection = names.collection
-  LEFT JOIN kosmos.corpus_statistics s ON s.tenant_id = %(tenant_id)s AND s.collection = names.collection
- ORDER BY names.collection
+-- Those with a preset, with documents that this reader may read, or both.
+SELECT coalesce(p.collection, s.collection), p.name, coalesce(s.chunks, 0), p.created_at
+  FROM (SELECT q.collection, q.name, q.created_at FROM kosmos.presets q WHERE q.tenant_id = %(tenant_id)s) p
+  FULL JOIN (SELECT c.collection, sum(c.chunks)::bigint AS chunks
+               FROM kosmos.reader_statistics c
+              WHERE c.tenant_id = %(tenant_id)s AND c.chunks > 0
+              GROUP BY c.collection) s ON s.collection = p.collection
+ ORDER BY 1

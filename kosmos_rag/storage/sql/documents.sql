@@ -9,7 +9,20 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
        OFFSET 0) v
  WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+   AND (%(ids)s::uuid[] IS NULL OR d.id = ANY (%(ids)s))
+   AND (%(after_source)s::text IS NULL
+        OR (d.source, d.collection) > (%(after_source)s::text, %(after_collection)s::text))
  ORDER BY d.source, d.collection
+ LIMIT %(limit)s
+
+-- name: count_documents
+SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
+
+-- name: chunks_by_readers
+SELECT r.acl, sum(r.chunks)::bigint
+  FROM kosmos.reader_statistics r
+ WHERE r.tenant_id = %(tenant_id)s AND r.chunks > 0
+ GROUP BY r.acl
 
 -- name: document_texts
 SELECT d.source, v.text
@@ -22,6 +35,16 @@ SELECT d.source, v.text
  WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
  ORDER BY d.source, d.collection
+
+-- name: texts_of_documents
+SELECT d.id, v.text
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.text
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY(%(document_ids)s)
 
 -- name: fingerprints
 -- What is stored of these documents: enough to tell an unchanged one without reading it again.
@@ -49,15 +72,18 @@ UPDATE kosmos.documents d
 
 -- name: lexemes_of_documents
 -- How much these documents add to the lexical statistics, to be taken off before their chunks go.
-SELECT u.lexeme, count(*)::integer
-  FROM kosmos.chunks c, LATERAL unnest(c.tsv) u
- WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)
- GROUP BY u.lexeme
+SELECT n.acl, array_agg(n.lexeme), array_agg(n.chunks)
+  FROM (SELECT c.acl, u.lexeme, count(*)::integer AS chunks
+          FROM kosmos.chunks c, LATERAL unnest(c.tsv) u
+         WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)
+         GROUP BY c.acl, u.lexeme) n
+ GROUP BY n.acl
 
 -- name: size_of_documents
-SELECT count(*), coalesce(sum(c.length), 0)::bigint
+SELECT c.acl, count(*), sum(c.length)::bigint
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)
+ GROUP BY c.acl
 
 -- name: versions_of_documents
 SELECT v.id, v.document_id, v.number

@@ -31,3 +31,11 @@ SELECT 'collections counted wrongly', count(*)
     ON n.collection = s.collection
  WHERE s.tenant_id = %(tenant_id)s
    AND (s.chunks, s.length) IS DISTINCT FROM (coalesce(n.chunks, 0), coalesce(n.length, 0))
+UNION ALL
+SELECT 'readers counted wrongly', count(*)
+  FROM (SELECT s.collection, s.acl, s.chunks, s.length
+          FROM kosmos.reader_statistics s WHERE s.tenant_id = %(tenant_id)s) s
+  FULL JOIN (SELECT c.collection, c.acl, count(*) AS chunks, sum(c.length) AS length
+               FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s GROUP BY c.collection, c.acl) n
+    ON n.collection = s.collection AND n.acl = s.acl
+ WHERE (coalesce(s.chunks, 0), coalesce(s.length, 0)) IS DISTINCT FROM (coalesce(n.chunks, 0), coalesce(n.length, 0))

@@ -24,27 +24,35 @@ SELECT to_tsvector(t.language::regconfig, t.text)
   FROM unnest(%(texts)b::text[], %(languages)b::text[]) WITH ORDINALITY AS t (text, language, ordinal)
  ORDER BY t.ordinal
 
+-- name: lexeme_ids
+-- Of lexemes that chunks with other readers hold: all that hold one know it by the same id.
+SELECT DISTINCT l.lexeme, l.id
+  FROM kosmos.lexemes l
+ WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = ANY (%(lexemes)b::text[])
+
 -- name: insert_lexemes
-INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, id, chunks)
-SELECT %(tenant_id)s, %(collection)s, u.lexeme, %(next_id)s - 1 + u.number, u.chunks
-  FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) WITH ORDINALITY AS u (lexeme, chunks, number)
+INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, acl, id, chunks)
+SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.acl::text[], u.id, u.chunks
+  FROM unnest(%(lexemes)b::text[], %(acls)b::text[], %(ids)b::integer[], %(counts)b::integer[])
+       AS u (lexeme, acl, id, chunks)
 RETURNING id
 
 -- name: delete_lexemes
 -- Those that no chunk holds any more: a deleted document leaves no word behind.
 DELETE FROM kosmos.lexemes l
- USING unnest(%(lexemes)b::text[], %(counts)b::integer[]) AS u (lexeme, chunks)
+ USING unnest(%(lexemes)b::text[], %(acls)b::text[], %(counts)b::integer[]) AS u (lexeme, acl, chunks)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
-   AND l.chunks + u.chunks <= 0
+   AND l.acl = u.acl::text[] AND l.chunks + u.chunks <= 0
 
 -- name: change_lexemes
 -- Returns the ids of the lexemes that are there, by their places in the array; the others are new.
 -- By ANY too: the join alone is planned as one with every lexeme of the corpus.
 UPDATE kosmos.lexemes l
    SET chunks = l.chunks + u.chunks
-  FROM unnest(%(lexemes)b::text[], %(counts)b::integer[]) WITH ORDINALITY AS u (lexeme, chunks, number)
+  FROM unnest(%(lexemes)b::text[], %(acls)b::text[], %(counts)b::integer[]) WITH ORDINALITY
+       AS u (lexeme, acl, chunks, number)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
-   AND l.lexeme = ANY (%(lexemes)b::text[])
+   AND l.lexeme = ANY (%(lexemes)b::text[]) AND l.acl = u.acl::text[]
 RETURNING u.number, l.id
 
 -- name: change_corpus
@@ -55,12 +63,25 @@ UPDATE kosmos.corpus_statistics
        next_serial = %(next_serial)s,
        epoch = epoch + 1
  WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
+RETURNING epoch
+
+-- name: change_reader_statistics
+-- The same of the chunks that have the same readers, for each list of readers. A row stays when its chunks are gone:
+-- the epoch of what a reader may read never falls back.
+INSERT INTO kosmos.reader_statistics AS s (tenant_id, collection, acl, chunks, length, languages, epoch)
+SELECT %(tenant_id)s, %(collection)s, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
+  FROM unnest(%(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[]) AS u (acl, chunks, length)
+ON CONFLICT (tenant_id, collection, acl) DO UPDATE
+   SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
 
 -- name: add_languages
--- Those of its documents: a question is analysed in each of them.
-UPDATE kosmos.corpus_statistics
-   SET languages = languages || ARRAY(SELECT unnest(%(languages)s::text[]) EXCEPT SELECT unnest(languages) ORDER BY 1)
- WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s AND NOT languages @> %(languages)s::text[]
+-- Those of the documents: a question is analysed in each of them.
+UPDATE kosmos.reader_statistics s
+   SET languages = s.languages || ARRAY(
+           SELECT unnest(u.languages::text[]) EXCEPT SELECT unnest(s.languages) ORDER BY 1)
+  FROM unnest(%(acls)s::text[], %(languages)s::text[]) AS u (acl, languages)
+ WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.acl = u.acl::text[]
+   AND NOT s.languages @> u.languages::text[]
 
 -- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,
@@ -101,17 +122,20 @@ RETURNING id
 -- name: insert_chunks
 INSERT INTO kosmos.chunks (tenant_id, id, document_id, version_id, ordinal, start_offset, end_offset, line_start,
                            line_end, page_start, page_end, section, text, tokens, splitter, fallback_reason, acl,
-                           tsv, length, collection, serial)
+                           tsv, length, collection, serial, around_start, around_end)
 SELECT %(tenant_id)s, u.id, u.document_id, u.version_id, u.ordinal, u.start_offset, u.end_offset, u.line_start,
        u.line_end, nullif(u.page_start, 0), nullif(u.page_end, 0), string_to_array(u.section, chr(31)), u.text,
-       u.tokens, u.splitter, nullif(u.fallback_reason, ''), u.acl::text[], u.tsv, u.length, %(collection)s, u.serial
+       u.tokens, u.splitter, nullif(u.fallback_reason, ''), u.acl::text[], u.tsv, u.length, %(collection)s, u.serial,
+       CASE WHEN u.around_end > 0 THEN u.around_start END, nullif(u.around_end, 0)
   FROM unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(ordinal)b::integer[],
               %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
               %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
               %(text)b::text[], %(tokens)b::integer[], %(splitter)b::text[], %(fallback_reason)b::text[],
-              %(acl)b::text[], %(tsv)b::tsvector[], %(length)b::integer[], %(serial)b::integer[])
+              %(acl)b::text[], %(tsv)b::tsvector[], %(length)b::integer[], %(serial)b::integer[],
+              %(around_start)b::integer[], %(around_end)b::integer[])
        AS u (id, document_id, version_id, ordinal, start_offset, end_offset, line_start, line_end, page_start,
-             page_end, section, text, tokens, splitter, fallback_reason, acl, tsv, length, serial)
+             page_end, section, text, tokens, splitter, fallback_reason, acl, tsv, length, serial, around_start,
+             around_end)
 RETURNING id
 
 -- name: insert_tail

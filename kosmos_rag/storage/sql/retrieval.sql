@@ -1,10 +1,16 @@
 -- name: corpora
--- The statistics of each collection that may answer, and the space that answers, read in the candidates' snapshot.
-SELECT s.collection, s.chunks, s.length, s.next_serial, s.epoch, t.live_space_id, p.name
+-- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
+-- that answers, read in the candidates' snapshot. NULL where the reader may read none.
+SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks, r.length, r.epoch
   FROM kosmos.tenants t
   JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
   LEFT JOIN kosmos.presets p
     ON p.tenant_id = %(tenant_id)s AND p.tenant_id = s.tenant_id AND p.collection = s.collection
+  LEFT JOIN (SELECT n.collection, sum(n.chunks)::bigint AS chunks, sum(n.length)::bigint AS length,
+                    max(n.epoch) AS epoch
+               FROM kosmos.reader_statistics n
+              WHERE n.tenant_id = %(tenant_id)s
+              GROUP BY n.collection) r ON r.collection = s.collection
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
  ORDER BY s.collection
@@ -12,18 +18,21 @@ SELECT s.collection, s.chunks, s.length, s.next_serial, s.epoch, t.live_space_id
 -- name: question_terms
 -- The terms of each text, the question's and its synonyms', after analysis in the languages of each collection, and
 -- what they count for: how often the text says them, times its weight. No id where no chunk holds the term. No row at
--- all means that the texts hold only stop words or signs.
+-- all means that the texts hold only stop words or signs. Languages and counts are of chunks that this reader may read.
 SELECT a.collection, a.lexeme, l.id, l.chunks, a.weight
-  FROM (SELECT s.collection, u.lexeme COLLATE "C" AS lexeme, max(cardinality(u.positions) * w.weight) AS weight
-          FROM kosmos.corpus_statistics s, unnest(s.languages) AS g (language),
+  FROM (SELECT g.collection, u.lexeme COLLATE "C" AS lexeme, max(cardinality(u.positions) * w.weight) AS weight
+          FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
+                  FROM kosmos.reader_statistics s
+                 WHERE s.tenant_id = %(tenant_id)s
+                   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
                unnest(%(texts)s::text[], %(weights)s::float8[]) AS w (words, weight),
                unnest(to_tsvector(g.language::regconfig, w.words)) AS u (lexeme, positions, weights)
-         WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
-         GROUP BY s.collection, u.lexeme COLLATE "C") a
+         GROUP BY g.collection, u.lexeme COLLATE "C") a
   LEFT JOIN LATERAL (
-       SELECT n.id, n.chunks
+       SELECT n.id, sum(n.chunks)::bigint AS chunks
          FROM kosmos.lexemes n
         WHERE n.tenant_id = %(tenant_id)s AND n.collection = a.collection AND n.lexeme = a.lexeme
+        GROUP BY n.id
        OFFSET 0) l ON true
  ORDER BY a.collection, l.id
 
@@ -36,7 +45,7 @@ SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives 
                bool_or(numnode(phraseto_tsquery(g.language::regconfig, w.words)) = 0) AS unindexed
           FROM unnest(%(phrases)s::text[], %(excluded)s::boolean[]) AS w (words, excluded),
                (SELECT DISTINCT unnest(s.languages) AS language
-                  FROM kosmos.corpus_statistics s
+                  FROM kosmos.reader_statistics s
                  WHERE s.tenant_id = %(tenant_id)s
                    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g
          GROUP BY w.words, w.excluded) n
@@ -255,7 +264,7 @@ SELECT clock_timestamp()
 -- name: passages
 SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.ordinal,
        c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter,
-       d.collection
+       d.collection, c.around_start, c.around_end
   FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*
@@ -269,7 +278,10 @@ SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_
        OFFSET 0) d
 
 -- name: version_text
--- The text between two offsets of a version: what joins neighbouring chunks without the overlap twice.
-SELECT substr(v.text, %(start)s + 1, %(length)s)
+-- The text between two offsets of a version, and its pages: neighbouring chunks without the overlap twice, or a section.
+-- The constant stands between the values: they may be smallints, whose sum is none.
+SELECT substr(v.text, %(start)s + 1, %(length)s),
+       CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(%(start)s, v.pages)) END,
+       CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(%(start)s - 1 + %(length)s, v.pages)) END
   FROM kosmos.document_versions v
  WHERE v.tenant_id = %(tenant_id)s AND v.id = %(version_id)s

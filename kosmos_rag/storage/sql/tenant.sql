@@ -8,9 +8,8 @@ VALUES (%(tenant_id)s, %(name)s, %(now)s)
 ON CONFLICT (tenant_id) DO NOTHING
 
 -- name: create_corpus_statistics
-INSERT INTO kosmos.corpus_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_serial, languages,
-                                      epoch)
-VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, '{}', 0)
+INSERT INTO kosmos.corpus_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_serial, epoch)
+VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, 0)
 ON CONFLICT (tenant_id, collection) DO NOTHING
 
 -- name: live_space

@@ -69,6 +69,56 @@ def test_parse_pdf__heading_on_a_last_page_without_text() -> None:
     assert parse_pdf(bytes(pdf.output())).headings == ()
 
 
+def handbook_pdf() -> fpdf.FPDF:
+    """Two pages without an outline: a title and sections in larger and bold letters, paragraphs set apart."""
+    pdf = fpdf.FPDF()
+    pdf.add_page()
+
+    def put(text: str, size: int, style: str = "", *, space: int = 0) -> None:
+        pdf.set_font("helvetica", style=style, size=size)
+        pdf.multi_cell(0, text=text, new_x="LMARGIN", new_y="NEXT")
+        pdf.ln(space)
+
+    put("Travel Handbook of the Whole", 20)
+    put("Company", 20, space=6)
+    put("Booking", 14, "B", space=3)
+    put("Trips are booked in the portal. " * 6, 11, space=4)
+    put("Rail is preferred below 400 km. " * 6, 11, space=4)
+    put("Refunds", 11, "B", space=2)
+    put("Receipts are due within 30 days. " * 6, 11)
+    pdf.add_page()
+    put("Contacts", 14, "B", space=3)
+    put("The travel desk answers until 18:00. " * 6, 11)
+    return pdf
+
+
+def test_parse_pdf__headings_by_their_letters_without_an_outline() -> None:
+    parsed = parse_pdf(bytes(handbook_pdf().output()))
+    assert [(h.level, h.title) for h in parsed.headings] == [
+        (1, "Travel Handbook of the Whole Company"),
+        (2, "Booking"),
+        (3, "Refunds"),
+        (2, "Contacts"),
+    ]
+    assert all(parsed.text[h.start :].split()[0] == h.title.split()[0] for h in parsed.headings)
+    assert parsed.section_at(parsed.text.index("Receipts")) == (
+        "Travel Handbook of the Whole Company",
+        "Booking",
+        "Refunds",
+    )
+
+
+def test_parse_pdf__paragraphs_are_set_apart_by_blank_lines() -> None:
+    text = parse_pdf(bytes(handbook_pdf().output())).text
+    paragraphs = [paragraph.split()[0] for paragraph in text.split("\n\n")]
+    assert paragraphs == ["Travel", "Booking", "Trips", "Rail", "Refunds", "Receipts", "Contacts", "The"]
+
+
+def test_parse_pdf__no_headings_where_all_letters_are_alike() -> None:
+    pdf = new_pdf("one line\nand another\nand a third")
+    assert parse_pdf(bytes(pdf.output())).headings == ()
+
+
 def test_parse_pdf__title(report_pdf: bytes) -> None:
     assert parse_pdf(report_pdf).title == "Annual Report"
     assert parse_pdf(bytes(new_pdf("x").output())).title is None

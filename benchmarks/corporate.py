@@ -1,0 +1,168 @@
+"""Is the right document among the first five? The corporate preset over the sample of examples/corporate.
+
+    python -m benchmarks.corporate [--misses] [--json FILE]
+
+A question counts where a hit among the first k is from the document that benchmarks/corporate_questions.yaml names, and
+once more where its section is the right one too. It is asked by a reader without a department and by one of the
+document's department; of the preset that enforces, by one who may read it. The rest is for refusals.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from kosmos_rag import Engine, Retrieval, Settings
+from kosmos_rag.records import EVERYONE
+
+SAMPLE = Path(__file__).parents[1] / "examples" / "corporate" / "generate.py"
+QUESTIONS = Path(__file__).with_name("corporate_questions.yaml")
+MODEL = {
+    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+    "rag.embedding.dimensions": 384,
+    "rag.reranking.enabled": False,
+}
+_NUMBER = re.compile(r"^\d+\. ")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A question with the one place where its answer stands; none where nothing answers it."""
+
+    text: str
+    source: str | None
+    section: str | None
+
+    @property
+    def department(self) -> str | None:
+        """The department whose document answers."""
+        return self.source and self.source.partition("/")[0]
+
+
+def questions(path: Path = QUESTIONS) -> list[Question]:
+    """Read the questions."""
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [
+        Question(text=entry["question"], source=entry.get("source"), section=entry.get("section")) for entry in entries
+    ]
+
+
+def rank_of(found: Retrieval, wanted: Question, *, section: bool) -> int | None:
+    """Return the rank of the first hit from the right document, and section where that is asked; None without one."""
+    for hit in found.hits:
+        path = PurePath(hit.source)
+        heading = _NUMBER.sub("", hit.section[-1]).casefold() if hit.section else None
+        of_document = f"{path.parent.name}/{path.stem}" == wanted.source
+        if of_document and (not section or heading == (wanted.section or "").casefold()):
+            return hit.rank
+    return None
+
+
+def share(ranks: Sequence[int | None], within: int) -> float:
+    """Return the share of ranks that are at most `within`."""
+    return round(sum(rank is not None and rank <= within for rank in ranks) / len(ranks), 3)
+
+
+def measure(
+    engine: Engine, collection: str, asked: Sequence[Question], readers: str, *, misses: bool
+) -> dict[str, Any]:
+    """Ask what has an answer, and return shares and milliseconds. `readers` says who asks: nobody, own, manager."""
+    answerable = [question for question in asked if question.source]
+    results = []
+    took = []
+    for question in answerable:
+        held = {"nobody": [], "own": [f"department:{question.department}"], "manager": ["role:Manager"]}[readers]
+        scope = engine.tenant("sample", collection=collection, principals=(EVERYONE, *held))
+        results.append((question, scope.retrieve(question.text, 5)))
+        took.append(scope.retrieve(f"{question.text} ", 5).timings_ms["total"])
+    documents = [rank_of(found, question, section=False) for question, found in results]
+    sections = [rank_of(found, question, section=True) for question, found in results]
+    for (question, found), rank in zip(results, documents, strict=True) if misses else ():
+        if rank is None:
+            print(f"{question.text}\n   -> {question.source} | {question.section}")
+            for hit in found.hits:
+                print(f"      {hit.score:.2f} {hit.source} | {hit.place}")
+    return {
+        "recall@1": share(documents, 1),
+        "recall@5": share(documents, 5),
+        "section@5": share(sections, 5),
+        "p50_ms": round(statistics.median(took), 1),
+    }
+
+
+def refused(engine: Engine, collection: str, asked: Sequence[Question]) -> dict[str, float]:
+    """Return the shares of questions without an answer, and of those with one, that are refused."""
+    scope = engine.tenant("sample", collection=collection)
+    done = [(question.source is None, scope.answer(question.text, 5).refused) for question in asked]
+    return {
+        name: round(statistics.mean(no for without, no in done if without is wanted), 3)
+        for name, wanted in (("without an answer", True), ("with an answer", False))
+    }
+
+
+def run(folder: Path, *, misses: bool) -> dict[str, Any]:
+    """Ingest the sample by each preset, and measure."""
+    plain = folder / "plain.yaml"
+    plain.write_text("extends: corporate\nrag:\n  signals: {department_match: null, role_preference: null}\n")
+    subprocess.run([sys.executable, SAMPLE, folder / "kb"], check=True, stdout=subprocess.DEVNULL)
+    asked = questions()
+    settings = Settings.load(overrides=MODEL | {"database.data_dir": str(folder / "data")})
+    table: dict[str, Any] = {}
+    with Engine(settings) as engine:
+        tenant = engine.tenant("sample")
+        presets: dict[str, str | Path] = {"corporate": "corporate", "plain": plain, "enforced": "corporate-enforced"}
+        for collection, preset in presets.items():
+            tenant.collections.create(collection, preset=preset)
+            engine.warm_up()
+            started = time.perf_counter()
+            report = engine.tenant("sample", collection=collection).ingest(folder / "kb")
+            seconds = round(time.perf_counter() - started, 1)
+            table[collection] = {"chunks": report.chunks, "failed": len(report.failed), "seconds": seconds}
+        table["stats"] = stats(engine)
+        for collection, readers in {
+            "plain": ["nobody"],
+            "corporate": ["nobody", "own"],
+            "enforced": ["own", "manager"],
+        }.items():
+            for who in readers:
+                table[f"{collection}, {who}"] = measure(engine, collection, asked, who, misses=misses)
+        table["refused"] = refused(engine, "corporate", asked)
+    return table
+
+
+def stats(engine: Engine) -> dict[str, int]:
+    """Return the documents, and the chunks of each department."""
+    documents = engine.tenant("sample", collection="corporate").documents()
+    chunks: Counter[str] = Counter()
+    for document in documents:
+        chunks[PurePath(document.source).parent.name] += document.chunks
+    return {"documents": len(documents), "chunks": chunks.total(), **chunks}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--misses", action="store_true", help="list questions whose document is not found")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        table = run(Path(folder), misses=given.misses)
+    for name, figures in table.items():
+        print(f"{name:22}", "  ".join(f"{key} {value}" for key, value in figures.items()))
+    if given.json:
+        given.json.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+-- name: create_api_key
+INSERT INTO kosmos.api_keys (tenant_id, id, name, scopes, principals, secret_sha256, created_at, expires_at)
+VALUES (%(tenant_id)s, %(id)s, %(name)s, %(scopes)s, %(principals)s, %(secret_sha256)s, %(now)s, %(expires_at)s)
+
+-- name: list_api_keys
+SELECT k.id, k.name, k.scopes, k.principals, k.created_at, k.expires_at, k.revoked_at
+  FROM kosmos.api_keys k
+ WHERE k.tenant_id = %(tenant_id)s
+ ORDER BY k.created_at, k.id
+
+-- name: valid_api_key
+SELECT k.name, k.scopes, k.principals, k.secret_sha256
+  FROM kosmos.api_keys k
+ WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s AND k.revoked_at IS NULL
+   AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
+
+-- name: revoke_api_key
+UPDATE kosmos.api_keys k
+   SET revoked_at = %(now)s
+ WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s AND k.revoked_at IS NULL
+RETURNING k.id
+
+-- name: forget_upload_requests
+DELETE FROM kosmos.upload_requests u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s
+
+-- name: claim_upload_request
+-- Of two that are sent at once the second waits here for the first, and then finds its job.
+INSERT INTO kosmos.upload_requests (tenant_id, key, request_sha256, created_at)
+VALUES (%(tenant_id)s, %(key)s, %(request_sha256)s, %(now)s)
+ON CONFLICT (tenant_id, key) DO NOTHING
+RETURNING key
+
+-- name: claimed_upload_request
+SELECT u.request_sha256, u.job_id
+  FROM kosmos.upload_requests u
+ WHERE u.tenant_id = %(tenant_id)s AND u.key = %(key)s
+
+-- name: note_upload_request
+UPDATE kosmos.upload_requests u SET job_id = %(job_id)s WHERE u.tenant_id = %(tenant_id)s AND u.key = %(key)s

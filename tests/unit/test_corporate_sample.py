@@ -1,0 +1,63 @@
+"""The corporate sample: the same documents each time, and questions about what stands in them."""
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from benchmarks.corporate import questions
+from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.ingestion.parsing.headings import plain_headings
+from kosmos_rag.records import SourceDocument
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "corporate" / "generate.py"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """The script, imported from where it lies."""
+    spec = importlib.util.spec_from_file_location("corporate_generate", SCRIPT)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_sample__has_92_documents_with_the_paragraphs_of_each_department(generate: ModuleType) -> None:
+    documents = list(generate.documents())
+    assert Counter(document.department for document in documents) == {
+        "hr": 12, "it": 16, "finance": 15, "security": 20, "general": 29,
+    }  # fmt: skip
+    paragraphs: Counter[str] = Counter()
+    for document in documents:
+        paragraphs[document.department] += sum(len(texts) for _, texts in document.sections)
+    assert paragraphs == generate.PARAGRAPHS
+
+
+def test_sample__is_the_same_each_time(generate: ModuleType, tmp_path: Path) -> None:
+    first, second = (generate.write(tmp_path / name) for name in ("a", "b"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert Counter(path.suffix for path in first) == {".pdf": 46, ".txt": 46}
+
+
+def test_sample__all_sections_are_found_in_both_formats(generate: ModuleType) -> None:
+    for document in list(generate.documents())[:20]:
+        wanted = [heading.casefold() for heading, _ in document.sections]
+        for name, data in (("a.pdf", generate.as_pdf(document)), ("a.txt", generate.as_text(document))):
+            parsed = parse(SourceDocument(source=name, data=data))
+            headings = parsed.headings or plain_headings(parsed.text)
+            found = [heading.title.lstrip("0123456789. ").casefold() for heading in headings]
+            assert [title for title in found if title in wanted] == wanted, (document.name, name)
+
+
+def test_questions__are_about_sections_that_are_there(generate: ModuleType) -> None:
+    sections = {f"{d.department}/{d.name}": [heading for heading, _ in d.sections] for d in generate.documents()}
+    asked = questions()
+    answerable = [question for question in asked if question.source]
+    assert (len(answerable), len(asked)) == (60, 72)
+    assert len({question.text for question in asked}) == 72
+    for question in answerable:
+        assert question.section in sections[question.source or ""], question.text
