@@ -4,7 +4,9 @@ An adapter needs no base class: whatever has these methods fits. The contract is
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +74,34 @@ class Reranker(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """What is said to a language model: the rules by `system`, the rest by `user`."""
+
+    role: Literal["system", "user"]
+    text: str
+
+
+class TextStream(Protocol):
+    """A text as it is written, piece by piece; a generator is one.
+
+    `close` gives up the rest of it at once, and does no harm at the end. Where another thread may close it while one
+    waits for a piece, that one gets a ModelError.
+    """
+
+    def __iter__(self) -> Self:
+        """Return itself."""
+        ...
+
+    def __next__(self) -> str:
+        """Return the next piece, not empty. Raises ModelError."""
+        ...
+
+    def close(self) -> None:
+        """Give up the rest."""
+        ...
+
+
 class LanguageModel(Protocol):
     """A model that writes text. Thread-safe."""
 
@@ -80,9 +110,15 @@ class LanguageModel(Protocol):
         """The model's name as configured."""
         ...
 
-    def complete(self, prompt: str, *, max_tokens: int) -> str:
-        """Return the model's answer to a prompt. Raises ModelError."""
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> TextStream:
+        """Let the model answer; its failures are raised with the first piece, or where they come."""
         ...
+
+
+def complete(model: LanguageModel, prompt: str, *, max_tokens: int) -> str:
+    """Return a model's whole answer to one prompt. Raises ModelError."""
+    with closing(model.stream([Message(role="user", text=prompt)], max_tokens=max_tokens)) as pieces:
+        return "".join(pieces)
 
 
 class Chunker(Protocol):

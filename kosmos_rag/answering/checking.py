@@ -1,16 +1,19 @@
 """Whether the passages that an answer cites bear out what it says, sentence by sentence, whoever wrote the answer."""
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstaining import REFUSAL
+from kosmos_rag.answering.compose import quoted
 from kosmos_rag.answering.evidence import cosines
 from kosmos_rag.answering.facts import missing_fact
+from kosmos_rag.answering.instructions import instruction_in
 from kosmos_rag.answering.units import Unit, units
 from kosmos_rag.answering.words import stems
-from kosmos_rag.ports import Embedder
-from kosmos_rag.records import CheckedSentence, CitationReport, ContextPassage, Verdict
+from kosmos_rag.ports import Embedder, Vectors
+from kosmos_rag.records import AnswerSentence, CheckedSentence, CitationReport, ContextPassage, Verdict
 
 # Set by hand; `make bench-answers` reports how they judge the true and the altered claims of benchmarks/claims.yaml.
 MIN_OVERLAP = 0.5
@@ -30,11 +33,39 @@ def check_citations(
     """Check an answer that cites passages by markers of this format, as `rag.context.citation_format` has it.
 
     A marker belongs to the sentence before it, or to the one it begins. A refusal claims nothing and has no sentences
-    in the report. Raises ModelUnavailable.
+    in the report. What cites a document that speaks to a language model is not supported. Raises ModelUnavailable.
     """
-    by_index = {passage.citation.index: passage for passage in passages}
-    said = [claim for claim in _claims(text, _pattern(citation_format)) if claim.text != REFUSAL]
-    return CitationReport(sentences=tuple(_checked(claim, by_index, embedder) for claim in said))
+    checker = _Checker(passages, embedder)
+    said = [claim for claim in _claims(text, _pattern(citation_format)) if not _refuses(claim.text)]
+    return CitationReport(sentences=tuple(checker.checked(claim) for claim in said))
+
+
+def is_refusal(text: str, citation_format: str) -> bool:
+    """Whether an answer says the refusal sentence, and nothing beside it."""
+    said = _claims(text, _pattern(citation_format))
+    return bool(said) and all(_refuses(claim.text) for claim in said)
+
+
+def distrusted(passages: Sequence[ContextPassage]) -> dict[uuid.UUID, str]:
+    """Return the documents of which a passage speaks to a language model, with the words by which it does.
+
+    What such a document says of itself may be what it wants to be said, in whichever of its passages.
+    """
+    found: dict[uuid.UUID, str] = {}
+    for passage in passages:
+        cited = passage.citation
+        words = instruction_in("\n".join((cited.title, *cited.section, passage.text)))
+        if words is not None:
+            found.setdefault(cited.document_id, words)
+    return found
+
+
+def _refuses(text: str) -> bool:
+    return _bare(text) == _bare(REFUSAL)
+
+
+def _bare(text: str) -> str:
+    return text.replace("\u2019", "'").strip(" \n\"'*_.`").casefold()
 
 
 def _pattern(citation_format: str) -> re.Pattern[str]:
@@ -78,22 +109,60 @@ def _without(unit: Unit, text: str, marker: re.Pattern[str]) -> str:
     return bare.strip() if unit.kind == "code" else " ".join(bare.split())
 
 
-def _checked(claim: _Claim, by_index: dict[int, ContextPassage], embedder: Embedder) -> CheckedSentence:
-    unknown = [number for number in claim.markers if number not in by_index]
-    if unknown:
-        return _verdict(claim, "unresolved", f"there is no passage {unknown[0]}")
-    if not claim.markers:
-        return _verdict(claim, "uncited", "it cites nothing")
-    cited = [by_index[number] for number in dict.fromkeys(claim.markers)]
-    evidence = "\n\n".join("\n".join((*passage.citation.section, passage.text)) for passage in cited)
-    overlap = _overlap(claim.text, evidence)
-    similarity = _similarity(claim.text, cited, embedder)
-    reason = missing_fact(claim.text, evidence)
-    if reason is None and overlap < MIN_OVERLAP:
-        reason = f"{overlap:.0%} of its words stand in what it cites"
-    if reason is None and similarity < MIN_SIMILARITY:
-        reason = f"nothing in what it cites says the like (similarity {similarity:.2f})"
-    return _verdict(claim, "supported" if reason is None else "unsupported", reason, overlap, similarity)
+class _Checker:
+    """Checks claims against passages, whose units are embedded once."""
+
+    def __init__(self, passages: Sequence[ContextPassage], embedder: Embedder) -> None:
+        self._by_index = {passage.citation.index: passage for passage in passages}
+        self._distrusted = distrusted(passages)
+        self._embedder = embedder
+        self._units: dict[int, tuple[list[Unit], Vectors]] = {}
+
+    def checked(self, claim: _Claim) -> CheckedSentence:
+        unknown = [number for number in claim.markers if number not in self._by_index]
+        if unknown:
+            return _verdict(claim, "unresolved", f"there is no passage {unknown[0]}")
+        if not claim.markers:
+            return _verdict(claim, "uncited", "it cites nothing")
+        cited = [self._by_index[number] for number in dict.fromkeys(claim.markers)]
+        evidence = "\n\n".join("\n".join((*passage.citation.section, passage.text)) for passage in cited)
+        overlap = _overlap(claim.text, evidence)
+        quotes = self._most_similar(claim.text, cited)
+        similarity = max((quote.score for quote in quotes), default=0.0)
+        reason = self._speaking(cited) or missing_fact(claim.text, evidence)
+        if reason is None and overlap < MIN_OVERLAP:
+            reason = f"{overlap:.0%} of its words stand in what it cites"
+        if reason is None and similarity < MIN_SIMILARITY:
+            reason = f"nothing in what it cites says the like (similarity {similarity:.2f})"
+        if reason is not None:
+            return _verdict(claim, "unsupported", reason, overlap, similarity)
+        borne_out = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
+        return _verdict(claim, "supported", None, overlap, similarity, borne_out)
+
+    def _speaking(self, cited: Sequence[ContextPassage]) -> str | None:
+        for passage in cited:
+            if words := self._distrusted.get(passage.citation.document_id):
+                return f"the document of passage {passage.citation.index} speaks to a language model ({words!r})"
+        return None
+
+    def _most_similar(self, claim: str, cited: Sequence[ContextPassage]) -> list[AnswerSentence]:
+        """Return the unit of each passage that is most like the claim, with its similarity as score."""
+        vector = self._embedder.embed([claim])[0]
+        found = []
+        for passage in cited:
+            texts, vectors = self._units_of(passage)
+            if texts:
+                likeness = cosines(vectors, vector)
+                best = int(likeness.argmax())
+                found.append(quoted(passage, texts[best], float(likeness[best])))
+        return found
+
+    def _units_of(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
+        index = passage.citation.index
+        if index not in self._units:
+            found = list(units(passage.text))
+            self._units[index] = (found, self._embedder.embed([unit.text for unit in found]))
+        return self._units[index]
 
 
 def _verdict(
@@ -102,6 +171,7 @@ def _verdict(
     reason: str | None,
     overlap: float = 0.0,
     similarity: float = 0.0,
+    quotes: tuple[AnswerSentence, ...] = (),
 ) -> CheckedSentence:
     return CheckedSentence(
         text=claim.text,
@@ -110,16 +180,10 @@ def _verdict(
         reason=reason,
         overlap=overlap,
         similarity=similarity,
+        quotes=quotes,
     )
 
 
 def _overlap(claim: str, evidence: str) -> float:
     words = set(stems(claim))
     return len(words & set(stems(evidence))) / len(words) if words else 0.0
-
-
-def _similarity(claim: str, cited: Sequence[ContextPassage], embedder: Embedder) -> float:
-    texts = [unit.text for passage in cited for unit in units(passage.text)]
-    if not texts:
-        return 0.0
-    return float(cosines(embedder.embed(texts), embedder.embed([claim])[0]).max())

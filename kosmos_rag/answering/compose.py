@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence
-from kosmos_rag.records import AnswerSentence, Citation
+from kosmos_rag.answering.units import Unit
+from kosmos_rag.records import AnswerSentence, Citation, ContextPassage
 
 # A unit that is this much worse than the best one is beside the point.
 _SHARE_OF_BEST = 0.75
@@ -29,20 +30,27 @@ def select(evidence: Sequence[Evidence], most: int) -> list[Evidence]:
 
 def sentence(evidence: Evidence) -> AnswerSentence:
     """Return a unit with the citation of its very span."""
-    unit = evidence.unit
-    return AnswerSentence(text=unit.text, kind=unit.kind, score=evidence.score, citation=_citation(evidence))
+    return quoted(evidence.passage, evidence.unit, evidence.score)
 
 
-def _citation(evidence: Evidence) -> Citation:
-    unit, whole = evidence.unit, evidence.passage.citation
-    before = evidence.passage.text.count("\n", 0, unit.start)
-    line = whole.line_start + before
+def quoted(passage: ContextPassage, unit: Unit, score: float) -> AnswerSentence:
+    """Return a unit of a passage with the citation of its very span."""
+    return AnswerSentence(text=unit.text, kind=unit.kind, score=score, citation=_citation(passage, unit))
+
+
+def _citation(passage: ContextPassage, unit: Unit) -> Citation:
+    cited = passage.citation
+    # The citation may point at a part of the text: lines are counted from there.
+    line = cited.line_start + passage.text.count("\n", 0, unit.start)
+    line -= passage.text.count("\n", 0, cited.start - passage.start)
     return replace(
-        whole,
-        start=whole.start + unit.start,
-        end=whole.start + unit.end,
+        cited,
+        start=passage.start + unit.start,
+        end=passage.start + unit.end,
         line_start=line,
         line_end=line + unit.text.count("\n"),
+        page_start=passage.page_start,
+        page_end=passage.page_end,
         quote_sha256=hashlib.sha256(unit.text.encode()).hexdigest(),
     )
 

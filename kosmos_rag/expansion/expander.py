@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cachetools import LRUCache, cached
 
-from kosmos_rag.config import ExpansionSettings
+from kosmos_rag.config import ExpansionSettings, RagSettings
 from kosmos_rag.errors import ConfigError, first_line
 from kosmos_rag.expansion.rewriting import hypothetical_passage, other_wordings
 from kosmos_rag.expansion.synonyms import Synonyms
@@ -25,11 +25,21 @@ class Expanded:
     notes: tuple[str, ...]
 
 
+def _counting(rag: RagSettings) -> ExpansionSettings:
+    """Return the settings without what a leg of no weight would be asked: it changes nothing and takes time."""
+    without = {
+        "synonyms": None if rag.retrieval.keyword_weight == 0 else rag.expansion.synonyms,
+        "hyde": rag.expansion.hyde and rag.retrieval.semantic_weight > 0,
+    }
+    return rag.expansion.model_copy(update=without)
+
+
 class Expander:
     """Expands questions. What a language model wrote is kept for when the question is asked again. Thread-safe."""
 
-    def __init__(self, settings: ExpansionSettings, model: LanguageModel | None, *, kept: int) -> None:
+    def __init__(self, rag: RagSettings, model: LanguageModel | None) -> None:
         """Load the synonyms. Raises ConfigError: a broken file, or no language model where one is needed."""
+        settings, kept = _counting(rag), rag.retrieval.cached_questions
         self._synonyms = Synonyms.load(settings.synonyms) if settings.synonyms else None
         wanted = [key for key in ("queries", "hyde") if getattr(settings, key)]
         if wanted and model is None:

@@ -6,7 +6,7 @@ from kosmos_rag.config.display import one_line, show
 from kosmos_rag.errors import ModelError
 from kosmos_rag.expansion.prompts import prompt
 from kosmos_rag.expansion.words import words
-from kosmos_rag.ports import LanguageModel
+from kosmos_rag.ports import LanguageModel, complete
 from kosmos_rag.records import is_text
 
 _LONGEST_WORDING = 400
@@ -29,7 +29,7 @@ def other_wordings(model: LanguageModel, question: str, count: int) -> tuple[str
     None repeats the question or another one, or has more than 400 characters.
     Raises ModelError where the model fails or writes none.
     """
-    answer = model.complete(prompt("other_wordings", question, count=count), max_tokens=count * _TOKENS_OF_A_WORDING)
+    answer = complete(model, prompt("other_wordings", question, count=count), max_tokens=count * _TOKENS_OF_A_WORDING)
     wordings: dict[tuple[str, ...], str] = {}
     for line in _lines(answer):
         wording = _BULLET.sub("", line).translate(_MARKS)[:_LONGEST_WORDING].strip(_ENDS)
@@ -46,7 +46,7 @@ def hypothetical_passage(model: LanguageModel, question: str) -> str:
     HyDE, Gao et al. 2022, arXiv 2212.10496, with one passage where the paper takes several.
     Raises ModelError where the model fails or writes none.
     """
-    answer = model.complete(prompt("hypothetical_passage", question), max_tokens=_TOKENS_OF_A_PASSAGE)
+    answer = complete(model, prompt("hypothetical_passage", question), max_tokens=_TOKENS_OF_A_PASSAGE)
     passage = " ".join(_lines(answer))[:_LONGEST_PASSAGE].rstrip()
     if not passage:
         raise _useless(model, "passage that could answer the question", answer, "rag.expansion.hyde=false")

@@ -1,6 +1,7 @@
 """Which units make an answer, how it reads, and what its citations point at."""
 
 import hashlib
+from dataclasses import replace
 
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.evidence import Evidence
@@ -43,6 +44,19 @@ def test_sentence__cites_its_very_span_and_lines() -> None:
         assert cited.quote_sha256 == hashlib.sha256(said.text.encode()).hexdigest()
         assert cited.version_id == TWO.citation.version_id
     assert (cited.line_start, cited.line_end) == (5, 7)
+
+
+def test_sentence__of_a_passage_that_cites_a_part_of_its_text() -> None:
+    document = "# Churn\n\nFirst.\n\nChurn is loss.\n\n- of\n- all\n"
+    piece = passage("Churn is loss.", start=17, line=5)
+    section = replace(piece, text=document[9:], start=9, page_start=1, page_end=2)
+    assert section.quote == piece.text
+    for item in _evidence(section, [1, 1, 1, 1]):
+        cited = sentence(item).citation
+        assert document[cited.start : cited.end] == item.unit.text
+        assert document.split("\n")[cited.line_start - 1] == item.unit.text
+        assert cited.quote_sha256 == hashlib.sha256(item.unit.text.encode()).hexdigest()
+        assert (cited.page_start, cited.page_end) == (1, 2)
 
 
 def test_render__marks_every_sentence_and_keeps_sql_as_sql() -> None:

@@ -1,11 +1,10 @@
-"""The chat protocol against a server of its own: answers, failures, deadlines."""
+"""Both chat protocols against a server of its own: answers, failures, deadlines, giving up."""
 
 import json
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -14,145 +13,133 @@ from pydantic import SecretStr
 from kosmos_rag.config import LanguageModelSettings
 from kosmos_rag.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.language_model.chat import ChatModel
-from kosmos_rag.ports import LanguageModel
+from kosmos_rag.ports import LanguageModel, Message, complete
+from tests.unit.language_model.chat_server import (
+    ChatServer,
+    Handler,
+    Reply,
+    breaks_off,
+    drips,
+    drips_body,
+    drips_headers,
+    hangs,
+    hangs_up,
+    returns,
+    running,
+    sends,
+    writes,
+    writes_and_then,
+)
 
 KEY = "sk-secret-0123456789"
-Reply = Callable[["Handler"], None]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Hands each request to the next of the server's replies, the last of which stays."""
-
-    server: "ChatServer"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.lock:
-            self.server.requests.append((self.path, dict(self.headers), body))
-            replies = self.server.replies
-            reply = replies.pop(0) if len(replies) > 1 else replies[0]
-        reply(self)
-
-    def send(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — as the base class has it
-        pass
-
-
-class ChatServer(ThreadingHTTPServer):
-    """A server on a free port that answers as a test says."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.lock = threading.Lock()
-        self.closing = threading.Event()
-        self.replies: list[Reply] = [answers("fine")]
-        self.requests: list[tuple[str, dict[str, str], Any]] = []
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that give up are what is tested."""
-
-
-def answers(text: object) -> Reply:
-    return returns(200, json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode())
-
-
-def returns(status: int, body: bytes = b"", **headers: str) -> Reply:
-    return lambda handler: handler.send(status, body, **headers)
-
-
-def hangs(handler: Handler) -> None:
-    handler.server.closing.wait(20)
-
-
-def hangs_up(handler: Handler) -> None:
-    handler.close_connection = True
-
-
-def drips_headers(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Drip: ")
-    _drip(handler)
-
-
-def drips_body(handler: Handler) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    _drip(handler)
-
-
-def _drip(handler: Handler) -> None:
-    while not handler.server.closing.wait(0.02):
-        handler.wfile.write(b" ")
+QUESTION = [Message(role="system", text="Be brief."), Message(role="user", text="a question")]
+FAILS: Reply = lambda handler: handler.line({"error": {"message": "out of\nmemory"}})  # noqa: E731
+BASES = {"openai": "/v1", "ollama": ""}
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with ChatServer() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield running
-        running.closing.set()
-        running.shutdown()
-        thread.join()
+    with running() as opened:
+        yield opened
 
 
-def _url(server: ChatServer) -> str:
-    return f"http://127.0.0.1:{server.server_port}/v1"
+@pytest.fixture(params=["openai", "ollama"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+Model = Callable[..., ChatModel]
 
 
 @pytest.fixture
-def ask(server: ChatServer) -> Iterator[Callable[..., str]]:
-    """Ask the server once, with these settings, after which it gives these replies."""
+def model(server: ChatServer) -> Iterator[Model]:
+    """A model behind the server that gives these replies."""
     opened = []
 
-    def once(*replies: Reply, **settings: Any) -> str:
+    def made(*replies: Reply, protocol: str = "openai", **settings: Any) -> ChatModel:
         server.replies = list(replies)
-        model = ChatModel(LanguageModelSettings(**{"url": _url(server), "api_key": SecretStr(KEY), **settings}))
-        opened.append(model)
-        return model.complete("a question", max_tokens=50)
+        given = {"url": server.url(BASES[protocol]), "api_key": SecretStr(KEY), "protocol": protocol, **settings}
+        opened.append(ChatModel(LanguageModelSettings(**given)))
+        return opened[-1]
 
-    yield once
-    for model in opened:
-        model.close()
+    yield made
+    for each in opened:
+        each.close()
 
 
-def test_complete__returns_the_text(server: ChatServer, ask: Callable[..., str]) -> None:
-    assert ask(answers("Kündigungsrate\n")) == "Kündigungsrate\n"
+def _ask(model: LanguageModel) -> str:
+    return complete(model, "a question", max_tokens=50)
+
+
+def test_stream__sends_what_the_openai_protocol_has(server: ChatServer, model: Model) -> None:
+    assert list(model(writes("Kündi", "gungs\u2028rate\n")).stream(QUESTION, max_tokens=50)) == [
+        "Kündi",
+        "gungs\u2028rate\n",
+    ]
     path, headers, body = server.requests[0]
     assert (path, headers["Authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
     assert body == {
         "model": "llama3.2",
-        "messages": [{"role": "user", "content": "a question"}],
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a question"}],
         "temperature": 0,
         "max_tokens": 50,
-        "stream": False,
+        "stream": True,
     }
 
 
+def test_stream__sends_what_the_ollama_protocol_has(server: ChatServer, model: Model) -> None:
+    opened = model(writes("fi", "ne"), protocol="ollama", context_tokens=4096)
+    assert list(opened.stream(QUESTION, max_tokens=50)) == ["fi", "ne"]
+    path, _, body = server.requests[0]
+    assert path == "/api/chat"
+    assert body["options"] == {"temperature": 0, "num_predict": 50, "num_ctx": 4096}
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+
+def test_stream__gives_a_piece_when_it_comes(model: Model, protocol: str) -> None:
+    pieces = model(writes_and_then(hangs, "first"), protocol=protocol).stream(QUESTION, max_tokens=5)
+    assert next(pieces) == "first"
+    pieces.close()
+
+
+def _event(content: str, rest: str = "") -> str:
+    return f'data: {{"choices": [{{"delta": {{{content}}}{rest}}}]}}'
+
+
+FINE = _event('"content": "fine"')
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [_event('"role": "assistant"'), "", FINE, "", "data: [DONE]", ""],
+        [": hello", "", "event: x", "id: 1", "retry: 5", FINE.replace("data: ", "data:"), "", "data:[DONE]"],
+        [FINE + "\r", "\r", 'data: {"choices": [], "usage": {}}\r', "\r", "data: [DONE]"],
+        [_event('"content": " \\n"'), FINE, _event('"content": null', ', "finish_reason": "length"'), ""],
+    ],
+)
+def test_stream__reads_any_order_of_events(model: Model, lines: list[str]) -> None:
+    body = "\n".join(lines).encode()
+    assert _ask(model(returns(200, body))) == "fine"
+
+
 @pytest.mark.parametrize("key", [None, SecretStr("")])
-def test_complete__without_a_key_sends_none(server: ChatServer, ask: Callable[..., str], key: SecretStr | None) -> None:
-    ask(answers("fine"), api_key=key, url=_url(server) + "/")
+def test_stream__without_a_key_sends_none(server: ChatServer, model: Model, key: SecretStr | None) -> None:
+    _ask(model(writes("fine"), api_key=key, url=server.url("/v1/")))
     assert "Authorization" not in server.requests[0][1]
     assert server.requests[0][0] == "/v1/chat/completions"
 
 
-def test_complete__asks_for_the_model_that_is_configured(server: ChatServer) -> None:
-    opened = ChatModel(LanguageModelSettings(url=_url(server), model="qwen"))
-    model: LanguageModel = opened
-    model.complete("a question", max_tokens=5)
-    assert model.name == server.requests[0][2]["model"] == "qwen"
-    opened.close()
+def test_model__asks_for_the_one_that_is_configured(server: ChatServer, model: Model, protocol: str) -> None:
+    opened = model(writes("fine"), protocol=protocol, model="qwen")
+    _ask(opened)
+    assert opened.name == server.requests[0][2]["model"] == "qwen"
 
 
-@pytest.mark.parametrize("first", [returns(429), returns(503), hangs_up], ids=["429", "503", "hangs up"])
-def test_complete__asks_again_once(server: ChatServer, ask: Callable[..., str], first: Reply) -> None:
-    assert ask(first, answers("fine")) == "fine"
+@pytest.mark.parametrize("first", [returns(429), returns(503), hangs_up, returns(200, b"", **{"Content-Length": "9"})])
+def test_stream__asks_again_once(server: ChatServer, model: Model, first: Reply, protocol: str) -> None:
+    assert _ask(model(first, writes("fine"), protocol=protocol)) == "fine"
     assert len(server.requests) == 2
 
 
@@ -166,87 +153,195 @@ def test_complete__asks_again_once(server: ChatServer, ask: Callable[..., str], 
         (returns(503), ModelUnavailable, r"is busy \(503: nothing\)", 2),
         (hangs_up, ModelUnavailable, "cannot be reached: .*: start it, or correct language_model.url", 2),
         (returns(500, b"out of\nmemory"), ModelError, r"failed \(500: out of memory\): look into its log", 1),
+        (returns(500, b"x" * 100_000), ModelError, r"failed \(500: x{200}\)", 1),
         (returns(307, Location="/v2"), ModelError, r"failed \(307: nothing\)", 1),
-        (returns(200, b"<html>"), ModelError, r"answered without a text \(<html>\): correct .*url", 1),
-        (returns(200), ModelError, r"answered without a text \(nothing\)", 1),
-        (returns(200, b'{"choices": []}'), ModelError, "answered without a text", 1),
-        (returns(200, b'{"choices": [{"message": null}]}'), ModelError, "answered without a text", 1),
-        (returns(200, b"[" * 100_000), ModelError, "answered without a text", 1),
-        (returns(200, b'"\xff"'), ModelError, "answered without a text", 1),
-        (answers(None), ModelError, "answered without a text", 1),
-        (answers(" \n"), ModelError, "answered without a text", 1),
-        (answers(["text"]), ModelError, "answered without a text", 1),
+        (returns(200, b"<html>"), ModelError, r"not of the protocol \w+ \(<html>\): correct language_model\.pro", 1),
+        (returns(200, b'{"choices": []}'), ModelError, "not of the protocol", 1),
+        (returns(200, b"data: {\n"), ModelError, "not of the protocol", 1),
+        (returns(200, b"data: 5\n"), ModelError, "not of the protocol", 1),
+        (returns(200, b"[" * 100_000), ModelError, "not of the protocol", 1),
+        (returns(200, b'"\xff"'), ModelError, "not of the protocol", 1),
+        (returns(200), ModelError, "ended before its answer was complete: look", 1),
+        (writes(), ModelError, "answered without a text: correct", 1),
+        (writes(None, " \n"), ModelError, "answered without a text: correct", 1),
+        (writes(["text"]), ModelError, "not of the protocol", 1),
+        (writes_and_then(FAILS), ModelError, r"failed \(out of memory\): look", 1),
         (returns(200, b"no gzip", **{"Content-Encoding": "gzip"}), ModelError, "sent what cannot be read", 1),
-        (returns(200, b" " * 1_100_000), ModelError, "sent more than 1000000 bytes", 1),
+        (returns(200, b" " * 4_100_000), ModelError, "sent more than 4000000 bytes", 1),
     ],
 )
-def test_complete__names_what_failed(
-    server: ChatServer, ask: Callable[..., str], reply: Reply, error: type[ModelError], message: str, requests: int
+def test_stream__names_what_failed(
+    server: ChatServer,
+    model: Model,
+    protocol: str,
+    reply: Reply,
+    error: type[ModelError],
+    message: str,
+    requests: int,
 ) -> None:
     with pytest.raises(ModelError) as raised:
-        ask(reply)
-    assert type(raised.value) is error
+        _ask(model(reply, protocol=protocol))
     assert re.search(message, str(raised.value))
-    assert str(raised.value).startswith(f"language model server {_url(server)} ")
-    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith(f"language model server {server.url(BASES[protocol])} ")
+    assert str(raised.value).isprintable()
+    assert type(raised.value) is error
     assert len(server.requests) == requests
 
 
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (hangs_up, "ended before its answer was complete: look into its log, and ask again"),
+        (sends(b"garbage\n"), r"sent a line that is not of the protocol \w+ \(garbage\)"),
+        (FAILS, r"failed \(out of memory\): look"),
+        (lambda handler: handler.line({"error": "out of memory"}), r"failed \(out of memory\): look"),
+    ],
+)
+def test_stream__that_fails_after_it_has_begun_is_not_asked_again(
+    server: ChatServer, model: Model, protocol: str, then: Reply, message: str
+) -> None:
+    pieces = model(writes_and_then(then, "Churn is "), writes("fine"), protocol=protocol).stream(QUESTION, max_tokens=5)
+    assert next(pieces) == "Churn is "
+    with pytest.raises(ModelError, match=message):
+        next(pieces)
+    with pytest.raises(ModelError):
+        next(pieces)
+    assert len(server.requests) == 1
+
+
+def test_stream__that_breaks_off_says_so(server: ChatServer, model: Model, protocol: str) -> None:
+    pieces = model(breaks_off, protocol=protocol).stream(QUESTION, max_tokens=5)
+    assert next(pieces) == "Churn is "
+    with pytest.raises(ModelError, match="broke off in the middle of its answer"):
+        next(pieces)
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("padding", [0, 180])
-def test_complete__never_shows_the_key(ask: Callable[..., str], padding: int) -> None:
-    with pytest.raises(ModelError) as raised:
-        ask(returns(500, b"x" * padding + f" wrong key {KEY}".encode()))
-    assert "sk-" not in str(raised.value)
+def test_errors__never_show_the_key(model: Model, padding: int, protocol: str) -> None:
+    shown = b"x" * padding + f" wrong key {KEY}".encode()
+    fails = writes_and_then(lambda handler: handler.line({"error": shown.decode()}))
+    for reply in (returns(500, shown), returns(200, shown), sends(shown), fails):
+        with pytest.raises(ModelError) as raised:
+            _ask(model(reply, protocol=protocol))
+        assert "sk-" not in str(raised.value)
 
 
-def test_complete__never_shows_a_password(ask: Callable[..., str]) -> None:
+def test_errors__never_show_a_password(model: Model) -> None:
     with pytest.raises(ModelUnavailable, match=r"http://me:\*\*\*@127.0.0.1:1/v1 cannot be reached"):
-        ask(answers("fine"), url="http://me:hidden@127.0.0.1:1/v1")
+        _ask(model(writes("fine"), url="http://me:hidden@127.0.0.1:1/v1"))
 
 
 @pytest.mark.parametrize("reply", [hangs, drips_headers, drips_body])
-def test_complete__keeps_the_deadline(ask: Callable[..., str], reply: Reply) -> None:
+@pytest.mark.parametrize("key", ["first_token_s", "timeout_s"])
+def test_stream__has_to_begin_in_time(model: Model, reply: Reply, key: str) -> None:
     started = time.monotonic()
-    with pytest.raises(ModelUnavailable, match=r"gave no answer within 0\.3 s: raise language_model.timeout_s"):
-        ask(reply, timeout_s=0.3)
+    with pytest.raises(ModelUnavailable, match=rf"gave no answer within 0\.3 s: raise language_model\.{key}"):
+        _ask(model(reply, **{key: 0.3}))
     assert time.monotonic() - started < 2
 
 
-def test_complete__asks_again_within_the_deadline_only(ask: Callable[..., str]) -> None:
+def test_stream__has_to_end_in_time(model: Model, protocol: str) -> None:
+    opened = model(writes_and_then(drips, "Churn is "), protocol=protocol, first_token_s=0.2, timeout_s=0.5)
+    pieces = opened.stream(QUESTION, max_tokens=5)
+    assert next(pieces) == "Churn is "
+    with pytest.raises(ModelUnavailable, match=r"did not end its answer within 0\.5 s: raise language_model.timeout_s"):
+        next(pieces)
+
+
+def test_stream__may_take_longer_than_its_beginning(model: Model) -> None:
+    def slow(handler: Handler) -> None:
+        handler.begin()
+        for piece in "fine":
+            handler.piece(piece)
+            time.sleep(0.15)
+        handler.end()
+
+    assert _ask(model(slow, first_token_s=0.3)) == "fine"
+
+
+def test_stream__asks_again_within_the_deadline_only(model: Model) -> None:
     started = time.monotonic()
     with pytest.raises(ModelUnavailable, match="gave no answer within"):
-        ask(returns(503), answers("late"), timeout_s=0.2)
+        _ask(model(returns(503), writes("late"), first_token_s=0.2))
     assert time.monotonic() - started < 2
 
 
-def test_complete__after_a_late_answer_gives_the_next_question_its_own(server: ChatServer) -> None:
-    server.replies = [hangs, answers("the second")]
-    model = ChatModel(LanguageModelSettings(url=_url(server), timeout_s=1.0))
+@pytest.mark.parametrize("reply", [drips_body, writes_and_then(drips, "Churn is ")], ids=["before", "after"])
+def test_close__hangs_up_at_once(server: ChatServer, model: Model, protocol: str, reply: Reply) -> None:
+    pieces = model(reply, protocol=protocol).stream(QUESTION, max_tokens=5)
+    _until(lambda: bool(server.requests))
+    started = time.monotonic()
+    pieces.close()
+    assert server.given_up.wait(5), "the server still writes"
+    assert time.monotonic() - started < 1
+
+
+def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Model) -> None:
+    pieces = model(hangs).stream(QUESTION, max_tokens=5)
+    _until(lambda: bool(server.requests))
+    closing = threading.Timer(0.1, pieces.close)
+    closing.start()
+    started = time.monotonic()
+    with pytest.raises(ModelError, match="was given up"):
+        next(pieces)
+    assert time.monotonic() - started < 1
+    closing.join()
+
+
+def test_close__at_once_and_at_the_end_does_no_harm(model: Model) -> None:
+    opened = model(writes("fine"))
+    pieces = opened.stream(QUESTION, max_tokens=5)
+    pieces.close()
+    with pytest.raises(ModelError, match="was given up"):
+        next(pieces)
+    pieces = opened.stream(QUESTION, max_tokens=5)
+    assert list(pieces) == ["fine"]
+    pieces.close()
+    assert list(pieces) == []
+
+
+def test_stream__that_nobody_reads_is_given_up(server: ChatServer, model: Model) -> None:
+    pieces = model(drips_body).stream(QUESTION, max_tokens=5)
+    _until(lambda: bool(server.requests))
+    del pieces
+    assert server.given_up.wait(5)
+
+
+def test_model__that_is_closed_gives_up_its_answers(server: ChatServer, model: Model) -> None:
+    opened = model(hangs)
+    pieces = opened.stream(QUESTION, max_tokens=5)
+    _until(lambda: bool(server.requests))
+    opened.close()
+    with pytest.raises(ModelError, match="was given up"):
+        next(pieces)
+    with pytest.raises(ModelError, match="is closed"):
+        opened.stream(QUESTION, max_tokens=5)
+    opened.close()
+
+
+def test_stream__after_a_late_answer_gives_the_next_question_its_own(model: Model) -> None:
+    opened = model(hangs, writes("the second"), first_token_s=1.0)
     with pytest.raises(ModelUnavailable):
-        model.complete("first", max_tokens=5)
-    assert model.complete("second", max_tokens=5) == "the second"
-    model.close()
+        _ask(opened)
+    assert _ask(opened) == "the second"
 
 
-def test_complete__serves_threads_at_once(server: ChatServer) -> None:
+def test_model__serves_threads_at_once(model: Model) -> None:
     together = threading.Barrier(4, timeout=10)
 
     def meets_the_others(handler: Handler) -> None:
         together.wait()
-        answers("fine")(handler)
+        writes("fine")(handler)
 
-    server.replies = [meets_the_others]
-    model = ChatModel(LanguageModelSettings(url=_url(server)))
+    opened = model(meets_the_others)
     found: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(model.complete("question", max_tokens=5))) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(_ask(opened))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found == ["fine"] * 4
-    model.close()
 
 
 @pytest.mark.parametrize("url", ["http://[::1/v1", "http://host:port/v1", f"http://{'a' * 70}/v1", "http://a..b/v1"])
@@ -265,3 +360,17 @@ def test_model__refuses_a_key_that_no_header_takes(key: str) -> None:
     with pytest.raises(ConfigError, match=r"language_model\.api_key holds") as raised:
         ChatModel(LanguageModelSettings(url="http://127.0.0.1/v1", api_key=SecretStr(key)))
     assert "sk-" not in str(raised.value)
+
+
+def test_requests__are_json(server: ChatServer, model: Model, protocol: str) -> None:
+    _ask(model(writes("fine"), protocol=protocol))
+    _, headers, body = server.requests[0]
+    assert headers["Content-Type"] == "application/json"
+    assert json.dumps(body)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    started = time.monotonic()
+    while not true():
+        assert time.monotonic() - started < 10, "it did not come about"
+        time.sleep(0.01)

@@ -1,0 +1,80 @@
+"""An answer that comes by and by, and can be given up at any moment."""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Self
+
+from kosmos_rag.errors import ModelError
+from kosmos_rag.ports import TextStream
+from kosmos_rag.records import Answer, AnswerDone, AnswerEvent, AnswerSources
+
+
+class Pieces:
+    """What a model writes: asked for with the first piece, given up by `close` from any thread."""
+
+    def __init__(self, start: Callable[[], TextStream]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._stream: TextStream | None = None
+        self._closed = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        with self._lock:
+            if self._closed:
+                raise ModelError("the answer was given up: ask again")
+            if self._stream is None:
+                self._stream = self._start()
+        return next(self._stream)
+
+    def close(self) -> None:
+        """Give up the rest."""
+        with self._lock:
+            self._closed = True
+        if self._stream is not None:
+            # A generator that another thread waits for cannot be closed; it is not asked for the next piece.
+            with suppress(ValueError):
+                self._stream.close()
+
+
+class AnswerStream:
+    """The events of an answer: `AnswerSources` first, then `AnswerPiece`s as they come, `AnswerDone` last.
+
+    Its passages have been read before it begins: it holds no connection to the database. `close`, from any thread,
+    gives it up, and with it what the language model is asked; a thread that waits for an event then gets a ModelError.
+    Iterating raises ModelError, ModelUnavailable.
+    """
+
+    def __init__(self, sources: AnswerSources, events: Generator[AnswerEvent, None, None], pieces: Pieces) -> None:
+        self.sources = sources
+        self._events = events
+        self._pieces = pieces
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> AnswerEvent:
+        return next(self._events)
+
+    def close(self) -> None:
+        """Give it up; at the end it does no harm."""
+        self._pieces.close()
+        with suppress(ValueError):
+            self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def answer(self) -> Answer:
+        """Wait for the end, and return the answer as a whole. Raises as iterating, ModelError after the end."""
+        with self:
+            for event in self:
+                if isinstance(event, AnswerDone):
+                    return event.answer
+        raise ModelError("the answer was given up: ask again")

@@ -1,0 +1,106 @@
+"""What a language model is told: Jinja2 templates with a block `system` for the rules and a block `user` for the rest.
+
+What others wrote is fenced by a number that is new for each request, so no document can close its fence.
+"""
+
+import secrets
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kosmos_rag.errors import ConfigError, first_line
+from kosmos_rag.ports import Message
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import SandboxedEnvironment
+
+_BLOCKS = ("system", "user")
+
+
+class Prompt:
+    """A template that has been checked."""
+
+    def __init__(self, name: str, source: str, sample: dict[str, Any]) -> None:
+        """Compile a template and fill it with a sample. Raises ConfigError, with the line."""
+        from jinja2 import TemplateSyntaxError
+
+        self._name = name
+        self._environment = _environment()
+        try:
+            self._template: Template = self._environment.from_string(source)
+        except TemplateSyntaxError as error:
+            raise self._broken(error.lineno, error) from error
+        missing = [block for block in _BLOCKS if block not in self._template.blocks]
+        if missing:
+            raise ConfigError(
+                f"template {name} has no block {missing[0]!r}: write {{% block {missing[0]} %}} … {{% endblock %}}"
+            )
+        self.messages(sample, fenced=())
+
+    def messages(self, values: dict[str, Any], *, fenced: Iterable[str]) -> list[Message]:
+        """Fill the template: `values`, and `fence`, which stands in none of the fenced texts. Raises ConfigError."""
+        filled = {**values, "fence": _fence(fenced)}
+        return [
+            Message(role="system", text=self._block("system", filled)),
+            Message(role="user", text=self._block("user", filled)),
+        ]
+
+    def _block(self, name: str, values: dict[str, Any]) -> str:
+        try:
+            return self._rendered(self._template.blocks[name], values).strip()
+        except Exception as error:  # a template of the user's can do anything that fails
+            lines = [
+                frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"
+            ]
+            raise self._broken(lines[-1] if lines else None, error) from error
+
+    def _rendered(self, block: Callable[..., Iterable[str]], values: dict[str, Any]) -> str:
+        try:
+            return "".join(block(self._template.new_context(values)))
+        except Exception:  # noqa: BLE001 — raised again, with the lines of the template
+            self._environment.handle_exception()
+
+    def _broken(self, line: int | None, error: Exception) -> ConfigError:
+        where = "" if line is None else f", line {line}"
+        return ConfigError(f"template {self._name}{where}: {first_line(error)}: correct it, or name a shipped template")
+
+
+def load(given: str, sample: dict[str, Any]) -> Prompt:
+    """Return the template of that name, or of the path of a .j2 file, checked. Raises ConfigError."""
+    if given.endswith(".j2"):
+        path = Path(given).expanduser()
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"template {given} cannot be read: {first_line(error)}: correct the path") from error
+        return Prompt(given, source, sample)
+    shipped = sorted(entry.name.removesuffix(".j2") for entry in files(__package__).iterdir() if _is(entry.name))
+    if given not in shipped:
+        raise ConfigError(f"there is no template {given!r}: name {', '.join(shipped)}, or the path of a .j2 file")
+    return Prompt(given, files(__package__).joinpath(f"{given}.j2").read_text(encoding="utf-8"), sample)
+
+
+def _is(name: str) -> bool:
+    return name.endswith(".j2")
+
+
+@cache
+def _environment() -> "SandboxedEnvironment":
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    return SandboxedEnvironment(  # a prompt is no HTML, and what it holds must not be changed
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+
+
+def _fence(texts: Iterable[str]) -> str:
+    within: Sequence[str] = tuple(texts)
+    while True:
+        fence = secrets.token_hex(8)
+        if not any(fence in text for text in within):
+            return fence

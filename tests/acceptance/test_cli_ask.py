@@ -1,0 +1,62 @@
+"""kosmos-rag ask with a language model: a real database and a real server, vectors made by the real model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+from tests.unit.language_model.chat_server import ChatServer, breaks_off, running, writes
+
+pytestmark = pytest.mark.model
+
+CHURN = "Churn is the number of accounts that were lost in the month."
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
+    """A server of a model, and a database with a document, that the commands of this module are set to."""
+    folder = tmp_path_factory.mktemp("ask")
+    (folder / "churn.md").write_text(f"# Metrics\n\n## Churn\n\n{CHURN}\n")
+    with pytest.MonkeyPatch.context() as patch, running() as started:
+        patch.chdir(folder)
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
+        patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
+        patch.setenv("KOSMOS_RAG__ANSWER__WRITER", "model")
+        patch.setenv("KOSMOS_LANGUAGE_MODEL__URL", started.url())
+        assert _run("ingest", "churn.md").exit_code == 0
+        yield started
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatServer) -> None:
+    chat.replies = [writes("Churn is the number of accounts ", "that were lost in the month. [1] ", "It is 5 %. [1]")]
+    done = _run("ask", "What is churn?")
+    assert done.exit_code == 0
+    assert f"Question: What is churn?\n\n{CHURN} [1] It is 5 %. [1]\n\n" in done.stdout
+    assert "unsupported: It is 5 %. (the number '5' does not stand in what it cites)\n" in done.stdout
+    assert "\n[1] churn.md | Churn | L5\n\nSources\n" in done.stdout
+    assert "not verified" in done.stdout
+
+
+def test_ask__as_json_says_whether_it_is_verified(chat: ChatServer) -> None:
+    chat.replies = [writes(f"{CHURN} [1]")]
+    answer = json.loads(_run("ask", "What is churn?", "--json").stdout)["answer"]
+    assert (answer["writer"], answer["verified"], answer["problems"]) == ("model", True, [])
+    assert answer["sentences"][0]["text"] == CHURN
+
+
+def test_ask__of_a_model_that_breaks_off_is_one_line_on_standard_error(chat: ChatServer) -> None:
+    chat.replies = [breaks_off]
+    done = _run("ask", "What is churn?")
+    assert done.exit_code == 1
+    assert "Churn is " in done.stdout
+    [line] = done.stderr.strip().splitlines()
+    assert line.startswith("error: language model server http://127.0.0.1:")
+    assert "broke off in the middle of its answer" in line
