@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics clean
+.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -60,6 +60,9 @@ bench-keyword: $(STAMP)
 
 bench-analytics: $(STAMP)
 	$(BIN)/python -m benchmarks.analytics --timing
+
+bench-corporate: $(STAMP)
+	$(BIN)/python -m benchmarks.corporate
 
 # OUTPUT=FOLDER keeps the models that are trained.
 bench-reranker: $(STAMP)

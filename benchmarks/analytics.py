@@ -1,4 +1,4 @@
-"""Is the right section first? The analytics preset over examples/: whole, with several of a source, without signals.
+"""Is the right section first? The analytics preset over examples/: whole, and with one thing changed.
 
     python -m benchmarks.analytics [--misses] [--timing] [--json FILE]
 
@@ -75,16 +75,20 @@ def share(ranks: Sequence[int | None], within: int) -> float:
 
 
 def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
-    """Return the measured preset, it with several hits of a source, and it without any signal or intent, by name."""
+    """Return the measured preset, and it without some of its rules or with other chunks, by name."""
     rag = load(PRESET, settings).values["rag"]
-    less = {
-        "several": {"signals": {"one_per_source": None}},
-        "without": {part: dict.fromkeys(rag[part]) for part in ("signals", "intents")},
+    without = {part: dict.fromkeys(rag[part]) for part in ("signals", "intents")}
+    hierarchical = {"strategy": "hierarchical"}
+    changes = {
+        "several-hits": {"signals": {"one_per_source": None}},
+        "no-signals": without,
+        "hierarchical": {"chunking": hierarchical},
+        "hierarchical-no-signals": {"chunking": hierarchical, **without},
     }
-    found: dict[str, str | Path] = {"with": PRESET}
-    for name, taken in less.items():
+    found: dict[str, str | Path] = {"signals": PRESET}
+    for name, changed in changes.items():
         found[name] = path = folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({"extends": PRESET, "rag": taken}), encoding="utf-8")
+        path.write_text(yaml.safe_dump({"extends": PRESET, "rag": changed}), encoding="utf-8")
     return found
 
 
@@ -138,12 +142,12 @@ def main() -> None:
                 tenant.collections.create(name, preset=preset)
                 scope = engine.tenant("analytics", collection=name)
                 scope.ingest([EXAMPLES / "knowledge_base"])
-                report[f"{name} signals"] = table = measure(scope, asked, misses=arguments.misses and name == "with")
+                report[name] = table = measure(scope, asked, misses=arguments.misses and name == "signals")
                 for part, row in table.items():
                     count, first, three = row["questions"], row["rank 1"], row["top 3"]
-                    print(f"{name:<8} signals  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
+                    print(f"{name:<23}  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
             if arguments.timing:
-                plain = engine.tenant("analytics", collection="without").retrieve(asked[0].text, _CANDIDATES)
+                plain = engine.tenant("analytics", collection="no-signals").retrieve(asked[0].text, _CANDIDATES)
                 report["milliseconds"] = timing(plain, settings)
                 print(report["milliseconds"])
     if arguments.json:

@@ -1,6 +1,7 @@
 """The asynchronous face: the same engine in a bounded pool of threads. The implementation is not here."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from kosmos_rag.config import Settings
 from kosmos_rag.engine import Engine
+from kosmos_rag.parts import Parts
 from kosmos_rag.scope import TenantScope
 
 P = ParamSpec("P")
@@ -34,13 +36,27 @@ class AsyncEngine:
         """Open an engine; see `Engine.open`."""
         return cls(Engine.open(config))
 
+    @property
+    def settings(self) -> Settings:
+        """The engine's settings."""
+        return self._engine.settings
+
+    @property
+    def parts(self) -> Parts:
+        """What services of ours work with, beyond what the scope of a tenant offers."""
+        return self._engine.parts
+
     def tenant(self, name: str, **options: Any) -> TenantScope:
         """Return a tenant's scope, whose methods are to be called through `run`."""
         return self._engine.tenant(name, **options)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run one of the scope's methods, with its arguments, and return its value or raise its error."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        # In the caller's context: what it logs is told apart by the request that it belongs to.
+        within = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: within.run(call, *args, **kwargs)
+        )
 
     async def close(self) -> None:
         """Wait for running calls, then close the engine."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kosmos_rag.answering.answerer import Answerer
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding import SentenceTransformerEmbedder, configured
 from kosmos_rag.errors import RequestError
@@ -16,12 +17,14 @@ from kosmos_rag.parts import Parts, Shape
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.presets import Collections, PerCollection
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
-from kosmos_rag.records import EVERYONE, are_names
+from kosmos_rag.records import EVERYONE, are_names, is_text
 from kosmos_rag.reembedding.moving import Reembedding
 from kosmos_rag.retrieval.retriever import Retriever
 from kosmos_rag.scope import TenantScope
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenancy import tenant, well_formed
+
+_MAX_SUBJECT = 300
 
 
 class Engine:
@@ -79,9 +82,15 @@ class Engine:
                 settings=under,
                 ingestor=Ingestor(database, embedders, under),
                 retriever=retriever.under(under, version),
+                answerer=Answerer(live, language_model, under.rag),
             )
 
-        plain = Shape(settings=settings, ingestor=ingestor, retriever=retriever)
+        plain = Shape(
+            settings=settings,
+            ingestor=ingestor,
+            retriever=retriever,
+            answerer=Answerer(live, language_model, settings.rag),
+        )
         parts = Parts(
             settings=settings,
             database=database,
@@ -104,17 +113,25 @@ class Engine:
         return cls(config if isinstance(config, Settings) else Settings.load(config))
 
     def tenant(
-        self, name: str, *, principals: Sequence[str] = (EVERYONE,), collection: str | None = None
+        self,
+        name: str,
+        *,
+        principals: Sequence[str] = (EVERYONE,),
+        collection: str | None = None,
+        subject: str | None = None,
     ) -> TenantScope:
         """Return the scope of a tenant, or of one collection of it, for a reader who holds these principals.
 
-        Raises RequestError on a malformed name, and on principals that are not a sequence of names.
+        `subject` is who that is, for the audit log: an id or a name, as the caller authenticated it.
+        Raises RequestError on a malformed name or subject, and on principals that are not a sequence of names.
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
         if collection is not None:
             well_formed("collection", collection)
-        return TenantScope(self._parts, tenant(name), tuple(principals), collection)
+        if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
+            raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
+        return TenantScope(self._parts, tenant(name), tuple(principals), collection, subject)
 
     @property
     def parts(self) -> Parts:

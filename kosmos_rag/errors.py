@@ -14,6 +14,16 @@
     │   ├── SpaceMismatch         the tenant's vectors were made by another model
     │   └── SpaceSwitched         another space has become live since the vectors were made
     ├── RequestError              the caller asked for something that cannot be answered
+    │   ├── SchemaInvalid         a description of a database has faults; `problems` names each with its place
+    │   └── QueryRefused          SQL that is not run; `code` is stable
+    ├── ServiceError              the service does not carry out a request
+    │   ├── NotAuthenticated      no token or key came with it, or none that is valid
+    │   ├── NotPermitted          who asks lacks the scope that it needs
+    │   ├── NotFound              there is nothing of that name, or nothing that the reader may know of
+    │   ├── TooLarge              its body is larger than the service takes
+    │   ├── TooManyRequests       the tenant or the subject has used up its rate
+    │   ├── Overloaded            all turns are taken, or the service is about to stop
+    │   └── TimedOut              it took longer than it may
     ├── IndexesBusy               another process works on the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
@@ -60,7 +70,7 @@ RETRYABLE = frozenset({"crashed", "timeout", "memory", "unavailable", "storage",
 class IngestionError(KosmosError):
     """One document could not be ingested. `code` is stable and meant for programs, the message for people.
 
-    Codes of its own: `unknown_language`, `storage`, `lease_lost`, `internal`.
+    Codes of its own: `unknown_language`, `no_department`, `storage`, `lease_lost`, `internal`.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -107,6 +117,62 @@ class SpaceSwitched(ModelError):
 
 class RequestError(KosmosError):
     """The request cannot be answered as it stands: empty question, k of zero, malformed tenant name."""
+
+
+class SchemaInvalid(RequestError):
+    """A description of a database's schema cannot be used. `problems` are all of its faults, each with its place."""
+
+    def __init__(self, what: str, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"{what}: {'; '.join(problems)}; correct what is named")
+
+
+class QueryRefused(RequestError):
+    """A statement is not run. `code` is stable and meant for programs, the message for people.
+
+    Codes: `unreadable`, `several_statements`, `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`,
+    `unknown_column`, `parameters`, `role`, `plan`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class ServiceError(KosmosError):
+    """The service does not carry out a request. The message is for whoever sent it."""
+
+
+class NotAuthenticated(ServiceError):
+    """No token or key came with the request, or none that is valid; which of them, the message does not tell."""
+
+
+class NotPermitted(ServiceError):
+    """Who asks lacks the scope that the request needs."""
+
+
+class NotFound(ServiceError):
+    """There is nothing of that name, or nothing that the reader may know of: one message for both."""
+
+
+class TooLarge(ServiceError):
+    """The request's body is larger than the service takes."""
+
+
+class TooManyRequests(ServiceError):
+    """The tenant or the subject has used up its rate; from `retry_after_s` on it has some again."""
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class Overloaded(ServiceError):
+    """All turns are taken, or the service is about to stop."""
+
+
+class TimedOut(ServiceError):
+    """The request, or its body, took longer than it may."""
 
 
 class IndexesBusy(KosmosError):

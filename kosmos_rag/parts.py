@@ -1,8 +1,10 @@
 """What an engine is made of, for the scope of a tenant and for workers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 
+from kosmos_rag.answering.answerer import Answerer
 from kosmos_rag.config import Settings
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor
@@ -21,6 +23,13 @@ class Shape:
     settings: Settings
     ingestor: Ingestor
     retriever: Retriever
+    answerer: Answerer
+    version: str = field(init=False)
+    """A hash of `rag` of the settings: equal means that questions are answered by the same ones."""
+
+    def __post_init__(self) -> None:
+        version = sha256(self.settings.rag.model_dump_json().encode()).hexdigest()[:16]
+        object.__setattr__(self, "version", version)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

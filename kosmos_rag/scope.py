@@ -1,12 +1,15 @@
 """One tenant as one reader sees it."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from kosmos_rag.answering.answerer import answer
 from kosmos_rag.answering.checking import check_citations
+from kosmos_rag.answering.quotes import quote_status
+from kosmos_rag.answering.streams import AnswerStream
+from kosmos_rag.audit import Reader, TenantAudit, record, stricter
 from kosmos_rag.context.assemble import assemble
 from kosmos_rag.indexing.tenant_indexes import TenantIndexes
 from kosmos_rag.ingestion.pipeline import Progress
@@ -17,17 +20,23 @@ from kosmos_rag.presets import TenantCollections
 from kosmos_rag.records import (
     DEFAULT_COLLECTION,
     Answer,
+    AnswerSentence,
+    AnswerSources,
     CitationReport,
     Context,
     DocumentInfo,
     Filter,
     IngestReport,
+    QuoteStatus,
     Retrieval,
     SourceDocument,
+    Turn,
 )
 from kosmos_rag.reembedding.tenant_spaces import TenantSpaces
-from kosmos_rag.storage.reading import list_documents, read_spans, read_texts
+from kosmos_rag.storage.reading import list_documents, read_documents, read_spans, read_texts, read_totals
 from kosmos_rag.storage.tenancy import Tenant
+
+_Result = TypeVar("_Result", Retrieval, Context, Answer, AnswerSources)
 
 
 class TenantScope:
@@ -38,12 +47,20 @@ class TenantScope:
     may read it, so give a scope to those only who may write.
     """
 
-    def __init__(self, parts: Parts, owner: Tenant, principals: tuple[str, ...], collection: str | None) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        owner: Tenant,
+        principals: tuple[str, ...],
+        collection: str | None,
+        subject: str | None = None,
+    ) -> None:
         self._parts = parts
         self._tenant = owner
         self._principals = principals
         self._collection = collection
         self._written = collection or DEFAULT_COLLECTION
+        self._subject = subject
 
     @property
     def name(self) -> str:
@@ -58,7 +75,13 @@ class TenantScope:
     @property
     def collections(self) -> TenantCollections:
         """The tenant's collections, and the presets that they go by."""
-        return TenantCollections(self._parts.collections, self._parts.ingestor, self._tenant)
+        return TenantCollections(self._parts.collections, self._parts.ingestor, self._tenant, self._principals)
+
+    @property
+    def audit(self) -> TenantAudit:
+        """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
+        parts = self._parts
+        return TenantAudit(parts.database, self._tenant, keep_months=parts.settings.worker.keep_audit_months)
 
     @property
     def jobs(self) -> TenantJobs:
@@ -109,9 +132,33 @@ class TenantScope:
         """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
         return list(self._parts.ingestor.stored(self._tenant, self._written))
 
-    def documents(self) -> list[DocumentInfo]:
-        """List the documents that this reader may read, by source. Raises DatabaseError."""
-        return list_documents(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+    def documents(
+        self,
+        *,
+        ids: Iterable[uuid.UUID] | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int | None = None,
+    ) -> list[DocumentInfo]:
+        """List the documents that this reader may read, by source: all, or those of these ids.
+
+        A page has `limit` of them; `after` is source and collection of the last one before it. Raises DatabaseError.
+        """
+        return list_documents(
+            self._parts.database.app,
+            self._tenant.id,
+            self._principals,
+            self._collection,
+            ids=None if ids is None else list(ids),
+            after=after,
+            limit=limit,
+        )
+
+    def totals(self) -> tuple[int, dict[tuple[str, ...], int]]:
+        """Return how many documents this reader may read, and how many chunks by who may read those.
+
+        Of all collections. Raises DatabaseError.
+        """
+        return read_totals(self._parts.database.app, self._tenant.id, self._principals)
 
     def texts(self) -> list[tuple[str, str]]:
         """Return source and text of each document that this reader may read, by source. Raises DatabaseError."""
@@ -127,7 +174,8 @@ class TenantScope:
 
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        return self._retrieve(self._shape(), question, k, filter)
+        shape = self._shape()
+        return self._recorded(shape, self._retrieve(shape, question, k, filter))
 
     def context(
         self,
@@ -138,7 +186,8 @@ class TenantScope:
         max_tokens: int | None = None,
     ) -> Context:
         """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
-        return self._context(self._shape(), question, k, filter, max_tokens)
+        shape = self._shape()
+        return self._recorded(shape, self._context(shape, question, k, filter, max_tokens))
 
     def answer(
         self,
@@ -147,17 +196,37 @@ class TenantScope:
         filter: Filter | None = None,  # noqa: A002
         *,
         max_tokens: int | None = None,
+        history: Sequence[Turn] = (),
     ) -> Answer:
-        """Answer by sentences of the evidence, each cited, or refuse where it does not carry the question.
+        """Answer from the evidence, each sentence cited, or refuse where it does not carry the question.
 
-        Raises what `retrieve` raises.
+        `history` is the conversation that went before, the last turn last; `rag.answer.history_turns` of it are looked
+        at. Raises what `retrieve` raises, and ModelError where a language model is to write and fails.
         """
         shape = self._shape()
-        return answer(
-            self._context(shape, question, k, filter, max_tokens),
-            embedder=self._parts.embedder,
-            settings=shape.settings.rag.answer,
-        )
+        return self._recorded(shape, self._streamed(shape, question, k, filter, max_tokens, history).answer())
+
+    def stream_answer(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+        history: Sequence[Turn] = (),
+    ) -> AnswerStream:
+        """Do as `answer`, and return it as it comes: its sources, its text piece by piece, and the whole at the end.
+
+        What was retrieved is in the log, where one is kept, before this returns. Raises what `retrieve` raises.
+        """
+        shape = self._shape()
+        stream = self._streamed(shape, question, k, filter, max_tokens, history)
+        self._recorded(shape, stream.sources)
+        return stream
+
+    def count_tokens(self, text: str) -> int:
+        """Return how many tokens of the embedding model a text has: what budgets are counted in."""
+        return self._parts.embedder.tokenizer.count([text])[0]
 
     def check_citations(self, text: str, context: Context) -> CitationReport:
         """Check a text that cites the passages of a context, sentence by sentence. Raises ModelUnavailable."""
@@ -168,9 +237,42 @@ class TenantScope:
             citation_format=self._shape().settings.rag.context.citation_format,
         )
 
+    def check_quotes(self, quotes: Iterable[AnswerSentence]) -> list[QuoteStatus]:
+        """Tell of each cited sentence whether it still stands in its document, as this reader may read it now.
+
+        Raises RequestError where a sentence is not the one that was cited, DatabaseError.
+        """
+        asked = list(quotes)
+        ids = {quote.citation.document_id for quote in asked}
+        texts = read_documents(self._parts.database.app, self._tenant.id, self._principals, ids)
+        return [quote_status(quote.citation, quote.text, texts.get(quote.citation.document_id, "")) for quote in asked]
+
     def _shape(self) -> Shape:
         """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
         return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)
+
+    def _recorded(self, shape: Shape, result: _Result) -> _Result:
+        """Return a result once it is in the log, where one is kept. Raises DatabaseError: then nothing is given out."""
+        rules = stricter(self._parts.settings.rag.audit, shape.settings.rag.audit)
+        if rules.enabled:
+            reader = Reader(
+                tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
+            )
+            record(self._parts.database.app, reader, result, rules, shape.version)
+        return result
+
+    def _streamed(
+        self,
+        shape: Shape,
+        question: str,
+        k: int | None,
+        filter: Filter | None,  # noqa: A002
+        max_tokens: int | None,
+        history: Sequence[Turn],
+    ) -> AnswerStream:
+        searched = shape.answerer.searched(question, history)
+        context = self._context(shape, searched.question, k, filter, max_tokens)
+        return shape.answerer.stream(question, context, searched.notes)
 
     def _retrieve(self, shape: Shape, question: str, k: int | None, filter: Filter | None) -> Retrieval:  # noqa: A002
         return shape.retriever.retrieve(

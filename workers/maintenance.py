@@ -1,4 +1,4 @@
-"""The maintenance worker: indexes, leftovers, old jobs, and the count of what does not add up, of all tenants.
+"""The maintenance worker: indexes, leftovers, old jobs, seals, and what does not add up, of all tenants.
 
 A tenant's maintenance is in the queue from its first job on; `kosmos-rag worker` does it too. A worker of its own keeps
 long index builds from holding up documents. Run it as `python -m workers.maintenance --help`.
@@ -14,7 +14,7 @@ from kosmos_rag.logs import set_up_logging
 
 log = logging.getLogger("kosmos_rag.worker")
 
-KINDS = ("maintain", "reconcile")
+KINDS = ("maintain", "reconcile", "audit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

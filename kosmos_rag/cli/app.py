@@ -4,6 +4,7 @@ import typer
 
 from kosmos_rag.cli import (
     ask,
+    audit,
     collection,
     config,
     context,
@@ -15,8 +16,10 @@ from kosmos_rag.cli import (
     index,
     ingest,
     jobs,
+    key,
     migrate,
     search,
+    serve,
     worker,
 )
 from kosmos_rag.version import __version__
@@ -54,11 +57,14 @@ app.command("ask")(ask.ask)
 app.command("context")(context.context)
 app.command("documents")(documents.documents)
 app.command("delete")(delete.delete)
+app.command("serve")(serve.serve)
+app.add_typer(key.app, name="key")
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")
 app.add_typer(embed.app, name="embed")
+app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 
 

@@ -1,5 +1,6 @@
 """kosmos-rag ask: an answer made of cited evidence, or the evidence itself."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,7 @@ from kosmos_rag.cli.search import (
 )
 
 if TYPE_CHECKING:
-    from kosmos_rag.records import Answer, Citation, Context
+    from kosmos_rag.records import Answer, AnswerEvent, Citation, Context
 
 _PREVIEW = 160
 
@@ -52,26 +53,28 @@ def ask(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer a question by sentences of the documents, cited, and show the sources; refuse where they do not say it."""
+    """Answer a question from the documents, cited, and show the sources; refuse where they do not say it."""
     with reported(as_json=as_json):
         wanted = filter_of(source, metadata, where)
         with opened(config, set_) as engine:
             scope = reader(engine, tenant, collection, principal)
             engine.warm_up()
-            answer = None if evidence else scope.answer(question, k, wanted, max_tokens=max_tokens)
-            context = answer.context if answer else scope.context(question, k, wanted, max_tokens=max_tokens)
-    if as_json:
-        print_json(_context_object(context) | ({"answer": _answer_object(answer)} if answer else {}))
-    elif answer:
-        _print_answer(answer)
-    else:
-        _print_context(context)
+            if evidence:
+                _show_context(scope.context(question, k, wanted, max_tokens=max_tokens), as_json=as_json)
+            elif as_json:
+                answer = scope.answer(question, k, wanted, max_tokens=max_tokens)
+                print_json(_context_object(answer.context) | {"answer": _answer_object(answer)})
+            else:
+                with scope.stream_answer(question, k, wanted, max_tokens=max_tokens) as stream:
+                    _print_answer(stream)
 
 
 def _answer_object(answer: "Answer") -> dict[str, Any]:
     return {
         "text": answer.text,
+        "writer": answer.writer,
         "refused": answer.refused,
+        "verified": answer.verified,
         "confidence": answer.confidence,
         "features": dict(answer.features),
         "sentences": [
@@ -82,6 +85,10 @@ def _answer_object(answer: "Answer") -> dict[str, Any]:
                 "citation": _citation_object(sentence.citation),
             }
             for sentence in answer.sentences
+        ],
+        "problems": [
+            {"text": problem.text, "verdict": problem.verdict, "reason": problem.reason}
+            for problem in (answer.report.problems if answer.report else ())
         ],
     }
 
@@ -95,6 +102,8 @@ def _context_object(context: "Context") -> dict[str, Any]:
         "passages": [
             {
                 "text": passage.text,
+                "start": passage.start,
+                "end": passage.end,
                 "score": passage.score,
                 "tokens": passage.tokens,
                 "citation": _citation_object(passage.citation),
@@ -114,12 +123,29 @@ def _reference(citation: "Citation") -> str:
     return f"{shown(citation.source)} | {citation.place}"
 
 
-def _print_answer(answer: "Answer") -> None:
+def _print_answer(events: "Iterable[AnswerEvent]") -> None:
+    """Print an answer as it comes. What a model writes has been cleaned of what a terminal would obey."""
+    from kosmos_rag.records import AnswerPiece, AnswerSources
+
     out = console()
-    out.print(f"Question: {answer.question}", style="bold")
-    out.print()
-    out.print(answer.text)
-    out.print()
+    for event in events:
+        if isinstance(event, AnswerSources):
+            out.print(f"Question: {event.question}", style="bold")
+            out.print()
+        elif isinstance(event, AnswerPiece):
+            out.print(event.text, end="")
+        else:
+            out.print("\n")
+            _print_rest(event.answer)
+
+
+def _print_rest(answer: "Answer") -> None:
+    """Print what is known when the text has been printed: what it rests on."""
+    out = console()
+    for problem in answer.report.problems if answer.report else ():
+        out.print(f"{problem.verdict}: {problem.text} ({problem.reason})", style="yellow")
+    if answer.report and answer.report.problems:
+        out.print()
     for sentence in answer.sentences:
         out.print(f"{sentence.citation.marker} {_reference(sentence.citation)}", style="dim")
     if answer.sentences:
@@ -128,10 +154,11 @@ def _print_answer(answer: "Answer") -> None:
     for passage in answer.context.passages:
         citation = passage.citation
         out.print(f"{citation.marker} {_reference(citation)}  (score {passage.score:.4f})")
-        out.print(f"    {_preview(passage.text)}", style="dim")
+        out.print(f"    {_preview(passage.quote)}", style="dim")
     out.print()
     _print_notes(answer.context)
-    out.print(f"confidence {answer.confidence:.2f}", style="dim")
+    checked = "" if answer.report is None else f", {'verified' if answer.verified else 'not verified'}"
+    out.print(f"confidence {answer.confidence:.2f}{checked}", style="dim")
 
 
 def _preview(text: str) -> str:
@@ -139,7 +166,10 @@ def _preview(text: str) -> str:
     return words if len(words) <= _PREVIEW else words[:_PREVIEW].rsplit(" ", 1)[0] + " …"
 
 
-def _print_context(context: "Context") -> None:
+def _show_context(context: "Context", *, as_json: bool) -> None:
+    if as_json:
+        print_json(_context_object(context))
+        return
     out = console()
     out.print(f"Question: {context.question}", style="bold")
     for passage in context.passages:

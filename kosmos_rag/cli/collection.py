@@ -8,11 +8,13 @@ import typer
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    PrincipalOption,
     SetOption,
     TenantOption,
     console,
     opened,
     print_json,
+    reader,
     reported,
 )
 
@@ -20,7 +22,7 @@ app = typer.Typer(help="A tenant's collections, and the presets that they go by.
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
 PresetOption = Annotated[
-    str, typer.Option("--preset", "-p", metavar="NAME|FILE", help="analytics, corporate, keyword, or a YAML file.")
+    str, typer.Option("--preset", "-p", metavar="NAME|FILE", help="One of docs/presets.md, or a YAML file.")
 ]
 
 
@@ -44,11 +46,15 @@ def create(
 
 @app.command("list")
 def list_(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+    tenant: TenantOption = "default",
+    principal: PrincipalOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """List the collections that have a preset or documents."""
+    """List the collections that have a preset or documents, with the chunks that may be read."""
     with reported(as_json=as_json), opened(config, set_) as engine:
-        listed = engine.tenant(tenant).collections.infos()
+        listed = reader(engine, tenant, None, principal).collections.infos()
     if as_json:
         print_json({"tenant": tenant, "collections": [asdict(info) for info in listed]})
         return

@@ -2,7 +2,9 @@
 
 from kosmos_rag.config.display import mask_password
 from kosmos_rag.config.rag import (
+    AccessSettings,
     AnswerSettings,
+    AuditSettings,
     ChunkingSettings,
     ContextSettings,
     EmbeddingSettings,
@@ -24,13 +26,16 @@ from kosmos_rag.config.sections import (
     ParsingSettings,
     UrlSettings,
 )
+from kosmos_rag.config.service import RateSettings, ServiceSettings, TokenSettings
 from kosmos_rag.config.settings import Settings, preset_keys
 from kosmos_rag.config.sources import Origin
 from kosmos_rag.config.worker import WorkerSettings
 
 __all__ = [
     "EMBEDDED",
+    "AccessSettings",
     "AnswerSettings",
+    "AuditSettings",
     "ChunkingSettings",
     "ContextSettings",
     "DatabaseSettings",
@@ -45,9 +50,12 @@ __all__ = [
     "Origin",
     "ParsingSettings",
     "RagSettings",
+    "RateSettings",
     "RerankingSettings",
     "RetrievalSettings",
+    "ServiceSettings",
     "Settings",
+    "TokenSettings",
     "UrlSettings",
     "WorkerSettings",
     "flatten",

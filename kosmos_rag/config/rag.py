@@ -8,6 +8,7 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from kosmos_rag.config.conflicts import Conflict, refuse
+from kosmos_rag.config.sections import HostPattern
 from kosmos_rag.config.values import Amount, Count, File, Section, Share, Switch, Weight
 
 # What the published weights give; keys without the organisation that sentence-transformers adds by itself.
@@ -37,7 +38,7 @@ def _check_citation(template: str) -> str:
 class ChunkingSettings(Section):
     """How a document is cut into chunks. Sizes are characters; the model's limit of tokens holds besides."""
 
-    strategy: Literal["semantic", "recursive", "markdown", "paragraph"] = Field(
+    strategy: Literal["semantic", "recursive", "markdown", "paragraph", "hierarchical"] = Field(
         default="semantic", description="Splitter that is tried first."
     )
     fallback: Literal["recursive"] = Field(
@@ -71,6 +72,15 @@ class ChunkingSettings(Section):
     whole_blocks: Switch = Field(
         default=False,
         description="Never cut a fenced block (SQL) in Markdown: what the model does not read is found by words.",
+    )
+    plain_headings: Switch = Field(
+        default=False,
+        description="Take lines in capitals or title case, and numbered ones, for headings where a text or PDF has none.",
+    )
+    section_size: Count = Field(
+        default=2000,
+        description="Characters of a section that the context shows around a hierarchical chunk; of a longer one, "
+        "the paragraphs around the chunk that fit.",
     )
 
     @model_validator(mode="after")
@@ -263,8 +273,12 @@ class ContextSettings(Section):
 
 
 class AnswerSettings(Section):
-    """How an answer is made of the context's own sentences."""
+    """How an answer is made of the context: of its own sentences, or by a language model."""
 
+    writer: Literal["evidence", "model"] = Field(
+        default="evidence",
+        description="evidence answers by sentences of the documents, model lets language_model write.",
+    )
     passages: Count = Field(
         default=5,
         description="Passages, the best ones, whose sentences may answer; each costs embedding its sentences.",
@@ -272,6 +286,48 @@ class AnswerSettings(Section):
     sentences: Count = Field(default=4, description="Sentences, code blocks, list items and table rows of an answer.")
     threshold: Share = Field(
         default=0.5, description="Confidence below which the answer is a refusal; 0 never refuses what has evidence."
+    )
+    template: str = Field(
+        default="grounded",
+        pattern=r"^(grounded|corporate|.+\.j2)$",
+        description="What the model is told: grounded, corporate, or the path of a .j2 file of your own.",
+    )
+    model_tokens: Count = Field(default=600, description="Tokens that the model may write for an answer.")
+    link_hosts: tuple[HostPattern, ...] = Field(
+        default=(),
+        description="Hosts, *.example.org for all below one, whose links the model may repeat from the evidence.",
+    )
+    history_turns: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
+        default=0,
+        description="Turns of a conversation that the model makes one question of, before it is searched; 0 is none.",
+    )
+
+
+class AccessSettings(Section):
+    """Who may read documents that name no readers of their own."""
+
+    by: Literal["metadata", "folder"] | None = Field(
+        default=None,
+        description="Where a document's department is that may read it: metadata, or else the folder; null is nowhere.",
+    )
+    key: str = Field(
+        default="department", min_length=1, description="Key of the metadata, and kind of the principal: department:hr."
+    )
+    open: tuple[str, ...] = Field(default=(), description="Departments whose documents everyone may read.")
+    privileged: tuple[str, ...] = Field(
+        default=(), description="Roles that may read the documents of all departments: Manager for role:Manager."
+    )
+
+
+class AuditSettings(Section):
+    """The log of what was asked and given out; docs/audit.md."""
+
+    enabled: Switch = Field(
+        default=False,
+        description="Log each retrieval, context and answer before it is given out; it waits for the disk.",
+    )
+    questions: Switch = Field(
+        default=True, description="Log the text of questions; off, only its SHA-256, which tells equal ones."
     )
 
 
@@ -285,7 +341,9 @@ class RagSettings(Section):
     expansion: ExpansionSettings = ExpansionSettings()
     reranking: RerankingSettings = RerankingSettings()
     context: ContextSettings = ContextSettings()
+    access: AccessSettings = AccessSettings()
     answer: AnswerSettings = AnswerSettings()
+    audit: AuditSettings = AuditSettings()
     signals: Mapping[str, Mapping[str, Any]] = Field(
         default={}, description="Rules that move hits after ranking, by name, with their parameters."
     )

@@ -105,6 +105,13 @@ class ModelsSettings(Section):
     )
     offline: Switch = Field(default=False, description="Use only what is in the cache; nothing is downloaded.")
 
+    @model_validator(mode="after")
+    def _check_device(self) -> Self:
+        if self.backend == "onnx" and self.device != "cpu":
+            remedy = "onnx runs on the CPU here: set backend to torch, or device to cpu"
+            refuse(self, [Conflict(("backend", "device"), remedy)])
+        return self
+
     @property
     def resolved_cache_dir(self) -> Path:
         """The folder for what we derive from models, absolute; by default in the user's cache folder."""
@@ -115,18 +122,29 @@ class ModelsSettings(Section):
 
 
 class LanguageModelSettings(Section):
-    """The language model that rewrites questions: any server of the OpenAI chat protocol, such as Ollama or vLLM."""
+    """The language model that rewrites questions and writes answers, behind a server."""
 
+    protocol: Literal["openai", "ollama"] = Field(
+        default="openai",
+        description="What the server speaks: openai as vLLM, llama.cpp and services do, or Ollama's own.",
+    )
     url: str | None = Field(
         default=None,
         repr=False,
         pattern=r"^https?://\S+$",
-        description="Base address, http://localhost:11434/v1; null is no language model.",
+        description="Base address: http://localhost:8000/v1, or http://localhost:11434 of Ollama; null is no model.",
     )
     model: str = Field(default="llama3.2", min_length=1, description="Name of the model as that server knows it.")
     api_key: SecretStr | None = Field(default=None, description="Key that is sent as a bearer token; null sends none.")
+    first_token_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=10.0, description="Seconds in which the model must have begun to write, asking again included."
+    )
     timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=10.0, description="Seconds after which the question is asked as it stands, without the model."
+        default=60.0, description="Seconds in which it must have come to an end."
+    )
+    context_tokens: Annotated[int, Strict(), Ge(512), Le(MAX_INTEGER)] = Field(
+        default=8192,
+        description="Tokens of prompt and answer that Ollama is to make room for; it cuts longer prompts in silence.",
     )
 
 

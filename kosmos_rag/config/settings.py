@@ -21,6 +21,7 @@ from kosmos_rag.config.sections import (
     ModelsSettings,
     ObservabilitySettings,
 )
+from kosmos_rag.config.service import ServiceSettings
 from kosmos_rag.config.sources import (
     DELIMITER,
     PREFIX,
@@ -53,6 +54,7 @@ class Settings(BaseSettings):
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
     worker: WorkerSettings = WorkerSettings()
+    service: ServiceSettings = ServiceSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
 
     @classmethod

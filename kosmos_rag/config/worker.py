@@ -42,6 +42,9 @@ class WorkerSettings(Section):
     )
     keep_days: Count = Field(default=7, description="Days that finished jobs and runs are kept.")
     keep_dead_days: Count = Field(default=90, description="Days that dead jobs are kept.")
+    keep_audit_months: Count = Field(
+        default=12, description="Months before the running one that the log of retrievals is kept."
+    )
     health_port: Annotated[int, Strict(), Ge(1), Le(65535)] | None = Field(
         default=None, description="Port of /livez, /readyz and /metrics; null opens none."
     )

@@ -13,11 +13,15 @@ MAINTAIN = "maintain"
 RECONCILE = "reconcile"
 """A count of a tenant's rows: does it all add up?"""
 
-ALL = (DOCUMENT, SYNC, MAINTAIN, RECONCILE)
+AUDIT = "audit"
+"""Seals over the log of retrievals, and its months."""
+
+ALL = (DOCUMENT, SYNC, MAINTAIN, RECONCILE, AUDIT)
 
 RECONCILE_EVERY = timedelta(days=1)
 
 
 def periodic(settings: WorkerSettings) -> dict[str, timedelta]:
     """Return the kinds of which every tenant has one job, again and again, with the time between two."""
-    return {MAINTAIN: timedelta(seconds=settings.maintenance_every_s), RECONCILE: RECONCILE_EVERY}
+    pause = timedelta(seconds=settings.maintenance_every_s)
+    return {MAINTAIN: pause, RECONCILE: RECONCILE_EVERY, AUDIT: pause}

@@ -97,6 +97,8 @@ class Passage:
     """Relevance by the reranker, 0 to 1; None where it did not run."""
     signals: Mapping[str, float] = field(default_factory=dict)
     """What each signal added to the score; what it was before is the score as a share of the best one's."""
+    around: tuple[int, int] | None = None
+    """Span of its document that the context shows in its place; None where it is shown itself."""
 
     @property
     def place(self) -> str:
@@ -121,7 +123,7 @@ class LegAccount:
     asked: int
     returned: int
     plan: str
-    """How the rows were found: `exact scan`, `ivfflat`, `hnsw`, `segments`."""
+    """How the rows were found: `exact scan`, `ivfflat`, `hnsw`, `segments`; `not told` to who may not read them all."""
     read: Mapping[str, int]
     """How much was read to find them: `rows`, `postings`, `segments`, `lists`, `candidates`, as the plan has them."""
     reason: str | None
@@ -176,15 +178,40 @@ class Retrieval:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Excerpt:
+    """A stretch of a stored document's text."""
+
+    text: str
+    page_start: int | None
+    page_end: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPassage:
-    """A passage of the context: one chunk, or neighbouring chunks of a document joined into one text."""
+    """A passage of the context: one chunk, neighbouring chunks joined into one text, or the section around chunks."""
 
     citation: Citation
+    """Of the text; of a section, of the best chunk in it."""
     text: str
+    start: int
+    """Where the text begins in its document; before the citation's own start where the text is a section."""
+    page_start: int | None
+    page_end: int | None
     score: float
     tokens: int
     """Of the passage as rendered, its header included."""
     chunk_ids: tuple[uuid.UUID, ...]
+    """The hits that it shows, in the order of the document."""
+
+    @property
+    def end(self) -> int:
+        """Where the text ends in its document."""
+        return self.start + len(self.text)
+
+    @property
+    def quote(self) -> str:
+        """The text that the citation points at, of which `quote_sha256` is the hash."""
+        return self.text[self.citation.start - self.start : self.citation.end - self.start]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 EVERYONE = "everyone"
@@ -31,6 +32,14 @@ def storable(text: str) -> str:
 def are_names(value: object) -> bool:
     """Whether a value is a collection of texts: one text alone is one too, of its letters, and never meant."""
     return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)
+
+
+def department_of(metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool) -> str | None:
+    """Return the department of a document by its metadata, else the folder that it lies in; None where unknown."""
+    named = metadata.get(key)
+    if named is None and by_folder:
+        named = PurePath(source).parent.name
+    return str(named) if named not in (None, "") else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,9 +129,11 @@ class Chunk:
     tokens: int
     """Counted by the embedding model's own tokenizer, special tokens not included."""
     splitter: str
-    """Which splitter made it: semantic, recursive, markdown or paragraph."""
+    """Which splitter made it: semantic, recursive, markdown, paragraph or hierarchical."""
     fallback_reason: str | None = None
     """Why the configured splitter did not make it; None when it did."""
+    around: tuple[int, int] | None = None
+    """Span of what is shown around it, its section or a part of that; only hierarchical chunks have one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -79,7 +79,7 @@ class Filler:
         pieces = [
             Piece(title=title, source=source, section=section, text=text) for _, text, section, title, source in rows
         ]
-        texts = indexed_texts(pieces, self.tokenizer)
+        texts, _ = indexed_texts(pieces, self.tokenizer)
         columns = {
             "ids": [row[0] for row in rows],
             "vectors": [HalfVector(vector.astype(np.float16)) for vector in self.embedder.embed(texts)],

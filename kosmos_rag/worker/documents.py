@@ -202,6 +202,7 @@ class DocumentWork:
                     if error is None:
                         counts.add("documents", label=str(one.outcome))
                         counts.add("chunks", len(document.chunks))
+                        counts.add("truncated_tokens", document.truncated_tokens)
                     elif error.code != "lease_lost":  # the supervisor counts those
                         fail(desk, one.job, error)
         except DatabaseUnavailable:

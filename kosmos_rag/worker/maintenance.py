@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
+from kosmos_rag.audit import TenantAudit
 from kosmos_rag.config import WorkerSettings
 from kosmos_rag.errors import ConfigError, DatabaseUnavailable, IndexesBusy, KosmosError
 from kosmos_rag.indexing.lifecycle import Indexes
@@ -23,6 +24,9 @@ ABANDONED = timedelta(days=1)
 BUILDING_S = 6 * 3600.0
 """How long an index may be built: hnsw over millions of vectors takes hours, and says nothing meanwhile."""
 
+SEALING_S = 3600.0
+"""How long the first seals over a large log may take."""
+
 
 class MaintenanceWork:
     """Looks after one tenant at a time."""
@@ -37,7 +41,12 @@ class MaintenanceWork:
         """Do a round for the job's tenant."""
         owner = Tenant(id=job.tenant_id, name=job.tenant)
         try:
-            counts = self._reconcile(owner) if job.kind == kinds.RECONCILE else self._maintain(owner, desk)
+            if job.kind == kinds.RECONCILE:
+                counts = self._reconcile(owner)
+            elif job.kind == kinds.AUDIT:
+                counts = self._seal(owner, desk)
+            else:
+                counts = self._maintain(owner, desk)
             desk.queue.finish({job.token: Outcome.DONE})
         except DatabaseUnavailable:
             return desk.give_back([job])
@@ -64,6 +73,16 @@ class MaintenanceWork:
         for what, rows in found.items():
             counts.add("orphans", rows, what)
         return counts
+
+    def _seal(self, owner: Tenant, desk: Desk) -> Counts:
+        audit = TenantAudit(self._database, owner, keep_months=self._limits.keep_audit_months)
+        try:
+            with desk.heartbeat(SEALING_S):
+                audit.seal()
+        except ConfigError as error:
+            # Without an administrator's address the log goes on in its default partition, and nothing is dropped.
+            log.warning("%s", error, extra={"action": "audit_months_left", "tenant": owner.name})
+        return Counts()
 
     def _build(self, owner: Tenant, desk: Desk) -> None:
         def said(step: str) -> None:

@@ -14,6 +14,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 _COUNTERS = {
     "documents": ("Documents that jobs ended with, by outcome.", "outcome"),
     "chunks": ("Chunks published.", None),
+    "truncated_tokens": ("Tokens of titles and sections that had no room before their chunks.", None),
     "failures": ("Attempts of jobs that failed, by code.", "code"),
     "unlisted": ("Documents that a source could not list, or that are as broken as they were, by code.", "code"),
     "stage_seconds": ("Seconds spent in a stage of ingestion, by stage.", "stage"),

@@ -30,6 +30,7 @@ class EngineWork:
             kinds.SYNC: self._sync,
             kinds.MAINTAIN: self._maintenance,
             kinds.RECONCILE: self._maintenance,
+            kinds.AUDIT: self._maintenance,
         }
         for number, job in enumerate(job for job in jobs if job.kind in one_by_one):
             if desk.stopping or (number and time.monotonic() > until):

@@ -1,5 +1,6 @@
 """The command line as its users have it: real model, real embedded server, documented output."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -138,7 +139,11 @@ def test_ask__as_json_has_text_and_citations(ingested: dict[str, Any], kosmos: R
     answer = json.loads(kosmos("ask", "how is churn calculated?", "--json").stdout)
     assert answer["context"].startswith("[1] Metrics | Churn Calculation | L")
     assert answer["passages"][0]["citation"]["index"] == 1
-    assert len(answer["passages"][0]["citation"]["quote_sha256"]) == 64
+    passage = answer["passages"][0]
+    cited = passage["citation"]
+    quote = passage["text"][cited["start"] - passage["start"] : cited["end"] - passage["start"]]
+    assert cited["quote_sha256"] == hashlib.sha256(quote.encode()).hexdigest()
+    assert passage["end"] == passage["start"] + len(passage["text"])
     assert answer["tokens"] <= answer["max_tokens"] == 4000
     said = answer["answer"]
     assert not said["refused"]

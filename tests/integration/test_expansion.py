@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.errors import ConfigError, ModelError
+from kosmos_rag.ports import Message
 from kosmos_rag.records import Expansion, Retrieval
 from kosmos_rag.testing import HashingEmbedder
 from tests.integration.variants import opened
@@ -172,18 +173,31 @@ class Writer:
         self.asked: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def complete(self, prompt: str, *, max_tokens: int) -> str:
-        kind = "passage" if prompt.startswith("Write a passage") else "wordings"
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
+        kind = "passage" if messages[0].text.startswith("Write a passage") else "wordings"
         with self._lock:
             self.asked[kind] += 1
         if kind in self.fails:
             raise ModelError(f"the model has no {kind} today")
-        return self.passage if kind == "passage" else self.wordings
+        yield self.passage if kind == "passage" else self.wordings
 
 
 TWO = {"rag.expansion.queries": 2}
 HYDE = {"rag.expansion.hyde": True}
 WORDINGS = "attrition\ninvoices paid"
+
+
+def test_a_leg_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "synonyms.yaml"
+    file.write_text(SYNONYMS)
+    # No language model: none is needed.
+    for keys in (
+        {**HYDE, "rag.retrieval.semantic_weight": 0},
+        {"rag.expansion.synonyms": file, "rag.retrieval.keyword_weight": 0},
+    ):
+        with opened(settings, keys) as engine:
+            _ingest(engine)
+            assert engine.tenant("acme").retrieve("churn").expansion == Expansion()
 
 
 def _same_hits(found: Retrieval, other: Retrieval) -> bool:

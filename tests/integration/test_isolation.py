@@ -117,6 +117,7 @@ TABLES = (
     "embeddings",
     "embedding_spaces",
     "corpus_statistics",
+    "reader_statistics",
     "lexemes",
 )
 
@@ -145,7 +146,9 @@ def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
         assert connection.execute(count).fetchone() == (0, 0), "the tenant must not outlive its transaction"
 
 
-@pytest.mark.parametrize("table", ["documents", "document_versions", "chunks", "embeddings"])
+@pytest.mark.parametrize(
+    "table", ["documents", "document_versions", "chunks", "embeddings", "lexical_tail", "reader_statistics", "lexemes"]
+)
 def test_table__hides_rows_from_a_reader_without_the_principal(
     table: str, two_tenants: Engine, database: DatabaseSettings
 ) -> None:

@@ -65,7 +65,7 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
     [
         ("extends: mine.yaml", "extend each other in a circle"),
         ("extends: other.yaml", "extend each other in a circle"),
-        ("extends: analitics", "there is no preset 'analitics'; use analytics, corporate, keyword"),
+        ("extends: analitics", "there is no preset 'analitics'; use analytics, corporate, corporate-enforced, keyword"),
         ("extends: gone.yaml", "gone.yaml cannot be read"),
         ("extends: [analytics]", "name one preset"),
         ("rag: {retrieval: {topk: 5}}", r"rag\.retrieval\.topk \(preset mine\) is not a key .*rag\.retrieval\.top_k\?"),
@@ -75,6 +75,8 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
         ("rag: {embedding: {batch_size: 5}}", r"rag\.embedding\.batch_size \(preset mine\) is not a setting of a coll"),
         ("rag: {retrieval: {cached_results: 5}}", "is not a setting of a collection"),
         ("database: {pool_size: 5}", "is not a setting of a collection"),
+        ("rag: {answer: {template: ./own.j2}}", r"the preset mine is \./own\.j2: a preset is stored without files"),
+        ("rag: {answer: {template: strict}}", r"rag\.answer\.template is \"strict\" \(preset mine\): it must"),
         ("- rag", "its top level must be a mapping"),
         ("rag: {a: 1, a: 2}", "given twice"),
     ],

@@ -10,7 +10,7 @@ import kosmos_rag
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 ROOT = PACKAGE.parent
-BASE = {"bm25", "config", "errors", "explanation", "logs", "ports", "records", "version"}
+BASE = {"bm25", "config", "errors", "explanation", "logs", "ports", "records", "sentences", "version"}
 
 # What each part may import beside the base. A stage never imports a later one.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -24,16 +24,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "signals": set(),
     "expansion": set(),
     "language_model": set(),
+    "schema": set(),
     "sources": set(),
     "ingestion": {"storage", "embedding", "sources"},
     "indexing": {"storage", "embedding"},
     "reembedding": {"storage", "embedding", "ingestion", "indexing"},
     "jobs": {"storage", "sources", "ingestion"},
+    "audit": {"storage"},
     "ranking": {"embedding"},
     "presets": {"storage", "signals"},
     "retrieval": {"storage", "embedding", "expansion", "ranking", "signals"},
-    "parts": {"storage", "ingestion", "indexing", "reembedding", "retrieval", "presets"},
+    "parts": {"answering", "storage", "ingestion", "indexing", "reembedding", "retrieval", "presets"},
     "scope": {
+        "audit",
         "storage",
         "ingestion",
         "indexing",
@@ -45,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "parts",
     },
     "engine": {
+        "answering",
         "storage",
         "embedding",
         "ingestion",
@@ -57,8 +61,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "parts",
         "scope",
     },
-    "worker": {"storage", "sources", "ingestion", "indexing", "jobs", "engine"},
-    "async_engine": {"engine", "scope"},
+    "worker": {"storage", "audit", "sources", "ingestion", "indexing", "jobs", "engine"},
+    "async_engine": {"engine", "parts", "scope"},
+    "service": {"answering", "async_engine", "engine", "jobs", "scope", "storage"},
     "diagnosis": {"storage", "embedding"},
     "cli": {
         "storage",
@@ -70,6 +75,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "scope",
         "keyword",
         "diagnosis",
+        "service",
         "worker",
     },
 }

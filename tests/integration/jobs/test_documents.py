@@ -291,7 +291,7 @@ def test_tenant__has_maintenance_from_its_first_job_on(
     scope.jobs.enqueue(folder)
     work()
     periodic = {info.kind: info for info in scope.jobs.find(limit=100) if info.every_s is not None}
-    assert set(periodic) == {kinds.MAINTAIN, kinds.RECONCILE}
+    assert set(periodic) == {kinds.MAINTAIN, kinds.RECONCILE, kinds.AUDIT}
     with psycopg.connect(engine.settings.database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE every_s IS NOT NULL")
         connection.execute("INSERT INTO kosmos.uploads VALUES (%s, gen_random_uuid(), 'x', '2020-01-01')", [scope.id])
@@ -299,7 +299,7 @@ def test_tenant__has_maintenance_from_its_first_job_on(
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
     desk = Desk(theirs, queue)
-    EngineWork(engine).run(queue.take(10, kinds=[kinds.MAINTAIN, kinds.RECONCILE], worker="test"), desk)
+    EngineWork(engine).run(queue.take(10, kinds=list(periodic), worker="test"), desk)
     assert _uploads(engine) == 0
     again = {info.kind: info.state for info in scope.jobs.find(limit=100) if info.every_s is not None}
     assert set(again.values()) == {JobState.SCHEDULED}

@@ -83,7 +83,7 @@ def message_of(text: str | None = None, **arguments: Any) -> str:
         ("rag: {embedding: {dimensions: 4001}}", "it must be less than or equal to 4000, the default is 768"),
         (
             "rag: {chunking: {strategy: clever}}",
-            "it must be 'semantic', 'recursive', 'markdown' or 'paragraph'",
+            "it must be 'semantic', 'recursive', 'markdown', 'paragraph' or 'hierarchical'",
         ),
         ("rag: {chunking: {fallback: semantic}}", "it must be 'recursive', the default is \"recursive\""),
         (
@@ -160,6 +160,10 @@ def test_citation_format__with_the_index_is_taken(template: str) -> None:
         (
             {"rag.retrieval.depth": 19},
             "rag.retrieval.depth is 19 (argument) and rag.retrieval.top_k is 20 (default): depth",
+        ),
+        (
+            {"models.backend": "onnx", "models.device": "cuda"},
+            'models.backend is "onnx" (argument) and models.device is "cuda" (argument): onnx runs on the CPU',
         ),
         (
             {"database.worker_url": "postgresql://w@h/d"},

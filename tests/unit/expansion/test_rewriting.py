@@ -1,6 +1,7 @@
 """What is asked of a language model, and what is made of its answers."""
 
 import re
+from collections.abc import Generator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from kosmos_rag.errors import ModelError, ModelUnavailable
 from kosmos_rag.expansion.rewriting import hypothetical_passage, other_wordings
 from kosmos_rag.expansion.words import words
+from kosmos_rag.ports import Message
 from kosmos_rag.records import is_text
 
 QUESTION = "What is churn?"
@@ -24,9 +26,10 @@ class ScriptedModel:
         self.prompt = ""
         self.max_tokens = 0
 
-    def complete(self, prompt: str, *, max_tokens: int) -> str:
-        self.prompt, self.max_tokens = prompt, max_tokens
-        return self.answer
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
+        [message] = messages
+        self.prompt, self.max_tokens = message.text, max_tokens
+        yield from self.answer
 
 
 class DownModel:
@@ -34,7 +37,8 @@ class DownModel:
 
     name = "down"
 
-    def complete(self, prompt: str, *, max_tokens: int) -> str:
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
+        yield "an ans"
         raise ModelUnavailable("the server is down")
 
 

@@ -205,7 +205,14 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
     corpus = Corpus(
         collection="kb", chunks=chunks, average=9.0, next_serial=chunks + 1, epoch=0, weights={}, segments=()
     )
-    return Snapshot(space_id=uuid.uuid4(), corpora=(corpus,), terms=frozenset(), required=None, vector_index=index)
+    return Snapshot(
+        space_id=uuid.uuid4(),
+        corpora=(corpus,),
+        terms=frozenset(),
+        required=None,
+        vector_index=index,
+        total=corpus.chunks,
+    )
 
 
 READERS = {"everyone": 50, "everyone\x1ffinance": 20, "finance\x1flegal": 10, "audit": 20}

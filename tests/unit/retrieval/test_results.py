@@ -45,6 +45,7 @@ class Asked:
     space: uuid.UUID = SPACE
     corpora: tuple[Corpus, ...] = (CORPUS,)
     index: VectorIndex | None = INDEX
+    told: bool = True
 
     @property
     def key(self) -> Any:
@@ -56,6 +57,7 @@ class Asked:
             terms=frozenset(["churn", "rate"]),
             required="'rate'",
             vector_index=self.index,
+            total=sum(corpus.chunks for corpus in self.corpora),
         )
         search = Search(
             tenant=tenant(self.tenant),
@@ -69,7 +71,7 @@ class Asked:
             similarity_threshold=0.0,
             use_vector_index=True,
         )
-        return key_of(search, self.expansion, snapshot)
+        return key_of(search, self.expansion, snapshot, told=self.told)
 
 
 def _where(**conditions: Any) -> Filter:
@@ -100,6 +102,7 @@ OTHERS: dict[str, Callable[[Asked], Asked]] = {
     "vector index": lambda asked: replace(asked, index=replace(INDEX, id=uuid.UUID(int=9))),
     "probes": lambda asked: replace(asked, index=replace(INDEX, probes=4)),
     "ef_search": lambda asked: replace(asked, index=replace(INDEX, ef_search=80)),
+    "what is told": lambda asked: replace(asked, told=False),
 }
 
 
@@ -108,6 +111,11 @@ def test_key__is_another_where_the_result_may_be(changed: str) -> None:
     assert hash(Asked().key) == hash(Asked().key)
     assert Asked().key == Asked().key
     assert OTHERS[changed](Asked()).key != Asked().key
+
+
+def test_key__is_the_same_for_other_segments_where_they_are_not_told() -> None:
+    asked = Asked(told=False)
+    assert replace(asked, corpora=(replace(CORPUS, segments=()),)).key == asked.key
 
 
 @pytest.mark.parametrize(

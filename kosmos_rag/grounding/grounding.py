@@ -1,0 +1,199 @@
+"""Schema grounding over one collection of a tenant: schemas in, the part that a question needs out."""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from kosmos_rag.errors import RequestError
+from kosmos_rag.expansion.synonyms import Synonyms
+from kosmos_rag.expansion.synonyms_file import read_rules
+from kosmos_rag.grounding.catalogue import schemas_of
+from kosmos_rag.grounding.entities import find_entities
+from kosmos_rag.grounding.linking import Evidence, Linker, Weights
+from kosmos_rag.grounding.names import NameIndex
+from kosmos_rag.grounding.result import GroundingResult, SchemaRef
+from kosmos_rag.grounding.selecting import join_hints, known, prompt_of, references, select
+from kosmos_rag.records import EVERYONE, DocumentInfo, Filter, IngestReport, Passage
+from kosmos_rag.schema.documents import schema_documents
+from kosmos_rag.schema.model import DatabaseSchema
+from kosmos_rag.schema.recipes import Recipe
+from kosmos_rag.scope import TenantScope
+
+
+class _Known:
+    """The schemas that the reader may read, ready to be asked. Thread-safe."""
+
+    def __init__(self, listed: Sequence[DocumentInfo], synonyms: Synonyms, weights: Weights) -> None:
+        self.read_at = time.monotonic()
+        self.schemas = {schema.name: schema for schema in schemas_of(listed)}
+        self.versions = {info.source: info.version for info in listed}
+        self._make = lambda schemas: Linker(NameIndex(schemas, synonyms), weights)
+        self._linkers: dict[str | None, Linker] = {None: self._make(self.schemas.values())}
+        self._lock = threading.Lock()
+
+    def linker(self, database: str | None) -> Linker:
+        """Return what links to one database, or to all. Raises RequestError where there is none of that name."""
+        with self._lock:
+            if database is not None and database not in self._linkers:
+                self._linkers[database] = self._make([known(self.schemas, database)])
+            return self._linkers[database]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildReport:
+    """What `build` did."""
+
+    database: str
+    fingerprint: str
+    unchanged: bool
+    """Whether the schema stood there already as it is; only its recipes were looked at then."""
+    ingest: IngestReport
+    removed: int
+    """Documents of tables, columns and recipes that are gone."""
+
+
+class SchemaGrounding:
+    """Schemas of a collection, as one reader sees them. Make it once and keep it. Thread-safe."""
+
+    def __init__(
+        self,
+        scope: TenantScope,
+        *,
+        weights: Weights | None = None,
+        synonyms: Path | None = None,
+        refresh_s: float = 300.0,
+    ) -> None:
+        """`synonyms` is a file of your own, beside the general ones. Raises ConfigError where it cannot be read.
+
+        Schemas are read again when a question finds a document that is newer, and after `refresh_s`.
+        """
+        self._scope = scope
+        self._weights = weights or Weights()
+        with as_file(files(__package__) / "hints.yaml") as path:
+            rules = read_rules(path)
+        self._synonyms = Synonyms([*rules, *(read_rules(synonyms) if synonyms else ())])
+        self._refresh_s = refresh_s
+        self._lock = threading.Lock()
+        self._read: _Known | None = None
+
+    def build(
+        self, schema: DatabaseSchema, recipes: Iterable[Recipe] = (), *, readers: tuple[str, ...] = (EVERYONE,)
+    ) -> BuildReport:
+        """Make the collection tell of a schema and its recipes: changed documents are written, vanished ones removed.
+
+        The scope must read what it replaces: documents of this database that it cannot see stay.
+        Raises ConfigError, ModelError, DatabaseError.
+        """
+        listed = self._scope.documents()
+        unchanged = self._stands(schema, listed, readers)
+        documents = list(schema_documents(schema, recipes, readers=readers))
+        there = {document.source for document in documents}
+        gone = [
+            info.source for info in listed if info.metadata.get("database") == schema.name and info.source not in there
+        ]
+        wanted = [document for document in documents if not unchanged or document.metadata["kind"] == "query_recipe"]
+        report = self._scope.ingest(wanted)
+        removed = self._scope.delete(gone) if gone else 0
+        with self._lock:
+            self._read = None
+        return BuildReport(
+            database=schema.name,
+            fingerprint=schema.fingerprint(),
+            unchanged=unchanged,
+            ingest=report,
+            removed=removed,
+        )
+
+    def _stands(self, schema: DatabaseSchema, listed: Sequence[DocumentInfo], readers: tuple[str, ...]) -> bool:
+        """Whether the collection tells of the very same schema. Whom documents are for is not listed: all, or anew."""
+        if readers != (EVERYONE,):
+            return False
+        own = [info for info in listed if info.metadata.get("database") == schema.name]
+        return any(stored.fingerprint() == schema.fingerprint() for stored in schemas_of(own))
+
+    def schemas(self) -> list[DatabaseSchema]:
+        """Return the schemas that the reader may read, by name. Raises DatabaseError."""
+        return list(self._known().schemas.values())
+
+    def ask(
+        self,
+        question: str,
+        k: int = 10,
+        *,
+        database: str | None = None,
+        tables: int = 5,
+        max_tokens: int = 700,
+    ) -> GroundingResult:
+        """Return the part of the schemas that a question needs: `tables` of them, and `k` columns.
+
+        In the order of importance, as much as `max_tokens` take is written into the prompt; the tables of the
+        likeliest database come first. Raises RequestError, ModelUnavailable, DatabaseError.
+        """
+        if k < 1 or tables < 1 or max_tokens < 1:
+            raise RequestError(f"k is {k}, tables {tables} and max_tokens {max_tokens}: each must be at least 1")
+        wanted = None if database is None else Filter(where={"metadata.database": database})
+        # Quotes are operators of a search; here they mark values, and no document of a schema must hold one.
+        found = self._scope.retrieve(question.replace('"', " "), filter=wanted)
+        began = time.perf_counter()
+        stands = self._fresh(found.hits)
+        linker = stands.linker(database)
+        entities = find_entities(question, known=linker.known_values, today=datetime.now(UTC).date())
+        linked = linker.link(question, entities, _evidence(found.hits), tables=tables)
+        selection = None
+        refs: tuple[SchemaRef, ...] = ()
+        prompt, tokens = "", 0
+        left_out: tuple[str, ...] = ()
+        if linked.tables:
+            schema = stands.schemas[linked.tables[0].database]
+            refs = references(schema.name, schema, linked, k)
+            selection = select(schema, linker, linked, refs, found.hits)
+            count = self._scope.count_tokens
+            prompt, tokens, left_out = prompt_of(selection, linked, stands.schemas, max_tokens=max_tokens, count=count)
+        return GroundingResult(
+            question=question,
+            database=selection.schema.name if selection else None,
+            docs=found.hits,
+            tables=linked.tables,
+            schema_refs=refs,
+            join_hints=join_hints(selection.plans) if selection else (),
+            selection=selection,
+            entities=entities,
+            prompt=prompt,
+            tokens=tokens,
+            left_out=left_out,
+            notes=found.notes,
+            timings_ms={**found.timings_ms, "ground": (time.perf_counter() - began) * 1000},
+        )
+
+    def _fresh(self, hits: Iterable[Passage]) -> _Known:
+        """Return the schemas, read again where these documents are newer."""
+        stands = self._known()
+        if any(hit.version > stands.versions.get(hit.source, 0) for hit in hits if "definition" in hit.metadata):
+            with self._lock:
+                self._read = None
+            stands = self._known()
+        return stands
+
+    def _known(self) -> _Known:
+        with self._lock:
+            if self._read is None or time.monotonic() - self._read.read_at > self._refresh_s:
+                self._read = _Known(self._scope.documents(), self._synonyms, self._weights)
+            return self._read
+
+
+def _evidence(hits: Iterable[Passage]) -> Evidence:
+    """Return the cosines of what was found; what only words found has none."""
+    tables, columns = {}, {}
+    for hit in hits:
+        said = hit.metadata
+        if hit.dense_score is None:
+            continue
+        if said.get("kind") == "schema_model":
+            tables[said["database"], said["table"]] = hit.dense_score
+        elif said.get("kind") == "schema_column":
+            columns[said["database"], said["table"], said["column"]] = hit.dense_score
+    return Evidence(tables=tables, columns=columns)

@@ -1,0 +1,114 @@
+"""From what was linked to what an agent is given: references, joins, recipes, what is open, and the prompt."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kosmos_rag.errors import RequestError
+from kosmos_rag.grounding.catalogue import recipe_of
+from kosmos_rag.grounding.linking import Linked, Linker
+from kosmos_rag.grounding.result import SchemaRef
+from kosmos_rag.records import Passage
+from kosmos_rag.schema.ambiguities import find_ambiguities
+from kosmos_rag.schema.joins import JoinPlan
+from kosmos_rag.schema.model import DatabaseSchema
+from kosmos_rag.schema.recipes import Recipe
+from kosmos_rag.schema.rendering import Selection, prompt_block
+
+_MOST_RECIPES = 3
+
+
+def references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
+    """Return the k best columns."""
+    models = {table.full_name: table.model or table.name for table in schema.tables}
+    return tuple(
+        SchemaRef(
+            database=database,
+            table=column.table,
+            model=models[column.table],
+            column=column.column,
+            score=column.score,
+            parts=column.parts,
+        )
+        for column in linked.columns[:k]
+    )
+
+
+def select(
+    schema: DatabaseSchema, linker: Linker, linked: Linked, refs: Sequence[SchemaRef], docs: Sequence[Passage]
+) -> Selection:
+    """Return what a prompt about the likeliest database is made of: the tables needed first, then others found."""
+    found = [table.table for table in linked.tables if table.database == schema.name]
+    plans = linker.graph(schema.name).plans(linked.chosen)
+    bridges = [bridge for plan in plans for bridge in plan.paths[0].bridges]
+    tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *found]))
+    columns = tuple((ref.table, ref.column) for ref in refs if ref.table in tables)
+    return Selection(
+        schema=schema,
+        tables=tables,
+        columns=columns,
+        plans=plans,
+        ambiguities=find_ambiguities(schema, tables, columns, plans),
+        recipes=_recipes(schema.name, tables, docs),
+    )
+
+
+def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage]) -> tuple[Recipe, ...]:
+    """Return the best recipes that are over these tables alone."""
+    fitting = (
+        recipe_of(doc)
+        for doc in docs
+        if doc.metadata.get("kind") == "query_recipe"
+        and doc.metadata["database"] == database
+        and set(doc.metadata["tables"]) <= set(tables)
+    )
+    return tuple(recipe for recipe, _ in zip(fitting, range(_MOST_RECIPES), strict=False))
+
+
+def join_hints(plans: Sequence[JoinPlan]) -> tuple[str, ...]:
+    """Return the joins of all paths, each once."""
+    return tuple(dict.fromkeys(join.hint for plan in plans for path in plan.paths for join in path.joins))
+
+
+def prompt_of(
+    selection: Selection,
+    linked: Linked,
+    schemas: Mapping[str, DatabaseSchema],
+    *,
+    max_tokens: int,
+    count: Callable[[str], int],
+) -> tuple[str, int, tuple[str, ...]]:
+    """Write the prompt: the likeliest database, then tables of others that were found, each under its name.
+
+    Returns the text, its tokens, and the tables that found no room.
+    """
+    others: dict[str, list[str]] = {}
+    for table in linked.tables:
+        if table.database != selection.schema.name:
+            others.setdefault(table.database, []).append(table.table)
+    # Tables of other databases are short, and come before what is nice to know of the likeliest one.
+    reserved = [_block(schemas[name], tables, max_tokens, count) for name, tables in others.items()]
+    rest = "\n\n".join(text for text, _ in reserved if text)
+    first = prompt_block(selection, max_tokens=max(max_tokens - (count(rest) if rest else 0), 1), count=count)
+    if not first.text or count(f"{first.text}\n\n{rest}") > max_tokens:
+        first, rest = prompt_block(selection, max_tokens=max_tokens, count=count), ""
+        left_out = [table for tables in others.values() for table in tables]
+    else:
+        left_out = [table for _, missing in reserved for table in missing]
+    text = "\n\n".join(part for part in (first.text, rest) if part)
+    return text, count(text) if text else 0, (*first.left_out, *left_out)
+
+
+def _block(
+    schema: DatabaseSchema, tables: Sequence[str], max_tokens: int, count: Callable[[str], int]
+) -> tuple[str, tuple[str, ...]]:
+    heading = f"-- Database {schema.name}, if it is meant:"
+    selection = Selection(schema=schema, tables=tuple(tables), columns=())
+    # Half of the whole for all of them: the likeliest database is what the question is about.
+    block = prompt_block(selection, max_tokens=max(max_tokens // 8, 1), count=count)
+    return (f"{heading}\n{block.text}" if block.text else ""), block.left_out
+
+
+def known(schemas: Mapping[str, DatabaseSchema], database: str) -> DatabaseSchema:
+    """Return a schema by name. Raises RequestError where there is none that the reader may read."""
+    if database not in schemas:
+        raise RequestError(f"there is no database {database!r}; known are {', '.join(sorted(schemas)[:10]) or 'none'}")
+    return schemas[database]

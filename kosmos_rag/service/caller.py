@@ -1,0 +1,77 @@
+"""Who called, as the routes see it: a scope of the library with the identity set, and turns to use it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from kosmos_rag.async_engine import AsyncEngine
+from kosmos_rag.config import Settings
+from kosmos_rag.scope import TenantScope
+from kosmos_rag.service.identity import Authenticator, Identity
+from kosmos_rag.service.keys import ADMIN, INGEST, READ
+from kosmos_rag.service.metrics import ServiceMetrics
+from kosmos_rag.service.rates import Rates
+from kosmos_rag.service.streaming import Streams
+from kosmos_rag.service.turns import Turns
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """What the routes work with."""
+
+    settings: Settings
+    engine: AsyncEngine
+    turns: Turns
+    streams: Streams
+    authenticator: Authenticator
+    rates: Rates
+    metrics: ServiceMetrics
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who called. Everything that is done for a request is done as this one."""
+
+    identity: Identity
+    service: Service
+
+    def scope(self, collection: str | None = None) -> TenantScope:
+        """Return the tenant as the caller sees it. Raises RequestError on a malformed collection."""
+        who = self.identity
+        return self.service.engine.tenant(
+            who.tenant, principals=who.principals, collection=collection, subject=who.subject
+        )
+
+    async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a call of the library when it is its turn. Raises Overloaded, TimedOut, and what the call raises."""
+        return await self.service.turns.run(call, *args, **kwargs)
+
+
+_bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag key create`.")
+
+
+def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
+    async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
+        service: Service = request.app.state.service
+        identity = await service.authenticator.identify(request.headers.get("authorization"))
+        service.rates.count(identity)
+        identity.require(scope)
+        return Caller(identity=identity, service=service)
+
+    return caller
+
+
+Reader = Annotated[Caller, Depends(_needs(READ))]
+Writer = Annotated[Caller, Depends(_needs(INGEST))]
+Administrator = Annotated[Caller, Depends(_needs(ADMIN))]
+
+
+def json_response(**more: Any) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of a response that a route writes itself."""
+    return {200: more}

@@ -1,0 +1,149 @@
+"""What a tenant has, over the wire: documents, jobs, collections, totals."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, Field
+
+from kosmos_rag.records import CollectionInfo, DocumentInfo, JobInfo
+from kosmos_rag.service.wire import Request
+
+
+class DocumentView(BaseModel):
+    """A document that the reader may read."""
+
+    id: uuid.UUID
+    source: str
+    collection: str
+    title: str
+    media_type: str
+    language: str
+    version: int
+    bytes: int
+    chunks: int
+    metadata: dict[str, Any]
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, info: DocumentInfo) -> Self:
+        """Tell of a document."""
+        return cls(
+            id=info.id,
+            source=info.source,
+            collection=info.collection,
+            title=info.title,
+            media_type=info.media_type,
+            language=info.language,
+            version=info.version,
+            bytes=info.bytes,
+            chunks=info.chunks,
+            metadata=dict(info.metadata),
+            updated_at=info.updated_at,
+        )
+
+
+class DocumentPage(BaseModel):
+    """Documents by source; `next` is the cursor of the page after, null at the end."""
+
+    documents: list[DocumentView]
+    next: str | None
+
+
+class JobView(BaseModel):
+    """A job of the tenant."""
+
+    id: int
+    collection: str
+    kind: str
+    source: str | None
+    state: str
+    attempt: int
+    outcome: str | None
+    code: str | None
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, info: JobInfo) -> Self:
+        """Tell of a job; the spec of its source stays here, for it may hold secrets."""
+        return cls(
+            id=info.id,
+            collection=info.collection,
+            kind=info.kind,
+            source=_source(info.payload),
+            state=str(info.state),
+            attempt=info.attempt,
+            outcome=info.outcome,
+            code=info.code,
+            error=info.error,
+            created_at=info.created_at,
+            started_at=info.started_at,
+            finished_at=info.finished_at,
+        )
+
+
+def _source(payload: Mapping[str, Any]) -> str | None:
+    told = payload.get("document") or payload.get("entry") or {}
+    return told.get("source")
+
+
+class JobPage(BaseModel):
+    """Jobs, the newest first; `next` is the cursor of the page after, null at the end."""
+
+    jobs: list[JobView]
+    next: str | None
+
+
+class JobsChanged(BaseModel):
+    """The jobs that a call has changed."""
+
+    jobs: list[int]
+
+
+class CollectionView(BaseModel):
+    """A collection that has a preset, or documents that the reader may read."""
+
+    name: str
+    preset: str | None
+    chunks: int
+
+    @classmethod
+    def of(cls, info: CollectionInfo) -> Self:
+        """Tell of a collection."""
+        return cls(name=info.name, preset=info.preset, chunks=info.chunks)
+
+
+class CollectionList(BaseModel):
+    """All collections, by name."""
+
+    collections: list[CollectionView]
+
+
+class CollectionRequest(Request):
+    """A collection to be made."""
+
+    name: str = Field(examples=["handbook"])
+    preset: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="One of docs/presets.md.", examples=["corporate"])
+
+
+class StatsView(BaseModel):
+    """What there is for this reader."""
+
+    total_documents: int
+    total_chunks: int
+    departments: dict[str, int] = Field(
+        description="Chunks by who may read them beside others: a department, or `everyone`."
+    )
+    embedding_dimension: int
+
+
+class ReloadView(BaseModel):
+    """What a reload has set going."""
+
+    status: str
+    jobs: list[int]
+    stats: StatsView

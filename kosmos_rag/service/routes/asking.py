@@ -1,0 +1,87 @@
+"""Questions: search, evidence, answers, and the assistant."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from kosmos_rag.service.caller import Caller, Reader
+from kosmos_rag.service.keys import ADMIN
+from kosmos_rag.service.streaming import MEDIA_TYPE, EventStream, Flow
+from kosmos_rag.service.wire import (
+    AnswerRequest,
+    AnswerView,
+    ChatRequest,
+    ContextRequest,
+    ContextView,
+    SearchRequest,
+    SearchView,
+)
+
+router = APIRouter(tags=["questions"])
+
+_EVENTS = {MEDIA_TYPE: {"schema": {"type": "string"}, "example": 'event: token\ndata: {"text": "20 days"}\n\n'}}
+
+
+def _json(view: BaseModel) -> Response:
+    # Written once: FastAPI would validate and walk a model that was just made.
+    return Response(view.model_dump_json(), media_type="application/json")
+
+
+@router.post("/v1/search", responses={200: {"model": SearchView}})
+async def search(asked: SearchRequest, caller: Reader) -> Response:
+    """Find the best passages for a question."""
+    if asked.explain:
+        caller.identity.require(ADMIN)
+    scope = caller.scope(asked.collection)
+    found = await caller.run(scope.retrieve, asked.question, asked.k, asked.filter)
+    caller.service.metrics.retrieval(found.timings_ms, short=found.shortfall is not None)
+    return _json(SearchView.of(found, explain=asked.explain))
+
+
+@router.post("/v1/context", responses={200: {"model": ContextView}})
+async def context(asked: ContextRequest, caller: Reader) -> Response:
+    """Gather numbered, cited evidence for a question within a budget of tokens."""
+    scope = caller.scope(asked.collection)
+    found = await caller.run(scope.context, asked.question, asked.k, asked.filter, max_tokens=asked.max_tokens)
+    caller.service.metrics.retrieval(found.retrieval.timings_ms, short=found.retrieval.shortfall is not None)
+    return _json(ContextView.of(found))
+
+
+@router.post("/v1/answer", responses={200: {"model": AnswerView, "content": _EVENTS}})
+async def answer(asked: AnswerRequest, caller: Reader, request: Request) -> Response:
+    """Answer a question from the evidence, or refuse; by events where `Accept: text/event-stream` asks for them."""
+    options = {"k": asked.k, "filter": asked.filter, "max_tokens": asked.max_tokens, "history": asked.turns}
+    flow = await _flow(caller, asked.collection, asked.question, options)
+    if MEDIA_TYPE in request.headers.get("accept", ""):
+        return EventStream(flow)
+    whole = await flow.answer(request.receive)
+    return Response(status_code=499) if whole is None else _json(AnswerView.of(whole))
+
+
+@router.post("/api/chat", responses={200: {"description": "The events of the answer.", "content": _EVENTS}})
+async def chat(asked: ChatRequest, caller: Reader) -> Response:
+    """Answer a question by events: `sources`, `token`s, `citations`, `done`; `error` where it ends early."""
+    served = caller.service.settings.language_model.model
+    writes = caller.service.settings.rag.answer.writer == "model"
+    note = None
+    if asked.model is not None and not (writes and asked.model == served):
+        writer = f"the model {served}" if writes else "no model: answers are sentences of the documents"
+        note = f"{asked.model} is not served here; {writer}"
+    flow = await _flow(caller, asked.collection, asked.query, {"history": asked.turns})
+    return EventStream(flow, note=note)
+
+
+async def _flow(caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]) -> Flow:
+    """Look for the evidence when it is this caller's turn, then let go of it: a model may write for long."""
+    streams = caller.service.streams
+    streams.reserve()
+    try:
+        stream = await caller.run(caller.scope(collection).stream_answer, question, **options)
+    except BaseException:
+        streams.give_back()
+        raise
+    found = stream.sources.context.retrieval
+    caller.service.metrics.retrieval(found.timings_ms, short=found.shortfall is not None)
+    return streams.start(stream)

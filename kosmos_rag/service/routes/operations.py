@@ -1,0 +1,81 @@
+"""Health, totals, and having sources looked at again."""
+
+import asyncio
+import logging
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse
+
+from kosmos_rag.errors import KosmosError
+from kosmos_rag.jobs import kinds
+from kosmos_rag.records import EVERYONE, JobState
+from kosmos_rag.scope import TenantScope
+from kosmos_rag.service.caller import Administrator, Caller, Reader, Service
+from kosmos_rag.service.holdings import ReloadView, StatsView
+
+router = APIRouter()
+
+_READY_WITHIN_S = 5.0
+_MIRRORS = 1000
+
+logger = logging.getLogger("kosmos_rag.service")
+
+
+@router.get("/livez", tags=["health"], response_class=PlainTextResponse)
+async def livez() -> str:
+    """Tell that the process turns."""
+    return "ok\n"
+
+
+@router.get(
+    "/readyz",
+    tags=["health"],
+    response_class=PlainTextResponse,
+    responses={503: {"description": "Not ready.", "content": {"text/plain": {"example": "not now\n"}}}},
+)
+async def readyz(request: Request) -> PlainTextResponse:
+    """Tell whether the database can be served from: reached, at the right revision, its policies as they should be."""
+    service: Service = request.app.state.service
+    try:
+        async with asyncio.timeout(_READY_WITHIN_S):
+            # A thread of its own: a service whose turns are all taken is busy, and ready.
+            state = await asyncio.to_thread(service.engine.parts.database.app.state)
+        problems = state.problems
+    except (KosmosError, TimeoutError) as error:
+        problems = (str(error) or "the database does not answer in time",)
+    if problems:
+        logger.warning("not ready: %s", "; ".join(problems))
+        return PlainTextResponse("not now\n", status_code=503)
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/api/rag/stats", tags=["operations"])
+async def stats(caller: Reader) -> StatsView:
+    """Count what there is for you."""
+    documents, by_readers = await caller.run(caller.scope().totals)
+    prefix = f"{caller.service.settings.rag.access.key}:"
+    departments: dict[str, int] = {}
+    for readers, chunks in by_readers.items():
+        named = [reader.removeprefix(prefix) for reader in readers if reader.startswith(prefix)]
+        for name in named or [EVERYONE]:
+            departments[name] = departments.get(name, 0) + chunks
+    return StatsView(
+        total_documents=documents,
+        total_chunks=sum(by_readers.values()),
+        departments=dict(sorted(departments.items())),
+        embedding_dimension=caller.service.engine.parts.embedder.dimensions,
+    )
+
+
+@router.post("/api/rag/reload", status_code=202, tags=["operations"])
+async def reload(caller: Administrator) -> ReloadView:
+    """Have workers look now at every source that they look at again and again; documents need no reload themselves."""
+    jobs = await caller.run(_look_again, caller)
+    return ReloadView(status="reloading", jobs=jobs, stats=await stats(caller))
+
+
+def _look_again(caller: Caller) -> list[int]:
+    waiting = caller.scope().jobs.find(states=[JobState.SCHEDULED], limit=_MIRRORS)
+    mirrors = [info for info in waiting if info.kind == kinds.SYNC and info.every_s is not None]
+    scopes: dict[str, TenantScope] = {info.collection: caller.scope(info.collection) for info in mirrors}
+    return [scopes[info.collection].jobs.enqueue(info.payload["spec"], prune=info.payload["prune"]) for info in mirrors]

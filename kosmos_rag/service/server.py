@@ -1,0 +1,78 @@
+"""The server: models first, then the port; on SIGTERM no new request, and time for those that run."""
+
+import asyncio
+import math
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from kosmos_rag.async_engine import AsyncEngine
+from kosmos_rag.config import Settings
+from kosmos_rag.engine import Engine
+from kosmos_rag.service.app import create_app, create_service
+from kosmos_rag.service.caller import Service
+from kosmos_rag.service.metrics import served
+
+_GRACE_S = 5
+
+
+class Server(uvicorn.Server):
+    """Serves one service; `should_exit` ends it."""
+
+    def __init__(self, service: Service) -> None:
+        settings = service.settings.service
+        self._service = service
+        super().__init__(
+            uvicorn.Config(
+                create_app(service),
+                host=settings.host,
+                port=settings.port,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=math.ceil(settings.drain_s) + _GRACE_S,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at SIGTERM and SIGINT, and end well: the usual server kills itself with the signal once more."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port, let requests end, and tell streams to end when their time is up."""
+        ending = asyncio.get_running_loop().call_later(
+            self._service.settings.service.drain_s, self._service.streams.end
+        )
+        await super().shutdown(sockets)
+        ending.cancel()
+        self._service.streams.close()
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable: nothing is served then."""
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    engine = Engine.open(settings)
+    async with AsyncEngine(engine) as shared:
+        await shared.run(engine.warm_up)
+        service = create_service(shared)
+        with served(service.metrics, settings.service):
+            await Server(service).serve()

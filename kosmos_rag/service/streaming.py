@@ -1,0 +1,204 @@
+"""Answers as server-sent events: a thread for each, no connection to the database, and an end when the client goes."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from kosmos_rag.answering.streams import AnswerStream
+from kosmos_rag.config import ServiceSettings
+from kosmos_rag.errors import Overloaded
+from kosmos_rag.records import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
+from kosmos_rag.service.metrics import ServiceMetrics
+from kosmos_rag.service.problems import document, problem_of, told
+from kosmos_rag.service.wire import AnswerView, SourcesView
+
+MEDIA_TYPE = "text/event-stream"
+_STOPPING = "the service is stopping; ask again"
+
+logger = logging.getLogger("kosmos_rag.service")
+
+R = TypeVar("R")
+Item = AnswerEvent | Exception | None
+"""What a thread hands over; None is its end."""
+
+
+class Streams:
+    """Room for so many streams at once; what is on its way can be told to end."""
+
+    def __init__(self, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
+        self._limit = settings.streams
+        self._heartbeat_s = settings.heartbeat_s
+        self._metrics = metrics
+        self._threads = ThreadPoolExecutor(max_workers=settings.streams, thread_name_prefix="kosmos-rag-stream")
+        self._open: set[Flow] = set()
+        self._reserved = 0
+
+    @property
+    def taken(self) -> int:
+        """How many there are, those too whose evidence is still being looked for."""
+        return self._reserved
+
+    def reserve(self) -> None:
+        """Take room for one. Raises Overloaded."""
+        if self._reserved >= self._limit:
+            raise Overloaded(f"{self._limit} answers are being streamed already; try again")
+        self._reserved += 1
+
+    def give_back(self) -> None:
+        """Free the room of one."""
+        self._reserved -= 1
+
+    def end(self) -> None:
+        """Tell every stream to end with an error event: the service stops."""
+        for flow in self._open:
+            flow.put(Overloaded(_STOPPING))
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._threads.shutdown(wait=False)
+
+    def start(self, stream: AnswerStream) -> "Flow":
+        """Let a thread wait for the events of an answer. The room that was reserved is freed when it has ended."""
+        flow = Flow(stream, heartbeat_s=self._heartbeat_s, metrics=self._metrics)
+        self._open.add(flow)
+
+        def ended(_: asyncio.Future[None]) -> None:
+            self._open.discard(flow)
+            self.give_back()
+
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(self._threads, _pump, stream, flow.put).add_done_callback(ended)
+        return flow
+
+
+class Flow:
+    """The events of one answer as bytes, and a comment where nothing comes for a while."""
+
+    def __init__(self, stream: AnswerStream, *, heartbeat_s: float, metrics: ServiceMetrics) -> None:
+        self._stream = stream
+        self._heartbeat_s = heartbeat_s
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._items: asyncio.Queue[Item] = asyncio.Queue()
+
+    def put(self, item: Item) -> None:
+        """Hand over what came. Safe from any thread."""
+        with suppress(RuntimeError):  # the loop has ended, and nobody listens
+            self._loop.call_soon_threadsafe(self._items.put_nowait, item)
+
+    def close(self) -> None:
+        """Give the answer up, and what a language model is asked; at the end it does no harm."""
+        self._stream.close()
+
+    async def events(self, *, note: str | None = None) -> AsyncIterator[bytes]:
+        """Yield the events as they are sent; an error is the last one. A note goes with the sources."""
+        began = time.monotonic()
+        waiting = True
+        while (item := await self._next()) is not None:
+            if waiting and isinstance(item, AnswerPiece):
+                waiting = False
+                self._metrics.first_token(time.monotonic() - began)
+            if isinstance(item, bytes):
+                yield item
+                continue
+            for event in _events_of(item, note):
+                yield event
+            if isinstance(item, Exception):
+                return
+
+    async def answer(self, receive: Receive) -> Answer | None:
+        """Wait for the whole answer; None where the client goes first. Raises what the answer raises."""
+        return await _unless_gone(self._whole(), receive, self)
+
+    async def _whole(self) -> Answer:
+        while True:
+            item = await self._items.get()
+            if isinstance(item, AnswerDone):
+                return item.answer
+            if isinstance(item, Exception):
+                raise item
+
+    async def _next(self) -> Item | bytes:
+        try:
+            async with asyncio.timeout(self._heartbeat_s):
+                return await self._items.get()
+        except TimeoutError:
+            return b": still here\n\n"
+
+
+def _pump(stream: AnswerStream, put: Callable[[Item], None]) -> None:
+    try:
+        for event in stream:
+            put(event)
+        put(None)
+    except Exception as error:  # noqa: BLE001 — handed over, and told or logged there
+        put(error)
+
+
+def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
+    if isinstance(item, Exception):
+        problem = problem_of(item)
+        if problem.status >= 500:
+            logger.warning("an answer ended early: %s", item, exc_info=item if problem.name == "internal" else None)
+        return [_event("error", document(problem, told(item, problem)))]
+    if isinstance(item, AnswerSources):
+        view = SourcesView.of(item)
+        return [_event("sources", view.model_dump(mode="json") | {"notes": view.notes + ([note] if note else [])})]
+    if isinstance(item, AnswerPiece):
+        return [_event("token", {"text": item.text})]
+    whole = AnswerView.of(item.answer).model_dump(mode="json")
+    cited = {"sentences": whole.pop("sentences"), "problems": whole.pop("problems")}
+    return [_event("citations", cited), _event("done", {name: whole[name] for name in whole if name != "sources"})]
+
+
+def _event(name: str, data: Mapping[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+class EventStream(Response):
+    """The response that sends events until they end or the client goes, whichever is first."""
+
+    def __init__(self, flow: Flow, *, note: str | None = None) -> None:
+        # Proxies must not collect what is meant to flow.
+        super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._flow = flow
+        self._note = note
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        del scope
+        await _unless_gone(self._send(send), receive, self._flow)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for event in self._flow.events(note=self._note):
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _unless_gone(work: Coroutine[Any, Any, R], receive: Receive, flow: Flow) -> R | None:
+    """Do work for a client, and give its answer up the moment the client goes: then there is no result."""
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        flow.close()
+        working.cancel()
+        gone.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,120 @@
+"""kosmos-rag serve and key: a service from the command line, from its start to SIGTERM."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
+    """Run a command in this process, in a folder with a document."""
+    patch = pytest.MonkeyPatch()
+    patch.chdir(tmp_path)
+    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
+    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
+        patch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    (tmp_path / "leave.md").write_text("# Leave\n\nAll employees get 20 days of paid annual leave per year.\n")
+    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    patch.undo()
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@pytest.mark.model
+def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
+    assert kosmos("ingest", "leave.md").exit_code == 0
+    key = kosmos("key", "create", "test", "--scope", "read").stdout.strip()
+    port, metrics_port = _free_port(), _free_port()
+    command = [sys.executable, "-m", "kosmos_rag.cli", "serve", "--port", str(port)]
+    command += ["--set", f"service.metrics_port={metrics_port}", "--set", "observability.log_format=json"]
+    command += ["--set", "observability.log_level=INFO"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ.copy()) as process:
+        url = f"http://127.0.0.1:{port}"
+        began = time.monotonic()
+        while not _answers(f"{url}/readyz"):
+            assert process.poll() is None
+            assert time.monotonic() - began < 90
+            time.sleep(0.2)
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        headers = {
+            "authorization": f"Bearer {key}",
+            "x-request-id": "mine",
+            "traceparent": f"00-{trace}-b7ad6b7169203331-01",
+        }
+        found = httpx.post(f"{url}/v1/search", json={"question": "leave"}, headers=headers, trust_env=False)
+        assert found.json()["hits"][0]["title"] == "Leave"
+        metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", trust_env=False).text
+        assert 'kosmos_service_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
+        assert 'kosmos_service_stage_seconds_count{stage="total"} 1.0' in metrics
+        assert not _answers(f"{url}/metrics")
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=20)
+    assert process.returncode == 0, log
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    (line,) = [line for line in lines if line["message"].startswith("POST /v1/search 200")]
+    assert (line["request_id"], line["trace_id"]) == ("mine", trace)
+    assert key.rpartition(".")[2] not in log
+
+
+def test_keys__are_made_listed_and_revoked(kosmos: Run) -> None:
+    assert kosmos("key", "list").stdout == ""
+    made = json.loads(kosmos("key", "create", "ci", "--scope", "ingest", "--days", "1", "--json").stdout)["key"]
+    (key,) = json.loads(kosmos("key", "list", "--json").stdout)["keys"]
+    assert (key["name"], key["scopes"]) == ("ci", ["ingest"])
+    assert made.rpartition(".")[2] not in kosmos("key", "list").stdout
+    assert kosmos("key", "revoke", key["id"]).stdout == f"revoked {key['id']}\n"
+    assert "revoked" in kosmos("key", "list").stdout
+    again = kosmos("key", "revoke", key["id"])
+    assert again.exit_code == 1
+    assert "has no good key" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create", "ci", "--scope", "write"), "the scope of the key is 'write'; use read, ingest, admin"),
+        (("create", " "), "the name of the key is ' '"),
+        (("create", "ci", "--principal", ""), "--principal is empty"),
+        (("revoke", "x"), "'x' is no id of a key"),
+    ],
+)
+def test_keys__say_what_is_wrong_with_an_argument(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:
+    refused = kosmos("key", *arguments)
+    assert refused.exit_code == 1
+    assert message in refused.stderr
+
+
+def test_serve__says_which_extra_is_missing(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kosmos_rag.service import extra
+
+    monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "fastapi" else name)
+    refused = kosmos("serve")
+    assert refused.exit_code == 1
+    assert "pip install 'kosmos-rag[service]'" in refused.stderr

@@ -1,0 +1,208 @@
+"""Each route with a request that it serves."""
+
+import json
+
+import httpx
+import pytest
+
+from kosmos_rag import SourceDocument
+from tests.integration.service.serving import Running, events_of
+
+HANDBOOK = {
+    "leave.md": b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n",
+    "expenses.md": b"# Expenses\n\n## Travel\n\nTravel expenses are paid back within 14 days of the receipt.\n",
+}
+QUESTION = "How many days of paid annual leave do full-time employees receive?"
+
+
+@pytest.fixture
+def served(running: Running) -> Running:
+    engine = running.service.engine
+    engine.tenant("acme").ingest(SourceDocument(source=name, data=data) for name, data in HANDBOOK.items())
+    return running
+
+
+def _ok(response: httpx.Response, status: int = 200) -> dict[str, object]:
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_search__returns_cited_passages_without_scores(served: Running) -> None:
+    with served.client() as client:
+        found = _ok(client.post("/v1/search", json={"question": QUESTION, "k": 1}))
+    (hit,) = found["hits"]
+    assert hit["source"] == "leave.md"
+    assert hit["lines"][0] >= 1
+    assert hit["scores"] is None
+    assert found["account"] is None
+
+
+def test_search__explains_to_administrators_only(served: Running) -> None:
+    asked = {"question": QUESTION, "explain": True}
+    with served.client() as client:
+        assert client.post("/v1/search", json=asked).status_code == 403
+    with served.client(scope="admin") as client:
+        found = _ok(client.post("/v1/search", json=asked))
+    assert found["hits"][0]["scores"]["fused_rank"] == 1
+    assert found["account"]["legs"]["dense"]["returned"] == 2
+
+
+def test_search__filters(served: Running) -> None:
+    with served.client() as client:
+        asked = {"question": QUESTION, "sources": ["expenses.md"], "where": {"title": "Expenses"}}
+        found = _ok(client.post("/v1/search", json=asked))
+        assert [hit["source"] for hit in found["hits"]] == ["expenses.md"]
+        refused = client.post("/v1/search", json={"question": QUESTION, "where": {"nothing": {"$like": 1}}})
+    assert refused.status_code == 422
+    assert refused.json()["type"] == "urn:kosmos-rag:problem:request-invalid"
+
+
+def test_context__is_numbered(served: Running) -> None:
+    with served.client() as client:
+        found = _ok(client.post("/v1/context", json={"question": QUESTION, "max_tokens": 200}))
+    assert found["text"].startswith("[1] ")
+    assert found["passages"][0]["citation"]["marker"] == "[1]"
+    assert found["max_tokens"] == 200
+
+
+def test_answer__is_made_of_cited_sentences(served: Running) -> None:
+    with served.client() as client:
+        found = _ok(client.post("/v1/answer", json={"question": QUESTION}))
+    assert "refused" in found
+    assert found["sources"][0]["citation"]["source"] == "leave.md"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/api/chat", {"query": QUESTION, "model": "llama3.1"}), ("/v1/answer", {"question": QUESTION})]
+)
+def test_events__come_in_order(served: Running, path: str, body: dict[str, str]) -> None:
+    with (
+        served.client() as client,
+        client.stream("POST", path, json=body, headers={"accept": "text/event-stream"}) as response,
+    ):
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = list(events_of(response.iter_lines()))
+    assert [name for name, _ in events] == ["sources", "token", "citations", "done"]
+    sources, token, _, done = (json.loads(data) for _, data in events)
+    assert sources["sources"][0]["citation"]["source"] == "leave.md"
+    assert any("llama3.1 is not served here" in note for note in sources["notes"]) == ("query" in body)
+    assert token["text"].strip() == done["text"].strip()
+
+
+def test_documents__by_pages_one_and_gone(served: Running) -> None:
+    with served.client(scope="read ingest") as client:
+        first = _ok(client.get("/v1/documents", params={"limit": 1}))
+        second = _ok(client.get("/v1/documents", params={"limit": 1, "cursor": first["next"]}))
+        assert [page["documents"][0]["source"] for page in (first, second)] == ["expenses.md", "leave.md"]
+        assert second["next"] is None
+        path = f"/v1/documents/{first['documents'][0]['id']}"
+        assert _ok(client.get(path))["title"] == "Expenses"
+        assert client.delete(path).status_code == 204
+        assert client.get(path).status_code == 404
+        assert len(_ok(client.get("/v1/documents"))["documents"]) == 1
+
+
+@pytest.mark.parametrize("cursor", ["x", "bnVsbA", "WzFd", "WyJhIiwgImIiLCAiYyJd", "é"])
+def test_documents__refuse_a_cursor_that_is_none(running: Running, cursor: str) -> None:
+    with running.client() as client:
+        assert client.get("/v1/documents", params={"cursor": cursor}).status_code == 422
+
+
+def test_upload__becomes_a_job_once(running: Running) -> None:
+    with running.client(scope="read ingest") as client:
+
+        def send(data: bytes, key: str | None = None) -> httpx.Response:
+            headers = {"idempotency-key": key} if key else {}
+            params = {"source": "leave.md", "metadata": '{"year": 2026}', "reader": ["department:hr"]}
+            return client.post("/v1/documents", params=params, content=iter([data[:9], data[9:]]), headers=headers)
+
+        sent = send(HANDBOOK["leave.md"], "once")
+        job = _ok(sent, 202)
+        assert sent.headers["location"] == f"/v1/jobs/{job['id']}"
+        assert (job["state"], job["source"]) == ("queued", "leave.md")
+        assert _ok(send(HANDBOOK["leave.md"], "once"), 202)["id"] == job["id"]
+        assert send(b"another", "once").status_code == 422
+        with running.client(scope="ingest", sub="berta") as other:
+            params = {"source": "other.md"}
+            again = other.post("/v1/documents", params=params, content=b"text", headers={"idempotency-key": "once"})
+            assert _ok(again, 202)["id"] != job["id"]
+        stored = running.service.engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
+        assert stored["document"]["readers"] == ["department:hr"]
+        assert stored["document"]["metadata"] == {"year": 2026}
+
+
+def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
+    with running.client(scope="ingest") as client:
+        made = [
+            _ok(client.post("/v1/documents", params={"source": f"{n}.md"}, content=b"text"), 202)["id"]
+            for n in range(3)
+        ]
+        first = _ok(client.get("/v1/jobs", params={"limit": 2, "state": "queued"}))
+        rest = _ok(client.get("/v1/jobs", params={"limit": 2, "state": "queued", "cursor": first["next"]}))
+        assert [job["id"] for job in first["jobs"] + rest["jobs"]][: len(made)] == sorted(made, reverse=True)
+        path = f"/v1/jobs/{made[0]}"
+        assert _ok(client.post(f"{path}/cancel"))["jobs"] == [made[0]]
+        assert _ok(client.get(path))["state"] == "cancelled"
+        assert _ok(client.post(f"{path}/retry"))["jobs"] == [made[0]]
+
+
+def test_collections__are_made_listed_and_removed(running: Running) -> None:
+    with running.client(scope="admin") as client:
+        made = _ok(client.post("/v1/collections", json={"name": "handbook", "preset": "corporate"}), 201)
+        assert made == {"name": "handbook", "preset": "corporate", "chunks": 0}
+        assert _ok(client.get("/v1/collections"))["collections"] == [made]
+        assert _ok(client.get("/v1/collections/handbook")) == made
+        assert client.post("/v1/collections", json={"name": "h2", "preset": "./x.yaml"}).status_code == 422
+        assert client.delete("/v1/collections/handbook").status_code == 204
+        assert client.get("/v1/collections/handbook").status_code == 404
+
+
+def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
+    acme = running.service.engine.tenant("acme")
+    acme.ingest(
+        [
+            SourceDocument(source="a", data=b"Some words for all."),
+            SourceDocument(source="b", data=b"Some words for HR.", readers=("department:hr", "role:Manager")),
+            SourceDocument(source="c", data=b"Some words for IT.", readers=("department:it",)),
+        ]
+    )
+    with running.client(departments=["hr"]) as client:
+        assert _ok(client.get("/api/rag/stats")) == {
+            "total_documents": 2,
+            "total_chunks": 2,
+            "departments": {"everyone": 1, "hr": 1},
+            "embedding_dimension": running.service.engine.parts.embedder.dimensions,
+        }
+
+
+def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: object) -> None:
+    from datetime import timedelta
+
+    jobs = running.service.engine.tenant("acme").jobs
+    mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
+    running.service.engine.tenant("acme").jobs.enqueue(str(tmp_path))
+    with running.client(scope="admin") as client:
+        told = _ok(client.post("/api/rag/reload"), 202)
+    assert told["status"] == "reloading"
+    assert told["jobs"] in ([], [mirror])
+
+
+def test_health__needs_no_credentials(running: Running) -> None:
+    with running.client("") as client:
+        assert client.get("/livez").text == "ok\n"
+        assert client.get("/readyz").text == "ok\n"
+
+
+def test_openapi__names_every_route_and_its_errors(running: Running) -> None:
+    with running.client("") as client:
+        told = _ok(client.get("/openapi.json"))
+    assert {"/v1/search", "/v1/context", "/v1/answer", "/api/chat", "/v1/documents", "/v1/jobs"} <= set(told["paths"])
+    search = told["paths"]["/v1/search"]["post"]
+    assert "application/problem+json" in search["responses"]["429"]["content"]
+    assert search["security"] == [{"HTTPBearer": []}]
+
+
+def test_request__is_known_by_its_id(running: Running) -> None:
+    with running.client("") as client:
+        assert client.get("/livez", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
+        assert len(client.get("/livez", headers={"x-request-id": "no spaces"}).headers["x-request-id"]) == 16
