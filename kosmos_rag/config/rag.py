@@ -75,7 +75,7 @@ class ChunkingSettings(Section):
     )
     plain_headings: Switch = Field(
         default=False,
-        description="Take lines in capitals or title case, and numbered ones, for headings where a text or PDF has none.",
+        description="Take lines in capitals, title case or with numbers for headings where a text or PDF has none.",
     )
     section_size: Count = Field(
         default=2000,

@@ -3,6 +3,7 @@
 Everything here that writes runs under the lock on the corpus (`lock_corpus`): publications of one corpus take turns.
 """
 
+import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,6 +84,11 @@ def analysis_of(tsvectors: list[bytes]) -> Analysis:
 
 Readers = tuple[str, ...]
 """The principals that may read a chunk, as they are stored with it."""
+
+
+def _id_of(readers: Readers) -> uuid.UUID:
+    """Return what stands for a list of readers in keys: it may be longer than a key can be."""
+    return uuid.UUID(bytes=hashlib.sha256(array_literal(readers).encode()).digest()[:16])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,6 +200,7 @@ def _change_readers(
     none = Counts()
     changes = [(names, added.get(names, none), removed.get(names, none)) for names in {**added, **removed}]
     values = {
+        "readers": [_id_of(names) for names, _, _ in changes],
         "acls": [array_literal(names) for names, _, _ in changes],
         "chunks": [new.chunks - old.chunks for _, new, old in changes],
         "lengths": [new.length - old.length for _, new, old in changes],
@@ -249,9 +256,11 @@ def _insert_lexemes(
 
 
 def _lexeme_columns(connection: psycopg.Connection, counts: Mapping[_Pair, int]) -> dict[str, Array]:
-    literals = {names: array_literal(names) for names in {names for _, names in counts}}
+    lists = {names for _, names in counts}
+    literals, ids = {names: array_literal(names) for names in lists}, {names: _id_of(names) for names in lists}
     return {
         "lexemes": array(connection, "text", [lexeme for lexeme, _ in counts]),
+        "readers": array(connection, "uuid", [ids[names] for _, names in counts]),
         "acls": array(connection, "text", [literals[names] for _, names in counts]),
         "counts": array(connection, "int4", list(counts.values())),
     }

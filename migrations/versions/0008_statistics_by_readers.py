@@ -13,20 +13,31 @@ depends_on = None
 # The owner is bound by row-level security too (FORCE), and holds no policy: without this it would see no row.
 READ = ("chunks", "documents", "corpus_statistics", "lexemes")
 
+# What stands for a list of readers in keys, made as the library makes it: the list may be too long for a key.
+ID_OF_READERS = r"""
+CREATE FUNCTION pg_temp.id_of_readers(acl text[]) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
+    SELECT encode(substring(sha256(convert_to('{' || string_agg(
+               '"' || replace(replace(u.name, '\', '\\'), '"', '\"') || '"', ',' ORDER BY u.number) || '}', 'UTF8'))
+               FROM 1 FOR 16), 'hex')::uuid
+      FROM unnest(acl) WITH ORDINALITY AS u (name, number)
+$$
+"""
+
 TABLE = """
 CREATE TABLE kosmos.reader_statistics (
     tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
     collection text COLLATE "C" NOT NULL,
+    readers uuid NOT NULL,
     acl text[] NOT NULL,
     chunks bigint NOT NULL,
     length bigint NOT NULL,
     languages text[] NOT NULL,
     epoch bigint NOT NULL,
-    PRIMARY KEY (tenant_id, collection, acl)
+    PRIMARY KEY (tenant_id, collection, readers)
 );
-INSERT INTO kosmos.reader_statistics (tenant_id, collection, acl, chunks, length, languages, epoch)
-SELECT c.tenant_id, c.collection, c.acl, count(*), sum(c.length), array_agg(DISTINCT d.language ORDER BY d.language),
-       s.epoch
+INSERT INTO kosmos.reader_statistics (tenant_id, collection, readers, acl, chunks, length, languages, epoch)
+SELECT c.tenant_id, c.collection, pg_temp.id_of_readers(c.acl), c.acl, count(*), sum(c.length),
+       array_agg(DISTINCT d.language ORDER BY d.language), s.epoch
   FROM kosmos.chunks c
   JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
   JOIN kosmos.corpus_statistics s ON s.tenant_id = c.tenant_id AND s.collection = c.collection
@@ -34,7 +45,7 @@ SELECT c.tenant_id, c.collection, c.acl, count(*), sum(c.length), array_agg(DIST
 """
 
 BY_READERS = """
-ALTER TABLE kosmos.lexemes DROP CONSTRAINT lexemes_pkey, ADD COLUMN acl text[];
+ALTER TABLE kosmos.lexemes DROP CONSTRAINT lexemes_pkey, ADD COLUMN readers uuid, ADD COLUMN acl text[];
 UPDATE kosmos.lexemes l
    SET acl = r.acl
   FROM (SELECT tenant_id, collection, min(acl) AS acl
@@ -50,7 +61,9 @@ SELECT c.tenant_id, c.collection, l.lexeme, c.acl, l.id, count(*)
  WHERE l.acl IS NULL
  GROUP BY c.tenant_id, c.collection, l.lexeme, c.acl, l.id;
 DELETE FROM kosmos.lexemes WHERE acl IS NULL;
-ALTER TABLE kosmos.lexemes ALTER COLUMN acl SET NOT NULL, ADD PRIMARY KEY (tenant_id, collection, lexeme, acl);
+UPDATE kosmos.lexemes SET readers = pg_temp.id_of_readers(acl);
+ALTER TABLE kosmos.lexemes
+    ALTER COLUMN acl SET NOT NULL, ADD PRIMARY KEY (tenant_id, collection, lexeme, readers);
 ALTER TABLE kosmos.corpus_statistics DROP COLUMN languages;
 """
 
@@ -81,7 +94,7 @@ UPDATE kosmos.lexemes l
 DELETE FROM kosmos.lexemes l
  USING kosmos.lexemes n
  WHERE n.tenant_id = l.tenant_id AND n.collection = l.collection AND n.lexeme = l.lexeme AND n.acl < l.acl;
-ALTER TABLE kosmos.lexemes DROP CONSTRAINT lexemes_pkey, DROP COLUMN acl;
+ALTER TABLE kosmos.lexemes DROP CONSTRAINT lexemes_pkey, DROP COLUMN acl, DROP COLUMN readers;
 ALTER TABLE kosmos.lexemes ADD PRIMARY KEY (tenant_id, collection, lexeme);
 ALTER TABLE kosmos.corpus_statistics ADD COLUMN languages text[] NOT NULL DEFAULT '{}';
 ALTER TABLE kosmos.corpus_statistics ALTER COLUMN languages DROP DEFAULT;
@@ -98,6 +111,7 @@ DROP TABLE kosmos.reader_statistics;
 def upgrade() -> None:
     """Count by readers what is counted by collection."""
     _bind_owner(READ, force=False)
+    op.execute(ID_OF_READERS)
     op.execute(TABLE)
     op.execute(BY_READERS)
     op.execute(POLICIES)

@@ -1,9 +1,12 @@
 """Departments under enforcement: what others may not read changes nothing that they are told."""
 
 import random
+import runpy
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,6 +16,7 @@ from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.records import EVERYONE, Retrieval
 from tests.integration.variants import opened
 
+ROOT = Path(__file__).parents[2]
 WORDS = (
     *("churn", "revenue", "refund", "trial", "cohort", "ledger", "invoice", "quota", "margin", "outage", "seat"),
     *("usage", "credit", "badge", "laptop", "pension", "audit", "travel", "salary", "backup"),
@@ -259,3 +263,23 @@ def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings) 
         assert {leg.plan for leg in scope.retrieve("salary").legs.values()} == {"not told"}
         both = engine.tenant("acme", principals=(EVERYONE, "board")).retrieve("salary")
         assert {leg.plan for leg in both.legs.values()} == {"exact scan"}
+
+
+def test_a_list_of_readers__may_be_long_and_hold_any_sign(engine: Engine, database: DatabaseSettings) -> None:
+    many = tuple(f"user:{uuid.uuid4()}" for _ in range(300))
+    odd = ("back\\slash", 'quo"te', "com,ma", "{brace}", "ümlaut 😀")
+    documents = [
+        SourceDocument(source=str(number), title="-", data=b"alpha beta", readers=readers)
+        for number, readers in enumerate([many, odd, ("everyone",)])
+    ]
+    assert engine.tenant("acme").ingest(documents).failed == ()
+    for name, source in {many[7]: "0", odd[0]: "1", odd[1]: "1"}.items():
+        assert [hit.source for hit in engine.tenant("acme", principals=[name]).retrieve("alpha").hits] == [source]
+    # The migration that counts what was there before gives the lists the very ids.
+    migration = runpy.run_path(str(ROOT / "migrations/versions/0008_statistics_by_readers.py"))
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute(migration["ID_OF_READERS"])
+        for table in ("reader_statistics", "lexemes"):
+            rows = connection.execute(f"SELECT readers, pg_temp.id_of_readers(acl) FROM kosmos.{table}").fetchall()
+            assert len({stored for stored, _ in rows}) == 3
+            assert all(stored == made for stored, made in rows)

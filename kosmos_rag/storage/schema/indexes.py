@@ -38,12 +38,13 @@ reader_statistics = Table(
     metadata,
     tenant_id(),
     collection(),
+    column("readers", Uuid),  # stands for the list of them, which may be too long for a key
     column("acl", ARRAY(Text)),
     column("chunks", BigInteger),
     column("length", BigInteger),
     column("languages", ARRAY(Text)),  # of their documents: a question is analysed in each of them
     column("epoch", BigInteger),  # that of the corpus when these chunks last changed
-    PrimaryKeyConstraint("tenant_id", "collection", "acl"),
+    PrimaryKeyConstraint("tenant_id", "collection", "readers"),
     of_tenant(),
 )
 
@@ -55,10 +56,11 @@ lexemes = Table(
     tenant_id(),
     collection(),
     column("lexeme", Text(collation="C")),
+    column("readers", Uuid),
     column("acl", ARRAY(Text)),
     column("id", Integer),  # of the lexeme in the collection, whoever may read it: the lock on the corpus keeps it so
     column("chunks", Integer),  # document frequency, counted in chunks that have these readers
-    PrimaryKeyConstraint("tenant_id", "collection", "lexeme", "acl"),
+    PrimaryKeyConstraint("tenant_id", "collection", "lexeme", "readers"),
     CheckConstraint("chunks > 0"),
 )
 

@@ -31,28 +31,28 @@ SELECT DISTINCT l.lexeme, l.id
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = ANY (%(lexemes)b::text[])
 
 -- name: insert_lexemes
-INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, acl, id, chunks)
-SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.acl::text[], u.id, u.chunks
-  FROM unnest(%(lexemes)b::text[], %(acls)b::text[], %(ids)b::integer[], %(counts)b::integer[])
-       AS u (lexeme, acl, id, chunks)
+INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, readers, acl, id, chunks)
+SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.readers, u.acl::text[], u.id, u.chunks
+  FROM unnest(%(lexemes)b::text[], %(readers)b::uuid[], %(acls)b::text[], %(ids)b::integer[], %(counts)b::integer[])
+       AS u (lexeme, readers, acl, id, chunks)
 RETURNING id
 
 -- name: delete_lexemes
 -- Those that no chunk holds any more: a deleted document leaves no word behind.
 DELETE FROM kosmos.lexemes l
- USING unnest(%(lexemes)b::text[], %(acls)b::text[], %(counts)b::integer[]) AS u (lexeme, acl, chunks)
+ USING unnest(%(lexemes)b::text[], %(readers)b::uuid[], %(counts)b::integer[]) AS u (lexeme, readers, chunks)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
-   AND l.acl = u.acl::text[] AND l.chunks + u.chunks <= 0
+   AND l.readers = u.readers AND l.chunks + u.chunks <= 0
 
 -- name: change_lexemes
 -- Returns the ids of the lexemes that are there, by their places in the array; the others are new.
 -- By ANY too: the join alone is planned as one with every lexeme of the corpus.
 UPDATE kosmos.lexemes l
    SET chunks = l.chunks + u.chunks
-  FROM unnest(%(lexemes)b::text[], %(acls)b::text[], %(counts)b::integer[]) WITH ORDINALITY
-       AS u (lexeme, acl, chunks, number)
+  FROM unnest(%(lexemes)b::text[], %(readers)b::uuid[], %(counts)b::integer[]) WITH ORDINALITY
+       AS u (lexeme, readers, chunks, number)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
-   AND l.lexeme = ANY (%(lexemes)b::text[]) AND l.acl = u.acl::text[]
+   AND l.lexeme = ANY (%(lexemes)b::text[]) AND l.readers = u.readers
 RETURNING u.number, l.id
 
 -- name: change_corpus
@@ -68,10 +68,11 @@ RETURNING epoch
 -- name: change_reader_statistics
 -- The same of the chunks that have the same readers, for each list of readers. A row stays when its chunks are gone:
 -- the epoch of what a reader may read never falls back.
-INSERT INTO kosmos.reader_statistics AS s (tenant_id, collection, acl, chunks, length, languages, epoch)
-SELECT %(tenant_id)s, %(collection)s, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
-  FROM unnest(%(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[]) AS u (acl, chunks, length)
-ON CONFLICT (tenant_id, collection, acl) DO UPDATE
+INSERT INTO kosmos.reader_statistics AS s (tenant_id, collection, readers, acl, chunks, length, languages, epoch)
+SELECT %(tenant_id)s, %(collection)s, u.readers, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
+  FROM unnest(%(readers)s::uuid[], %(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[])
+       AS u (readers, acl, chunks, length)
+ON CONFLICT (tenant_id, collection, readers) DO UPDATE
    SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
 
 -- name: add_languages
@@ -79,8 +80,8 @@ ON CONFLICT (tenant_id, collection, acl) DO UPDATE
 UPDATE kosmos.reader_statistics s
    SET languages = s.languages || ARRAY(
            SELECT unnest(u.languages::text[]) EXCEPT SELECT unnest(s.languages) ORDER BY 1)
-  FROM unnest(%(acls)s::text[], %(languages)s::text[]) AS u (acl, languages)
- WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.acl = u.acl::text[]
+  FROM unnest(%(readers)s::uuid[], %(languages)s::text[]) AS u (readers, languages)
+ WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.readers = u.readers
    AND NOT s.languages @> u.languages::text[]
 
 -- name: upsert_documents
