@@ -3,7 +3,7 @@
     python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE]
 
 The documents and the questions are those of examples/. The service runs in a process of its own, as `kosmos-rag serve`
-does; so does its database, which the library asks too. A reading by a token counts as much as one by key: both are taken.
+does, in development mode, and both ask one database. What else the machine does falls on both alike.
 """
 
 import argparse
@@ -91,7 +91,10 @@ def in_turns(engine: Engine, url: str, questions: list[str], rounds: int) -> dic
 
         for turn in range(-1, rounds):
             for question in questions:
-                calls = [("library", partial(scope.retrieve, question)), ("service", partial(by_http, question))]
+                calls: list[tuple[str, Callable[[], object]]] = [
+                    ("library", partial(scope.retrieve, question)),
+                    ("service", partial(by_http, question)),
+                ]
                 for name, call in calls if turn % 2 else reversed(calls):
                     taken = _ms(call)
                     if turn >= 0:  # the first round is to warm up

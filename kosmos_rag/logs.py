@@ -5,10 +5,11 @@ import logging
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 
 from kosmos_rag.config import ObservabilitySettings
 
-REQUEST: ContextVar[Mapping[str, str]] = ContextVar("kosmos_rag_request", default={})
+REQUEST: ContextVar[Mapping[str, str]] = ContextVar("kosmos_rag_request", default=MappingProxyType({}))
 """What tells the lines of one request apart: `request_id` and `trace_id`, where the service runs."""
 
 

@@ -18,6 +18,7 @@ from kosmos_rag.cli import (
     jobs,
     key,
     migrate,
+    schema,
     search,
     serve,
     worker,
@@ -64,6 +65,7 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")
 app.add_typer(embed.app, name="embed")
+app.add_typer(schema.app, name="schema")
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 

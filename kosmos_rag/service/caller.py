@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -70,8 +70,3 @@ def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
 Reader = Annotated[Caller, Depends(_needs(READ))]
 Writer = Annotated[Caller, Depends(_needs(INGEST))]
 Administrator = Annotated[Caller, Depends(_needs(ADMIN))]
-
-
-def json_response(**more: Any) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of a response that a route writes itself."""
-    return {200: more}

@@ -127,7 +127,7 @@ class CollectionRequest(Request):
     """A collection to be made."""
 
     name: str = Field(examples=["handbook"])
-    preset: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", description="One of docs/presets.md.", examples=["corporate"])
+    preset: str = Field(description="One of docs/presets.md.", examples=["corporate"])
 
 
 class StatsView(BaseModel):

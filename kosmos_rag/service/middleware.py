@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -93,7 +93,7 @@ class _Body:
     limit: int
     read: int = 0
     ended: bool = False
-    refused: KosmosError | None = field(default=None)
+    refused: KosmosError | None = None
 
 
 class _Refused(Exception):

@@ -11,7 +11,7 @@ from kosmos_rag.records import is_text
 
 def cursor_of(*place: str | int) -> str:
     """Return a cursor that says where a page ended."""
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(place, ensure_ascii=False).encode()).decode().rstrip("=")
 
 
 def place_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[Any, ...]:

@@ -59,7 +59,7 @@ class Streams:
     def end(self) -> None:
         """Tell every stream to end with an error event: the service stops."""
         for flow in self._open:
-            flow.put(Overloaded(_STOPPING))
+            flow.end(Overloaded(_STOPPING))
 
     def close(self) -> None:
         """Let the threads go."""
@@ -88,11 +88,17 @@ class Flow:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()
+        self._last: Exception | None = None
 
     def put(self, item: Item) -> None:
         """Hand over what came. Safe from any thread."""
         with suppress(RuntimeError):  # the loop has ended, and nobody listens
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
+
+    def end(self, error: Exception) -> None:
+        """Make an error the next event, before all that has come and was not sent yet."""
+        self._last = error
+        self._items.put_nowait(error)
 
     def close(self) -> None:
         """Give the answer up, and what a language model is asked; at the end it does no harm."""
@@ -121,6 +127,8 @@ class Flow:
     async def _whole(self) -> Answer:
         while True:
             item = await self._items.get()
+            if self._last is not None:
+                raise self._last
             if isinstance(item, AnswerDone):
                 return item.answer
             if isinstance(item, Exception):
@@ -129,7 +137,8 @@ class Flow:
     async def _next(self) -> Item | bytes:
         try:
             async with asyncio.timeout(self._heartbeat_s):
-                return await self._items.get()
+                item = await self._items.get()
+                return self._last or item
         except TimeoutError:
             return b": still here\n\n"
 

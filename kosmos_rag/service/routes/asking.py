@@ -21,7 +21,7 @@ from kosmos_rag.service.wire import (
 
 router = APIRouter(tags=["questions"])
 
-_EVENTS = {MEDIA_TYPE: {"schema": {"type": "string"}, "example": 'event: token\ndata: {"text": "20 days"}\n\n'}}
+_EVENTS = {MEDIA_TYPE: {"example": 'event: token\ndata: {"text": "20 days"}\n\n'}}
 
 
 def _json(view: BaseModel) -> Response:

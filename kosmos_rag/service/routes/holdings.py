@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kosmos_rag.errors import NotFound, RequestError
+from kosmos_rag.presets.preset import shipped
 from kosmos_rag.records import EVERYONE, DocumentInfo, JobState, SourceDocument
 from kosmos_rag.service.caller import Administrator, Caller, Reader, Writer
 from kosmos_rag.service.holdings import (
@@ -26,7 +27,9 @@ from kosmos_rag.service.uploads import enqueue_once, spooled
 router = APIRouter()
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many on a page.")]
-Cursor = Annotated[str | None, Query(max_length=20_000, description="`next` of the page before.")]
+Cursor = Annotated[
+    str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the page before.")
+]
 JobId = Annotated[int, Path(ge=1, lt=2**63)]
 
 _UPLOAD = {
@@ -174,6 +177,8 @@ async def collection(name: str, caller: Reader) -> CollectionView:
 @router.post("/v1/collections", status_code=201, tags=["collections"])
 async def create(wanted: CollectionRequest, caller: Administrator) -> CollectionView:
     """Make a collection go by a preset that comes with the library."""
+    if wanted.preset not in shipped():  # no path: that would read the files of this machine
+        raise RequestError(f"there is no preset {wanted.preset[:60]!r}; use {', '.join(shipped())}")
     collections = caller.scope().collections
     return CollectionView.of(await caller.run(collections.create, wanted.name, preset=wanted.preset))
 

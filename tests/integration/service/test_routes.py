@@ -1,8 +1,12 @@
 """Each route with a request that it serves."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument
@@ -131,6 +135,17 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
         assert stored["document"]["metadata"] == {"year": 2026}
 
 
+def test_upload__sent_many_times_at_once_becomes_one_job(running: Running) -> None:
+    with running.client(scope="ingest") as client, ThreadPoolExecutor(8) as threads:
+
+        def send(_: int) -> object:
+            params, headers = {"source": "leave.md"}, {"idempotency-key": "once"}
+            return _ok(client.post("/v1/documents", params=params, content=b"text", headers=headers), 202)["id"]
+
+        assert len(set(threads.map(send, range(16)))) == 1
+        assert [job["source"] for job in _ok(client.get("/v1/jobs"))["jobs"]].count("leave.md") == 1
+
+
 def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
     with running.client(scope="ingest") as client:
         made = [
@@ -152,7 +167,8 @@ def test_collections__are_made_listed_and_removed(running: Running) -> None:
         assert made == {"name": "handbook", "preset": "corporate", "chunks": 0}
         assert _ok(client.get("/v1/collections"))["collections"] == [made]
         assert _ok(client.get("/v1/collections/handbook")) == made
-        assert client.post("/v1/collections", json={"name": "h2", "preset": "./x.yaml"}).status_code == 422
+        for preset in ("./x.yaml", "nothing"):
+            assert client.post("/v1/collections", json={"name": "h2", "preset": preset}).status_code == 422
         assert client.delete("/v1/collections/handbook").status_code == 204
         assert client.get("/v1/collections/handbook").status_code == 404
 
@@ -175,22 +191,39 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
         }
 
 
-def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: object) -> None:
-    from datetime import timedelta
-
-    jobs = running.service.engine.tenant("acme").jobs
-    mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
-    running.service.engine.tenant("acme").jobs.enqueue(str(tmp_path))
+def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> None:
+    jobs = running.service.engine.tenant("acme", collection="mirrors").jobs
+    mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1), prune=False)
+    admin = running.service.settings.database.admin_url
+    with psycopg.connect(admin) as connection:  # as it is between two looks
+        connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
+    with running.client(scope="read") as client:
+        assert client.post("/api/rag/reload").status_code == 403
     with running.client(scope="admin") as client:
         told = _ok(client.post("/api/rag/reload"), 202)
-    assert told["status"] == "reloading"
-    assert told["jobs"] in ([], [mirror])
+    assert (told["status"], told["jobs"]) == ("reloading", [mirror])
+    (job,) = jobs.find(ids=[mirror])
+    assert (job.state, job.every_s, job.payload["prune"]) == ("queued", 3600.0, False)
 
 
 def test_health__needs_no_credentials(running: Running) -> None:
     with running.client("") as client:
         assert client.get("/livez").text == "ok\n"
         assert client.get("/readyz").text == "ok\n"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["UPDATE kosmos.alembic_version SET version_num = '0001'", "ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY"],
+)
+def test_readiness__goes_with_the_database(running: Running, fault: str) -> None:
+    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:
+        assert client.get("/readyz").status_code == 200
+        connection.execute(fault)
+        connection.commit()
+        told = client.get("/readyz")
+        assert (told.status_code, told.text) == (503, "not now\n")
+        assert client.get("/livez").status_code == 200
 
 
 def test_openapi__names_every_route_and_its_errors(running: Running) -> None:
