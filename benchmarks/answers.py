@@ -1,18 +1,24 @@
-"""Whether answers are refused when they should be, fitted on two thirds of the questions and reported on the last.
+"""Whether answers are refused when they should be, in two fields, fitted on half of the questions of each.
 
     python -m benchmarks.answers [--json FILE]
 
-Prints the coefficients for kosmos_rag/answering/abstaining.py, the figures with those that are there, and how far the
-citation checker tells true claims from altered ones (benchmarks/claims.yaml). The split is by hash of the text.
+Prints the coefficients for kosmos_rag/answering/abstaining.py, the figures of both halves with those that are there,
+and the figures of each field with what the other one alone would fit. Then how far the citation checker tells true
+claims from altered ones (benchmarks/claims.yaml). The halves are by hash of the text.
 """
 
 import argparse
 import atexit
 import hashlib
 import json
+import math
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +34,8 @@ from kosmos_rag.embedding import SentenceTransformerEmbedder
 from kosmos_rag.ports import Embedder, Tokenizer, Vectors
 
 ROOT = Path(__file__).parents[1]
+CORPORATE = ROOT / "examples" / "corporate" / "generate.py"
+QUESTIONS = Path(__file__).with_name("corporate_questions.yaml")
 PENALTY = 1.0
 """Of the squares of the coefficients, features scaled to variance 1."""
 BOUNDS = (0.3, 0.5, 0.7)
@@ -59,72 +67,119 @@ class Remembering:
         return self._embedder.embed_query(question)
 
 
-def held_out(question: str) -> bool:
-    """Whether a question is of the third that nothing is fitted on."""
-    return int(hashlib.sha256(question.encode()).hexdigest(), 16) % 3 == 0
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A question of a field, with what its evidence is worth."""
+
+    field: str
+    question: str
+    answerable: bool
+    features: dict[str, float]
+
+    @property
+    def held_out(self) -> bool:
+        """Whether it is of the half that nothing is fitted on."""
+        return int(hashlib.sha256(self.question.encode()).hexdigest(), 16) % 2 == 0
 
 
-def fitted(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """Fit a logistic regression by Newton's method, both classes with the same weight: intercept, coefficients."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """A logistic regression."""
+
+    intercept: float
+    coefficients: dict[str, float]
+
+    def confidence(self, features: Mapping[str, float]) -> float:
+        """Return the probability of an answer, as `abstaining.confidence` does with the coefficients in use."""
+        return 1 / (1 + math.exp(-self.intercept - sum(self.coefficients[key] * features[key] for key in features)))
+
+
+def asked(scope: TenantScope, field: str, questions: Path, embedder: Embedder, passages: int) -> list[Asked]:
+    """Ask the questions of a field."""
+    found = []
+    for entry in yaml.safe_load(questions.read_text(encoding="utf-8")):
+        context = scope.context(entry["question"])
+        evidence = weigh(entry["question"], context.passages[:passages], embedder)
+        found.append(
+            Asked(
+                field=field,
+                question=entry["question"],
+                answerable=entry.get("answerable", True),
+                features=features(context, evidence, embedder),
+            )
+        )
+    return found
+
+
+def fitted(rows: Sequence[Asked]) -> Fit:
+    """Fit by Newton's method, both kinds of questions of each field with the same weight."""
+    x = np.array([list(row.features.values()) for row in rows])
+    y = np.array([row.answerable for row in rows], dtype=float)
+    kinds = Counter((row.field, row.answerable) for row in rows)
+    weights = np.array([len(rows) / len(kinds) / kinds[row.field, row.answerable] for row in rows])
     mean, deviation = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
     z = np.column_stack([np.ones(len(x)), (x - mean) / deviation])
-    weights = np.where(y == 1, len(y) / (2 * y.sum()), len(y) / (2 * (1 - y).sum()))
     penalty = PENALTY * np.diag([0.0, *np.ones(x.shape[1])])
     found = np.zeros(z.shape[1])
     for _ in range(50):
         p = 1 / (1 + np.exp(-z @ found))
         hessian = (z * (weights * p * (1 - p))[:, None]).T @ z + penalty
         found += np.linalg.solve(hessian, z.T @ (weights * (y - p)) - penalty @ found)
-    coefficients = found[1:] / deviation
-    return float(found[0] - coefficients @ mean), coefficients
+    slopes = found[1:] / deviation
+    names = rows[0].features
+    return Fit(
+        intercept=round(float(found[0] - slopes @ mean), 3),
+        coefficients={name: round(float(slope), 3) for name, slope in zip(names, slopes, strict=True)},
+    )
 
 
-def figures(refused: Iterable[bool], answerable: Iterable[bool]) -> dict[str, float]:
-    """Return how refusing did: its recall and precision, and the share of answerable questions that it refused."""
-    pairs = list(zip(refused, answerable, strict=True))
-    right = sum(no and not can for no, can in pairs)
-    wrong = sum(no and can for no, can in pairs)
-    questions = sum(can for _, can in pairs)
+def figures(rows: Sequence[Asked], confidences: Sequence[float], bound: float) -> dict[str, float]:
+    """Return how refusing below a bound did: recall, precision, the share of answerable questions that it refused.
+
+    `auc` is the probability that an answerable question has more confidence than another one, whatever the bound.
+    """
+    yes = np.array([c for row, c in zip(rows, confidences, strict=True) if row.answerable])
+    no = np.array([c for row, c in zip(rows, confidences, strict=True) if not row.answerable])
+    right, wrong = int((no < bound).sum()), int((yes < bound).sum())
     return {
-        "answerable": questions,
-        "unanswerable": len(pairs) - questions,
-        "recall": round(right / (len(pairs) - questions), 3),
+        "answerable": len(yes),
+        "unanswerable": len(no),
+        "recall": round(right / len(no), 3),
         "precision": round(right / max(1, right + wrong), 3),
-        "answerable_refused": round(wrong / questions, 3),
+        "answerable_refused": round(wrong / len(yes), 3),
+        "auc": round(float((yes[:, None] > no).mean() + (yes[:, None] == no).mean() / 2), 3),
     }
 
 
-def abstaining(scope: TenantScope, embedder: Embedder, threshold: float, passages: int) -> dict[str, Any]:
-    """Fit, print the coefficients, and measure those in use."""
-    questions = yaml.safe_load((ROOT / "examples" / "questions.yaml").read_text(encoding="utf-8"))
-    rows = []
-    for entry in questions:
-        context = scope.context(entry["question"])
-        evidence = weigh(entry["question"], context.passages[:passages], embedder)
-        rows.append(features(context, evidence, embedder))
-    answerable = [entry.get("answerable", True) for entry in questions]
-    held = [held_out(entry["question"]) for entry in questions]
-    train = np.array([not out for out in held])
-    x = np.array([list(row.values()) for row in rows])
-    intercept, coefficients = fitted(x[train], np.array(answerable, dtype=float)[train])
-    print(f"INTERCEPT = {intercept:.3f}")
-    print("COEFFICIENTS =", {name: round(float(c), 3) for name, c in zip(rows[0], coefficients, strict=True)})
-    confidences = [confidence(row) for row in rows]
+def abstaining(rows: Sequence[Asked], threshold: float) -> dict[str, Any]:
+    """Fit, print the coefficients, and measure those in use and those of the other field alone."""
+    fit = fitted([row for row in rows if not row.held_out])
+    print(f"INTERCEPT = {fit.intercept}\nCOEFFICIENTS = {fit.coefficients}")
     result: dict[str, Any] = {}
-    for part, wanted in (("fitted on", False), ("held out", True)):
-        chosen = [index for index, out in enumerate(held) if out is wanted]
-        for bound in sorted({*BOUNDS, threshold}):
-            refusing = [confidences[i] < bound for i in chosen]
-            result[f"{part}, threshold {bound}"] = figures(refusing, [answerable[i] for i in chosen])
+    for field in dict.fromkeys(row.field for row in rows):
+        seen = [row for row in rows if row.field == field and not row.held_out]
+        unseen = [row for row in rows if row.field == field and row.held_out]
+        for part, chosen in {"fitted on": seen, "held out": unseen}.items():
+            confidences = [confidence(row.features) for row in chosen]
+            for bound in sorted({*BOUNDS, threshold}):
+                result[f"{field}, {part}, threshold {bound}"] = figures(chosen, confidences, bound)
+        other = fitted([row for row in rows if row.field != field and not row.held_out])
+        confidences = [other.confidence(row.features) for row in unseen]
+        result[f"{field}, held out, fitted elsewhere, threshold {threshold}"] = figures(unseen, confidences, threshold)
     print(*(f"{name}: {row}" for name, row in result.items()), sep="\n")
-    refused = [value < threshold for value in confidences]
-    result["errors"] = [
-        f"{'refused' if no else 'answered'}: {entry['question']}"
-        for entry, no, can, out in zip(questions, refused, answerable, held, strict=True)
-        if no is can and out
-    ]
+    result["errors"] = errors([row for row in rows if row.held_out], threshold)
     print("errors among the questions held out:", *result["errors"], sep="\n  ")
     return result
+
+
+def errors(rows: Sequence[Asked], threshold: float) -> list[str]:
+    """Name the questions that are refused and have an answer, or the other way round."""
+    refused = [confidence(row.features) < threshold for row in rows]
+    return [
+        f"{row.field}, {'refused' if no else 'answered'}: {row.question}"
+        for row, no in zip(rows, refused, strict=True)
+        if no is row.answerable
+    ]
 
 
 def checking(scope: TenantScope, embedder: Embedder, citation_format: str) -> dict[str, Any]:
@@ -164,11 +219,20 @@ def main() -> None:
     settings = Settings.load(ROOT / "examples" / "minilm.yaml", overrides={"database.data_dir": scratch})
     embedder = Remembering(SentenceTransformerEmbedder(settings.rag.embedding, settings.models))
     with Engine(settings, embedder=embedder) as engine:
-        scope = engine.tenant("bench")
+        scope = engine.tenant("analytics")
         scope.ingest([ROOT / "examples" / "knowledge_base"])
+        engine.tenant("corporate").collections.create("sample", preset="corporate")
+        corporate = engine.tenant("corporate", collection="sample")
+        with tempfile.TemporaryDirectory() as sample:
+            subprocess.run([sys.executable, CORPORATE, sample], check=True, stdout=subprocess.DEVNULL)
+            corporate.ingest(sample)
         answer = settings.rag.answer
+        rows = [
+            *asked(scope, "analytics", ROOT / "examples" / "questions.yaml", embedder, answer.passages),
+            *asked(corporate, "corporate", QUESTIONS, embedder, answer.passages),
+        ]
         result = {
-            "abstaining": abstaining(scope, embedder, answer.threshold, answer.passages),
+            "abstaining": abstaining(rows, answer.threshold),
             "checking": checking(scope, embedder, settings.rag.context.citation_format),
         }
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
