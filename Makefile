@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate clean
+.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-audit bench-schema clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -63,6 +63,14 @@ bench-analytics: $(STAMP)
 
 bench-corporate: $(STAMP)
 	$(BIN)/python -m benchmarks.corporate
+
+bench-schema: $(STAMP)
+	$(BIN)/python -m benchmarks.schema.spider $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.schema.example --columns 50000
+	$(BIN)/python -m benchmarks.schema.curve $(if $(DATA),--data $(DATA))
+
+bench-audit: $(STAMP)
+	$(BIN)/python -m benchmarks.audit
 
 # OUTPUT=FOLDER keeps the models that are trained.
 bench-reranker: $(STAMP)

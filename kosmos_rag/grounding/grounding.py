@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from kosmos_rag.schema.model import DatabaseSchema
 from kosmos_rag.schema.recipes import Recipe
 from kosmos_rag.scope import TenantScope
 
+_LINES_KEPT = 5_000
+
 
 class _Known:
     """The schemas that the reader may read, ready to be asked. Thread-safe."""
@@ -31,16 +34,19 @@ class _Known:
         self.read_at = time.monotonic()
         self.schemas = {schema.name: schema for schema in schemas_of(listed)}
         self.versions = {info.source: info.version for info in listed}
-        self._make = lambda schemas: Linker(NameIndex(schemas, synonyms), weights)
-        self._linkers: dict[str | None, Linker] = {None: self._make(self.schemas.values())}
+        self._synonyms, self._weights = synonyms, weights
+        self._linkers: dict[str | None, Linker] = {None: self._linker(self.schemas.values())}
         self._lock = threading.Lock()
 
     def linker(self, database: str | None) -> Linker:
         """Return what links to one database, or to all. Raises RequestError where there is none of that name."""
         with self._lock:
             if database is not None and database not in self._linkers:
-                self._linkers[database] = self._make([known(self.schemas, database)])
+                self._linkers[database] = self._linker([known(self.schemas, database)])
             return self._linkers[database]
+
+    def _linker(self, schemas: Iterable[DatabaseSchema]) -> Linker:
+        return Linker(NameIndex(schemas, self._synonyms), self._weights)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +83,7 @@ class SchemaGrounding:
             rules = read_rules(path)
         self._synonyms = Synonyms([*rules, *(read_rules(synonyms) if synonyms else ())])
         self._refresh_s = refresh_s
+        self._tokens_of_line = lru_cache(maxsize=_LINES_KEPT)(scope.count_tokens)
         self._lock = threading.Lock()
         self._read: _Known | None = None
 
@@ -107,6 +114,18 @@ class SchemaGrounding:
             ingest=report,
             removed=removed,
         )
+
+    def build_all(self, schemas: Sequence[DatabaseSchema], *, readers: tuple[str, ...] = (EVERYONE,)) -> IngestReport:
+        """Make the collection tell of these schemas and of no others, without recipes, in one go. Raises as `build`."""
+        documents = [document for schema in schemas for document in schema_documents(schema, readers=readers)]
+        there = {document.source for document in documents}
+        gone = [info.source for info in self._scope.documents() if info.source not in there]
+        report = self._scope.ingest(documents)
+        if gone:
+            self._scope.delete(gone)
+        with self._lock:
+            self._read = None
+        return report
 
     def _stands(self, schema: DatabaseSchema, listed: Sequence[DocumentInfo], readers: tuple[str, ...]) -> bool:
         """Whether the collection tells of the very same schema. Whom documents are for is not listed: all, or anew."""
@@ -142,16 +161,16 @@ class SchemaGrounding:
         stands = self._fresh(found.hits)
         linker = stands.linker(database)
         entities = find_entities(question, known=linker.known_values, today=datetime.now(UTC).date())
-        linked = linker.link(question, entities, _evidence(found.hits), tables=tables)
+        linked = linker.link(question, entities, _evidence(found.hits), tables=tables, columns=k)
         selection = None
         refs: tuple[SchemaRef, ...] = ()
         prompt, tokens = "", 0
-        left_out: tuple[str, ...] = ()
+        left_out: tuple[tuple[str, str], ...] = ()
         if linked.tables:
             schema = stands.schemas[linked.tables[0].database]
             refs = references(schema.name, schema, linked, k)
             selection = select(schema, linker, linked, refs, found.hits)
-            count = self._scope.count_tokens
+            count = self._count
             prompt, tokens, left_out = prompt_of(selection, linked, stands.schemas, max_tokens=max_tokens, count=count)
         return GroundingResult(
             question=question,
@@ -168,6 +187,10 @@ class SchemaGrounding:
             notes=found.notes,
             timings_ms={**found.timings_ms, "ground": (time.perf_counter() - began) * 1000},
         )
+
+    def _count(self, text: str) -> int:
+        """Count tokens line by line: lines come again and again, and no token reaches over a line's end."""
+        return sum(map(self._tokens_of_line, text.splitlines()))
 
     def _fresh(self, hits: Iterable[Passage]) -> _Known:
         """Return the schemas, read again where these documents are newer."""

@@ -1,8 +1,8 @@
 """From a question's words and the documents that were found for it to tables and columns.
 
-A document is found for what it says as a whole. A question needs several tables, and names them by words that stand in
-some names and not in others. So each word looks for the name that fits it best (the late interaction of ColBERT, Khattab
-and Zaharia 2020, with words in place of vectors), in the table and in its columns; rare words count more; and a table
+A document is found for what it says as a whole. A question needs several tables, and names them by words that stand
+in some names and not in others. So each word looks for the name that fits it best (the late interaction of ColBERT,
+Khattab and Zaharia 2020, with words in place of vectors), in the table and its columns; rare words count more; a table
 gains where its database has words for all of the question.
 """
 
@@ -15,7 +15,6 @@ from kosmos_rag.grounding.entities import Entities
 from kosmos_rag.grounding.names import Floats, NameIndex, Word, total_weight
 from kosmos_rag.schema.joins import JoinGraph
 from kosmos_rag.schema.model import ColumnSchema, TableSchema
-from kosmos_rag.schema.reading import ColumnRef
 from kosmos_rag.schema.roles import is_moment, label_of
 
 _MOST_CHOSEN = 4
@@ -46,7 +45,9 @@ class Weights:
     joined: float = 1.0
     """For columns by which those are joined."""
     entity: float = 0.5
-    """For columns that hold names, moments or values such as the question has."""
+    """For columns that may hold names or moments such as the question has."""
+    value: float = 1.0
+    """For columns that are known to hold a value that the question says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,8 +113,10 @@ class Linker:
         """Return the join graph of a database."""
         return self._graphs[database]
 
-    def link(self, question: str, entities: Entities, evidence: Evidence, *, tables: int) -> Linked:
-        """Return the best tables, and all columns of the database of the best one, by score."""
+    def link(
+        self, question: str, entities: Entities, evidence: Evidence, *, tables: int, columns: int | None = None
+    ) -> Linked:
+        """Return the best tables, and the best columns of the database of the first, or all of them."""
         index = self._index
         if not index.tables:
             return Linked(tables=(), columns=(), chosen=())
@@ -122,41 +125,45 @@ class Linker:
         in_names, tables_said = index.tables_named(words)
         in_columns, columns_said = index.columns_named(words)
         in_tables = np.maximum(in_names, self._weights.in_columns * index.best_of_tables(in_columns))
-        parts = self._table_parts(
-            shares @ in_tables, tables_said, shares @ index.best_of_databases(in_tables), evidence
-        )
-        order = np.argsort(-_sum(parts), kind="stable")
+        own, of_columns = self._cosines(evidence)
+        meaning = own + index.best_of_tables(of_columns)
+        of_databases = index.best_of_databases(in_tables)
+        parts = self._table_parts(shares @ in_tables, tables_said, shares @ of_databases, meaning)
+        order = _best_first(_sum(parts))
         chosen = self._chosen(words, tables_said, np.maximum(in_names, index.best_of_tables(in_columns)), order)
-        parts["chosen"] = self._weights.chosen * np.isin(np.arange(len(index.tables)), chosen)
+        parts["chosen"] = self._weights.chosen * np.isin(np.arange(len(index.tables)), chosen).astype(np.float64)
         scores = _sum(parts)
-        order = np.argsort(-scores, kind="stable")
         return Linked(
-            tables=tuple(self._table(at, scores, parts) for at in order[:tables].tolist()),
-            columns=self._columns(shares @ in_columns, columns_said, scores, chosen, entities, evidence),
+            tables=tuple(self._table(at, scores, parts) for at in _best_first(scores)[:tables]),
+            columns=self._columns(
+                shares @ in_columns, columns_said, scores, chosen, entities, of_columns, columns or len(index.columns)
+            ),
             chosen=tuple(index.tables[at][1].full_name for at in chosen),
         )
 
-    def _table_parts(self, words: Floats, named: Floats, database: Floats, evidence: Evidence) -> dict[str, Floats]:
-        weights, index = self._weights, self._index
-        found = [*evidence.tables.values(), *evidence.columns.values()]
-        # What was not found is no nearer to the question than the last that was.
-        own = np.full(len(index.tables), min(found, default=0.0))
-        columns = np.full(len(index.columns), min(found, default=0.0))
-        for key, cosine in evidence.tables.items():
-            if (at := index.of_table.get(key)) is not None:
-                own[at] = cosine
-        for (name, table, column), cosine in evidence.columns.items():
-            place = index.of_column.get((index.of_table.get((name, table), -1), column))
-            if place is not None:
-                columns[place] = cosine
-        meaning = own + index.best_of_tables(columns)
+    def _table_parts(self, words: Floats, named: Floats, database: Floats, meaning: Floats) -> dict[str, Floats]:
+        weights = self._weights
         return {
             "words": weights.words * words,
             "named": weights.named * named,
             "database": weights.database * database,
             "meaning": weights.meaning * meaning,
-            "database_meaning": weights.database_meaning * index.best_of_databases(meaning),
+            "database_meaning": weights.database_meaning * self._index.best_of_databases(meaning),
         }
+
+    def _cosines(self, evidence: Evidence) -> tuple[Floats, Floats]:
+        """Return the cosine of each table's document and of each column's."""
+        index = self._index
+        # What was not found is no nearer to the question than the last that was.
+        least = min([*evidence.tables.values(), *evidence.columns.values()], default=0.0)
+        tables, columns = np.full(len(index.tables), least), np.full(len(index.columns), least)
+        for key, cosine in evidence.tables.items():
+            if (at := index.of_table.get(key)) is not None:
+                tables[at] = cosine
+        for (name, table, column), cosine in evidence.columns.items():
+            if (place := index.of_column.get((index.of_table.get((name, table), -1), column))) is not None:
+                columns[place] = cosine
+        return tables, columns
 
     def _table(self, at: int, scores: Floats, parts: Mapping[str, Floats]) -> LinkedTable:
         name, table = self._index.tables[at]
@@ -167,10 +174,10 @@ class Linker:
             parts={part: float(values[at]) for part, values in parts.items() if values[at]},
         )
 
-    def _chosen(self, words: Sequence[Word], named: Floats, strengths: Floats, order: Floats) -> list[int]:
+    def _chosen(self, words: Sequence[Word], named: Floats, strengths: Floats, order: Sequence[int]) -> list[int]:
         """Return the tables of the best one's database that are named, or have words that the others lack."""
         database = self._index.database_of_table
-        own = [at for at in order.tolist() if database[at] == database[order[0]]]
+        own = [at for at in order if database[at] == database[order[0]]]
         chosen = [own[0], *(at for at in own[1:] if named[at] >= 2 / 3)][:_MOST_CHOSEN]
         for row in sorted(range(len(words)), key=lambda row: -words[row].weight):
             if len(chosen) == _MOST_CHOSEN:
@@ -186,37 +193,33 @@ class Linker:
         of_tables: Floats,
         chosen: Sequence[int],
         entities: Entities,
-        evidence: Evidence,
+        cosines: Floats,
+        most: int,
     ) -> tuple[LinkedColumn, ...]:
         """Return the columns of the chosen tables' database, best first."""
         index, weights = self._index, self._weights
-        name = index.tables[chosen[0]][0]
         first = index.database_of_table[chosen[0]]
         own = np.flatnonzero(index.database_of_table[index.table_of_column] == first)
         tables = index.table_of_column[own]
-        joined = self._joined(name, [index.tables[at][1].full_name for at in chosen])
-        refs = [
-            (index.tables[table][1].full_name, index.columns[at][1].name) for at, table in zip(own, tables, strict=True)
-        ]
-        least = min(evidence.columns.values(), default=0.0)
-        parts = {
+        parts: dict[str, Floats] = {
             "words": words[own],
             "named": named[own],
             "table": weights.table * of_tables[tables],
-            "chosen": weights.chosen * np.isin(tables, chosen),
-            "joined": weights.joined * np.array([ref in joined for ref in refs], dtype=float),
+            "chosen": weights.chosen * np.isin(tables, chosen).astype(np.float64),
+            "joined": weights.joined * self._joined(chosen)[own],
             "entity": weights.entity * self._holding(entities)[own],
-            "meaning": weights.meaning * np.array([evidence.columns.get((name, *ref), least) for ref in refs]),
+            "value": weights.value * self._valued(entities)[own],
+            "meaning": weights.meaning * cosines[own],
         }
         scores = _sum(parts)
         return tuple(
             LinkedColumn(
-                table=refs[at][0],
-                column=refs[at][1],
+                table=index.tables[tables[at]][1].full_name,
+                column=index.columns[own[at]][1].name,
                 score=float(scores[at]),
                 parts={part: float(values[at]) for part, values in parts.items() if values[at]},
             )
-            for at in np.argsort(-scores, kind="stable").tolist()
+            for at in _best_first(scores)[:most]
         )
 
     def _holding(self, entities: Entities) -> Floats:
@@ -226,22 +229,36 @@ class Linker:
             found = np.maximum(found, self._labels)
         if entities.dates:
             found = np.maximum(found, self._moments)
+        return found
+
+    def _valued(self, entities: Entities) -> Floats:
+        """Return 1 for each column that is known to hold a value of the question."""
+        found = np.zeros(len(self._index.columns))
         for value in entities.values:
             found[self._values[value]] = 1.0
         return found
 
-    def _joined(self, database: str, tables: Sequence[str]) -> set[ColumnRef]:
-        found: set[ColumnRef] = set()
-        for plan in self._graphs[database].plans(tables):
+    def _joined(self, chosen: Sequence[int]) -> Floats:
+        """Return 1 for each column by which these tables are joined, by the likeliest paths."""
+        index = self._index
+        name = index.tables[chosen[0]][0]
+        found = np.zeros(len(index.columns))
+        for plan in self._graphs[name].plans([index.tables[at][1].full_name for at in chosen]):
             for join in plan.paths[0].joins:
-                found.update((join.table, column) for column in join.key.columns)
-                found.update((join.key.table, column) for column in join.key.target)
+                for table, columns in ((join.table, join.key.columns), (join.key.table, join.key.target)):
+                    for column in columns:
+                        found[index.of_column[index.of_table[name, table], column]] = 1.0
         return found
 
 
 def _sum(parts: Mapping[str, Floats]) -> Floats:
     total: Floats = np.sum(list(parts.values()), axis=0)
     return total
+
+
+def _best_first(scores: Floats) -> list[int]:
+    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+    return order
 
 
 def _labels(index: NameIndex) -> Floats:

@@ -21,6 +21,7 @@ _PREFIX = 4
 _ALIKE = 86
 """Least likeness (rapidfuzz `ratio`) of a word that is written wrong; only where no name has the word itself."""
 _SYNONYM = 0.6
+_IN_COMMENT = 0.6
 _IN_COMPOUND = 0.6
 _SAME_BEGINNING = 0.7
 
@@ -151,6 +152,7 @@ class NameIndex:
         self._first_columns = np.array(first_columns, dtype=np.int64)[self._with_columns]
         self._tables = _Group.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
         self._columns = _Group.of([self._numbers(column.name, column.aliases) for _, column in self.columns])
+        self._comments = _Group.of([self._numbers_of_comment(column.comment or "") for _, column in self.columns])
         self._weights = self._rarity()
 
     def _numbers(self, name: str, aliases: Sequence[str]) -> list[int]:
@@ -158,13 +160,18 @@ class NameIndex:
         # A name without a word, an emoji, still has a place in the row.
         return [self._vocabulary.number(word) for word in stems or (name,)]
 
+    def _numbers_of_comment(self, comment: str) -> list[int]:
+        stems = dict.fromkeys(stem(word) for word in question_words(comment) if says_something(word))
+        return [self._vocabulary.number(word) for word in stems]
+
     def _rarity(self) -> Floats:
         """Return the inverse frequency of each word of the vocabulary among the tables, their columns included."""
         holders: dict[int, set[int]] = defaultdict(set)
         for word, tables in self._tables.holders.items():
             holders[word].update(tables.tolist())
-        for word, columns in self._columns.holders.items():
-            holders[word].update(self.table_of_column[columns].tolist())
+        for group in (self._columns, self._comments):
+            for word, columns in group.holders.items():
+                holders[word].update(self.table_of_column[columns].tolist())
         size = len(self.tables)
         return np.array([inverse_document_frequency(size, len(holders[word])) for word in range(len(holders))])
 
@@ -206,9 +213,10 @@ class NameIndex:
         return self._tables.matched(words, len(self.tables)), self._tables.named(best, self._weights)
 
     def columns_named(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
-        """Return the same for the names of columns."""
-        best = self._best(words)
-        return self._columns.matched(words, len(self.columns)), self._columns.named(best, self._weights)
+        """Return the same for the names of columns; a word that only a comment has counts for less."""
+        in_names = self._columns.matched(words, len(self.columns))
+        in_comments = _IN_COMMENT * self._comments.matched(words, len(self.columns))
+        return np.maximum(in_names, in_comments), self._columns.named(self._best(words), self._weights)
 
     def _best(self, words: Sequence[Word]) -> Floats:
         best = np.zeros(len(self._weights))

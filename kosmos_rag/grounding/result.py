@@ -51,8 +51,8 @@ class GroundingResult:
     prompt: str
     tokens: int
     """Of the prompt, counted by the embedding model."""
-    left_out: tuple[str, ...]
-    """Tables that the budget of the prompt had no room for."""
+    left_out: tuple[tuple[str, str], ...]
+    """Database and name of tables that the budget of the prompt had no room for."""
     notes: tuple[str, ...]
     timings_ms: Mapping[str, float]
 

@@ -75,10 +75,10 @@ def prompt_of(
     *,
     max_tokens: int,
     count: Callable[[str], int],
-) -> tuple[str, int, tuple[str, ...]]:
+) -> tuple[str, int, tuple[tuple[str, str], ...]]:
     """Write the prompt: the likeliest database, then tables of others that were found, each under its name.
 
-    Returns the text, its tokens, and the tables that found no room.
+    Returns the text, its tokens, and database and name of the tables that found no room.
     """
     others: dict[str, list[str]] = {}
     for table in linked.tables:
@@ -90,11 +90,12 @@ def prompt_of(
     first = prompt_block(selection, max_tokens=max(max_tokens - (count(rest) if rest else 0), 1), count=count)
     if not first.text or count(f"{first.text}\n\n{rest}") > max_tokens:
         first, rest = prompt_block(selection, max_tokens=max_tokens, count=count), ""
-        left_out = [table for tables in others.values() for table in tables]
+        left_out = [(name, table) for name, tables in others.items() for table in tables]
     else:
-        left_out = [table for _, missing in reserved for table in missing]
+        left_out = [(name, table) for name, (_, missing) in zip(others, reserved, strict=True) for table in missing]
+    own = [(selection.schema.name, table) for table in first.left_out]
     text = "\n\n".join(part for part in (first.text, rest) if part)
-    return text, count(text) if text else 0, (*first.left_out, *left_out)
+    return text, count(text) if text else 0, (*own, *left_out)
 
 
 def _block(

@@ -11,12 +11,11 @@ QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"\w+(?:[._]\w+)+")
 _EMPTY = frozenset(
-    (
-        *"a about all also am an and any are as at be been both but by can could did do does each either every".split(),
-        *"find for from get give had has have having how i if in into is it its list many me more most much my".split(),
-        *"no not of on only or our out per please return show so such tell than that the their them then".split(),
-        *"there these they this those to total up us was we were what when where which while who whom whose".split(),
-        *"why will with would you your".split(),
+    _WORD.findall(
+        "a about all also am an and any are as at be been both but by can could did do does each either every find "
+        "for from get give had has have having how i if in into is it its list many me more most much my no not of "
+        "on only or our out per please return show so such tell than that the their them then there these they this "
+        "those to total up us was we were what when where which while who whom whose why will with would you your"
     )
 )
 

@@ -100,10 +100,7 @@ def from_json(given: Path | Mapping[str, Any]) -> DatabaseSchema:
 
 def to_json(schema: DatabaseSchema) -> str:
     """Write a schema as `from_json` reads it; what says nothing is left out."""
-    models = [
-        table_as_json(table) | {"columns": [column_as_json(column) for column in table.columns]}
-        for table in schema.tables
-    ]
+    models = [table_as_json(table, columns=True) for table in schema.tables]
     data = _said({"name": schema.name, "dialect": schema.dialect}) | {"models": models}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
@@ -128,8 +125,8 @@ def _table(model: _Model) -> TableSchema:
     )
 
 
-def table_as_json(table: TableSchema) -> dict[str, Any]:
-    """Return what a schema's JSON says of a table, its columns left out."""
+def table_as_json(table: TableSchema, *, columns: bool = False) -> dict[str, Any]:
+    """Return what a schema's JSON says of a table, with its columns or without."""
     return _said(
         {
             "table": table.name,
@@ -139,6 +136,7 @@ def table_as_json(table: TableSchema) -> dict[str, Any]:
             "source_file": table.source_file,
             "description": table.comment,
             "aliases": table.aliases,
+            "columns": [column_as_json(column) for column in table.columns] if columns else [],
             "primary_key": table.primary_key,
             "foreign_keys": [
                 {"columns": key.columns, "table": key.table, "target": key.target} for key in table.foreign_keys

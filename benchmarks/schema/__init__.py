@@ -1,0 +1,1 @@
+"""Schema grounding measured: Spider, and the questions over the example schema."""

@@ -1,0 +1,73 @@
+"""Tokens of the prompt against recall: which budget holds all tables of the SQL? Draws docs/images/schema-tokens.png.
+
+    python -m benchmarks.schema.curve [--data FOLDER] [--questions N] [--output FILE]
+
+Over all databases in one index, the question does not name its own.
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+from benchmarks.schema.spider import DATA, embedder, settings_of
+from kosmos_rag import Engine
+from kosmos_rag.grounding import SchemaGrounding
+from kosmos_rag.grounding.evaluation import prompt_holds
+from kosmos_rag.schema.gold import read_questions
+from kosmos_rag.schema.sources import from_spider
+
+BUDGETS = (50, 100, 200, 300, 400, 500, 600, 700, 900)
+TABLES = (5, 10)
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--questions", type=int)
+    parser.add_argument("--output", type=Path, default=Path("docs/images/schema-tokens.png"))
+    arguments = parser.parse_args()
+    schemas = from_spider(arguments.data / "tables.json")
+    questions = read_questions(arguments.data / "questions.json", schemas)[: arguments.questions]
+    lines: dict[int, list[tuple[float, float]]] = {count: [] for count in TABLES}
+    model = embedder()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine,
+    ):
+        grounding = SchemaGrounding(engine.tenant("spider"))
+        grounding.build_all(schemas)
+        for tables, points in lines.items():
+            for budget in BUDGETS:
+                results = [(gold, grounding.ask(gold.question, tables=tables, max_tokens=budget)) for gold in questions]
+                held = statistics.fmean(prompt_holds(result, gold) for gold, result in results)
+                tokens = statistics.fmean(result.tokens for _, result in results)
+                points.append((tokens, held))
+                print(
+                    f"{tables:2} tables, budget {budget:3}: {tokens:.0f} tokens on average, recall {held:.3f}",
+                    flush=True,
+                )
+    model.save()
+    draw(lines, arguments.output)
+
+
+def draw(lines: dict[int, list[tuple[float, float]]], output: Path) -> None:
+    """Draw recall over the mean tokens of the prompt."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    for tables, points in lines.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=f"{tables} tables")
+    axes.set(xlabel="mean tokens of the prompt", ylabel="prompts with all tables of the SQL", ylim=(0, 1))
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(output, dpi=120, bbox_inches="tight")
+
+
+if __name__ == "__main__":
+    main()

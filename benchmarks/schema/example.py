@@ -1,0 +1,181 @@
+"""Are model and column found? 110 questions over examples/schema, and how long grounding takes.
+
+    python -m benchmarks.schema.example [--misses] [--columns N] [--json FILE]
+
+A question's model counts where it is among the first three tables, its column where it is among the first five
+references. A third of the questions, by a hash of their text, is kept apart: nothing was tuned on it. `--columns`
+measures the time at so many generated columns as well.
+"""
+
+import argparse
+import hashlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from benchmarks.schema.spider import embedder, settings_of
+from kosmos_rag import Engine
+from kosmos_rag.grounding import GroundingResult, SchemaGrounding
+from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.schema.recipes import read_recipes, template_recipes
+from kosmos_rag.schema.sources import from_json
+from kosmos_rag.testing import HashingEmbedder
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
+_ROUNDS = 3
+_NOUNS = (
+    *(
+        "order",
+        "invoice",
+        "customer",
+        "product",
+        "shipment",
+        "payment",
+        "account",
+        "ticket",
+        "agent",
+        "region",
+        "store",
+    ),
+    *("supplier", "contract", "machine", "sensor", "reading", "alarm", "shift", "worker", "team", "project", "task"),
+    *("budget", "asset", "vehicle", "route", "stop", "driver", "claim", "policy", "patient", "visit", "drug", "lab"),
+)
+_ATTRIBUTES = (
+    *("name", "status", "created_at", "updated_at", "amount", "quantity", "price", "code", "kind", "comment", "rank"),
+    *("weight", "height", "owner", "city", "country", "currency", "discount", "priority", "due_date", "version"),
+    *("score", "rate", "duration_ms", "attempts", "source", "channel"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A question with the column that it is about."""
+
+    text: str
+    category: str
+    model: str
+    column: str
+
+    @property
+    def kept_apart(self) -> bool:
+        """Whether it is of the third that nothing was tuned on."""
+        return int(hashlib.sha256(self.text.encode()).hexdigest()[:8], 16) % 3 == 0
+
+
+def questions() -> list[Question]:
+    """Read the questions."""
+    listed = yaml.safe_load((Path(__file__).parent / "questions.yaml").read_text(encoding="utf-8"))
+    return [
+        Question(text=text, category=category, model=written.split(".")[0], column=written.split(".")[1])
+        for category, entries in listed.items()
+        for text, written in entries.items()
+    ]
+
+
+def right(result: GroundingResult, question: Question) -> tuple[bool, bool]:
+    """Return whether the model, and whether model and column are found."""
+    schema = result.selection.schema if result.selection else None
+    models = [table.model for found in result.tables[:3] if schema and (table := schema.table(found.table))]
+    return question.model in models, f"{question.model}.{question.column}" in [
+        ref.name for ref in result.schema_refs[:5]
+    ]
+
+
+def generated(columns: int) -> DatabaseSchema:
+    """Return a schema of so many columns: tables of two nouns, each with a key to the one before."""
+    tables: list[TableSchema] = []
+    for number in range(columns // (len(_ATTRIBUTES) + 2)):
+        nouns = len(_NOUNS)
+        name = f"{_NOUNS[number % nouns]}_{_NOUNS[number // nouns % nouns]}_{number}"
+        before = tables[-1].name if tables else name
+        tables.append(
+            TableSchema(
+                name=name,
+                columns=(
+                    ColumnSchema(name="id", type="bigint", nullable=False),
+                    ColumnSchema(name="parent_id", type="bigint"),
+                    *(ColumnSchema(name=attribute, type="text") for attribute in _ATTRIBUTES),
+                ),
+                primary_key=("id",),
+                foreign_keys=(ForeignKey(columns=("parent_id",), table=before, target=("id",)),),
+            )
+        )
+    return DatabaseSchema(name="generated", dialect="postgresql", tables=tuple(tables))
+
+
+def timing(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, float]:
+    """Return milliseconds of a question beyond its embedding, which is kept from the round before."""
+    took: list[float] = []
+    for number in range(_ROUNDS + 1):
+        for question in asked:
+            began = time.perf_counter()
+            result = grounding.ask(question.text)
+            if number:
+                took.append((time.perf_counter() - began) * 1000 - result.timings_ms.get("embed", 0.0))
+    return {"p50_ms": statistics.median(took), "p95_ms": statistics.quantiles(took, n=20)[-1]}
+
+
+def timing_of_many(columns: int, asked: Sequence[Question], database: Path) -> dict[str, float]:
+    """Return the time at so many generated columns. Vectors are made of words: what they mean takes no time."""
+    with Engine(settings_of("schema", {}, database), embedder=HashingEmbedder(dimensions=384)) as engine:
+        scope = engine.tenant("large")
+        grounding = SchemaGrounding(scope)
+        done = grounding.build_all([generated(columns)])
+        print(f"{done.new} documents in {done.seconds:.0f} s", flush=True)
+        scope.indexes.build()
+        return timing(grounding, asked)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--columns", type=int)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    schema = from_json(EXAMPLE / "programs.json")
+    recipes = [*read_recipes(EXAMPLE / "recipes.yaml", schema), *template_recipes(schema)]
+    asked, model = questions(), embedder()
+    report: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        with Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine:
+            grounding = SchemaGrounding(engine.tenant("example"))
+            grounding.build(schema, recipes)
+            results = [(question, grounding.ask(question.text)) for question in asked]
+            for name, apart in {"tuned on": [False], "kept apart": [True], "all": [False, True]}.items():
+                held = [right(result, question) for question, result in results if question.kept_apart in apart]
+                row = {"questions": len(held), "model": share(held, 0), "model and column": share(held, 1)}
+                report[name] = row
+                print(
+                    f"{name:<11} {row['questions']:3} questions  model {row['model']:.3f}  "
+                    f"model and column {row['model and column']:.3f}"
+                )
+            for question, result in results if arguments.misses else ():
+                if not all(right(result, question)) and not question.kept_apart:
+                    print(
+                        f"{question.text} -> {question.model}.{question.column}: "
+                        f"{[ref.name for ref in result.schema_refs[:5]]}"
+                    )
+            report["time of the example"] = timing(grounding, asked)
+            print("time of the example", report["time of the example"], flush=True)
+        if arguments.columns:
+            report["time of the generated"] = timing_of_many(arguments.columns, asked[:30], Path(folder) / "large")
+            print("time of the generated", report["time of the generated"])
+    model.save()
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def share(held: Sequence[tuple[bool, bool]], part: int) -> float:
+    """Return the share of questions of which a part is found."""
+    return sum(found[part] for found in held) / len(held)
+
+
+if __name__ == "__main__":
+    main()

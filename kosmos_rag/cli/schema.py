@@ -1,0 +1,249 @@
+"""kosmos-rag schema: what a question needs of the schema of a database."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kosmos_rag.cli.common import (
+    ConfigOption,
+    JsonOption,
+    PrincipalOption,
+    SetOption,
+    TenantOption,
+    console,
+    opened,
+    print_json,
+    reader,
+    reported,
+)
+from kosmos_rag.cli.search import QuestionArgument
+from kosmos_rag.errors import RequestError
+
+if TYPE_CHECKING:
+    from kosmos_rag.engine import Engine
+    from kosmos_rag.grounding import GroundingResult
+    from kosmos_rag.grounding.grounding import BuildReport
+    from kosmos_rag.schema.model import DatabaseSchema
+
+app = typer.Typer(help="Schemas of databases: the tables, columns and joins that a question needs.")
+synonyms_app = typer.Typer(help="Words that people use for tables and columns.")
+app.add_typer(synonyms_app, name="synonyms")
+
+JsonFileOption = Annotated[Path | None, typer.Option("--file", help="Schema as JSON, as `schema export` writes it.")]
+UrlOption = Annotated[str | None, typer.Option("--url", help="Read the schema of this database.")]
+ModelsOption = Annotated[
+    str | None, typer.Option("--models", metavar="MODULE:NAME", help="SQLAlchemy models; the module is run.")
+]
+DbtOption = Annotated[Path | None, typer.Option("--dbt", help="manifest.json of dbt.")]
+NamespaceOption = Annotated[
+    list[str] | None, typer.Option("--namespace", help="Namespace of the database to read; may be repeated.")
+]
+RecipesOption = Annotated[Path | None, typer.Option("--recipes", help="YAML file of recipes of your own.")]
+CollectionOption = Annotated[
+    str, typer.Option("--collection", "-C", metavar="NAME", help="Collection of the schemas; goes by a preset.")
+]
+PresetOption = Annotated[str, typer.Option("--preset", "-p", help="Preset of a collection that is made for this.")]
+SynonymsOption = Annotated[Path | None, typer.Option("--synonyms", help="YAML file of synonyms of your own.")]
+
+
+def _source(
+    file: Path | None, url: str | None, models: str | None, dbt: Path | None, namespaces: list[str] | None
+) -> "DatabaseSchema":
+    """Read a schema from the one source that is named. Raises RequestError where it is not one."""
+    from kosmos_rag.schema.sources import from_database, from_dbt, from_json, from_models
+
+    if sum(given is not None for given in (file, url, models, dbt)) != 1:
+        raise RequestError("name one source of the schema: --file, --url, --models or --dbt")
+    if file is not None:
+        return from_json(file)
+    if url is not None:
+        return from_database(url, schemas=namespaces or (None,))
+    if models is not None:
+        return from_models(models)
+    assert dbt is not None, "one of them is"
+    return from_dbt(dbt)
+
+
+@app.command("build")
+def build(
+    file: JsonFileOption = None,
+    url: UrlOption = None,
+    models: ModelsOption = None,
+    dbt: DbtOption = None,
+    namespace: NamespaceOption = None,
+    recipes: RecipesOption = None,
+    tenant: TenantOption = "default",
+    collection: CollectionOption = "schema",
+    preset: PresetOption = "schema",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a collection of a schema: a document for each table, column and recipe."""
+    with reported(as_json=as_json):
+        schema = _source(file, url, models, dbt, namespace)
+        with opened(config, set_) as engine:
+            if collection not in _with_preset(engine, tenant):
+                engine.tenant(tenant).collections.create(collection, preset=preset)
+            done = _write(engine, tenant, collection, schema, recipes)
+    _report(done, as_json=as_json)
+
+
+def _with_preset(engine: "Engine", tenant: str) -> set[str]:
+    return {info.name for info in engine.tenant(tenant).collections.infos() if info.preset}
+
+
+def _write(
+    engine: "Engine", tenant: str, collection: str, schema: "DatabaseSchema", recipes: Path | None
+) -> "BuildReport":
+    from kosmos_rag.grounding import SchemaGrounding
+    from kosmos_rag.schema.recipes import read_recipes, template_recipes
+
+    own = read_recipes(recipes, schema) if recipes else []
+    grounding = SchemaGrounding(engine.tenant(tenant, collection=collection))
+    return grounding.build(schema, [*own, *template_recipes(schema)])
+
+
+def _report(done: "BuildReport", *, as_json: bool) -> None:
+    written = {"new": done.ingest.new, "changed": done.ingest.changed, "removed": done.removed}
+    if as_json:
+        failed = [failure.source for failure in done.ingest.failed]
+        print_json({"database": done.database, "fingerprint": done.fingerprint, **written, "failed": failed})
+    elif not any(written.values()):
+        console().print(f"{done.database} has not changed")
+    else:
+        console().print(f"{done.database}: {', '.join(f'{count} {name}' for name, count in written.items())}")
+    if done.ingest.failed:
+        raise typer.Exit(1)
+
+
+@app.command("ask")
+def ask(
+    question: QuestionArgument,
+    k: Annotated[int, typer.Option("--limit", "-k", help="Columns to name.")] = 10,
+    tables: Annotated[int, typer.Option("--tables", help="Tables to find.")] = 5,
+    database: Annotated[str | None, typer.Option("--database", help="Only this database; else all.")] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Budget of the prompt.")] = 700,
+    synonyms: SynonymsOption = None,
+    tenant: TenantOption = "default",
+    collection: CollectionOption = "schema",
+    principal: PrincipalOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the tables, columns and joins that a question needs, as a block for a prompt."""
+    from kosmos_rag.grounding import SchemaGrounding
+
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        grounding = SchemaGrounding(reader(engine, tenant, collection, principal), synonyms=synonyms)
+        result = grounding.ask(question, k, database=database, tables=tables, max_tokens=max_tokens)
+    if as_json:
+        print_json(result.as_json())
+    else:
+        _print(result)
+
+
+def _print(result: "GroundingResult") -> None:
+    out = console()
+    if not result.tables:
+        out.print("No schema is known here: run kosmos-rag schema build")
+        return
+    out.print(result.prompt)
+    out.print()
+    for ref in result.schema_refs:
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in ref.parts.items())
+        out.print(f"{ref.score:.2f}  {ref.name}  ({parts})", style="dim")
+    out.print(f"{result.tokens} tokens, database {result.database}", style="dim")
+
+
+@app.command("sync")
+def sync(
+    file: JsonFileOption = None,
+    url: UrlOption = None,
+    models: ModelsOption = None,
+    dbt: DbtOption = None,
+    namespace: NamespaceOption = None,
+    recipes: RecipesOption = None,
+    tenant: TenantOption = "default",
+    collection: CollectionOption = "schema",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring a collection up to its source; where nothing has changed, nothing is written. For a scheduler to run."""
+    with reported(as_json=as_json):
+        schema = _source(file, url, models, dbt, namespace)
+        with opened(config, set_) as engine:
+            if collection not in _with_preset(engine, tenant):
+                raise RequestError(f"there is no collection {collection} of schemas in tenant {tenant}; build it first")
+            done = _write(engine, tenant, collection, schema, recipes)
+    _report(done, as_json=as_json)
+
+
+@app.command("export")
+def export(
+    file: JsonFileOption = None,
+    url: UrlOption = None,
+    models: ModelsOption = None,
+    dbt: DbtOption = None,
+    namespace: NamespaceOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")] = None,
+) -> None:
+    """Write a schema as JSON, to be looked through, edited and built from."""
+    from kosmos_rag.schema.sources import to_json
+
+    with reported(as_json=False):
+        text = to_json(_source(file, url, models, dbt, namespace))
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+@app.command("eval")
+def evaluate(
+    tables: Annotated[Path, typer.Option("--tables", help="Schemas in the layout of Spider's tables.json.")],
+    questions: Annotated[Path, typer.Option("--questions", help="Questions with db_id, question and query.")],
+    tenant: TenantOption = "default",
+    collection: CollectionOption = "schema-eval",
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Budget of the prompt.")] = 700,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how well tables, columns and joins are found that the SQL of questions uses."""
+    from kosmos_rag.grounding import SchemaGrounding
+    from kosmos_rag.grounding.evaluation import evaluate as measure
+    from kosmos_rag.schema.gold import read_questions
+    from kosmos_rag.schema.sources import from_spider
+
+    with reported(as_json=as_json):
+        schemas = from_spider(tables)
+        gold = read_questions(questions, schemas)
+        with opened(config, set_) as engine:
+            engine.tenant(tenant).collections.create(collection, preset="schema")
+            grounding = SchemaGrounding(engine.tenant(tenant, collection=collection))
+            grounding.build_all(schemas)
+            figures = measure(grounding, gold, max_tokens=max_tokens).as_json()
+    if as_json:
+        print_json(figures)
+    else:
+        for name, value in figures.items():
+            console().print(f"{name:<16} {value:.3f}")
+
+
+@synonyms_app.command("suggest")
+def suggest(
+    log: Annotated[Path, typer.Argument(help="JSON Lines: question, and the columns chosen for it.", exists=True)],
+    minimum: Annotated[int, typer.Option("--minimum", help="Questions that must agree.")] = 3,
+) -> None:
+    """Propose synonyms from questions and what was chosen for them, to be looked through and kept by hand."""
+    import yaml
+
+    from kosmos_rag.grounding.suggestions import read_log, suggested
+
+    with reported(as_json=False):
+        entries = [{"from": [found.word], "to": [found.name]} for found in suggested(read_log(log), minimum=minimum)]
+    typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, default_flow_style=None), nl=False)

@@ -1,0 +1,156 @@
+"""The example schema: its seven questions with what must be among the answers, and 110 more."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from benchmarks.schema.example import questions, right
+from kosmos_rag import Engine, Settings
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.grounding import SchemaGrounding
+from kosmos_rag.schema.recipes import read_recipes, template_recipes
+from kosmos_rag.schema.sources import from_json
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
+SEVEN: list[dict[str, Any]] = yaml.safe_load((EXAMPLE / "questions.yaml").read_text())["questions"]
+
+
+@pytest.fixture
+def opened(database: DatabaseSettings, minilm: SentenceTransformerEmbedder) -> Iterator[Engine]:
+    """An engine with the real model."""
+    settings = Settings.load(
+        overrides={"rag.embedding.model": minilm.name, "rag.embedding.dimensions": 384, "rag.reranking.enabled": False}
+    )
+    with Engine(settings.model_copy(update={"database": database}), embedder=minilm) as engine:
+        yield engine
+
+
+def _grounding(engine: Engine, preset: str) -> SchemaGrounding:
+    engine.tenant("acme").collections.create("schema", preset=preset)
+    grounding = SchemaGrounding(engine.tenant("acme", collection="schema"))
+    schema = from_json(EXAMPLE / "programs.json")
+    grounding.build(schema, [*read_recipes(EXAMPLE / "recipes.yaml", schema), *template_recipes(schema)])
+    return grounding
+
+
+@pytest.fixture
+def config(database: DatabaseSettings, tmp_path: Path) -> Path:
+    """A settings file for commands over this test's database."""
+    path = tmp_path / "rag.yaml"
+    urls = {"url": database.url, "worker_url": database.worker_url, "admin_url": database.admin_url}
+    model = {"model": "packaged:all-MiniLM-L6-v2", "dimensions": 384}
+    path.write_text(yaml.safe_dump({"rag": {"embedding": model, "reranking": {"enabled": False}}, "database": urls}))
+    return path
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("preset", ["schema", "schema-classic"])
+def test_seven_questions__are_grounded_as_they_must_be(opened: Engine, preset: str) -> None:
+    grounding = _grounding(opened, preset)
+    for wanted in SEVEN:
+        result = grounding.ask(wanted["question"])
+        assert result.selection is not None
+        names = [ref.name for ref in result.schema_refs]
+        assert set(wanted["columns"]) <= set(names), (wanted["question"], names)
+        assert set(wanted.get("joins", ())) <= set(result.join_hints), wanted["question"]
+        found = {f"{ref.table}.{ref.column}" for ref in result.schema_refs}
+        assert set(wanted.get("linked", ())) <= found, wanted["question"]
+        kinds = {ambiguity.kind for ambiguity in result.selection.ambiguities}
+        assert set(wanted.get("ambiguities", ())) <= kinds, wanted["question"]
+        if "recipe" in wanted:
+            assert wanted["recipe"] == result.selection.recipes[0].slug
+        columns = [
+            f"{doc.metadata['model']}.{doc.metadata['column']}"
+            for doc in result.docs
+            if doc.metadata["kind"] == "schema_column"
+        ]
+        assert set(wanted["columns"]) <= set(columns), wanted["question"]
+        if preset == "schema-classic" and wanted.get("first"):
+            assert columns[0] in wanted["columns"]
+            best = next(doc for doc in result.docs if doc.metadata["kind"] == "schema_column")
+            assert {"schema_lexical", "schema_exact"} <= set(best.signals)
+
+
+@pytest.mark.model
+def test_questions_over_the_example__find_model_and_column(opened: Engine) -> None:
+    grounding = _grounding(opened, "schema")
+    held = [right(grounding.ask(question.text), question) for question in questions()]
+    assert len(held) == 110
+    assert sum(model for model, _ in held) / len(held) >= 0.99
+    assert sum(column for _, column in held) / len(held) >= 0.95
+
+
+@pytest.mark.model
+def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> None:
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["schema", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    exported = tmp_path / "exported.json"
+    run("export", "--file", str(EXAMPLE / "programs.json"), "--output", str(exported))
+    assert exported.read_text() == (EXAMPLE / "programs.json").read_text()
+    common = ("--config", str(config), "--json")
+    refused = CliRunner().invoke(app, ["schema", "sync", "--file", str(exported), *common])
+    assert refused.exit_code == 1
+    assert "build it first" in refused.output
+    built = json.loads(run("build", "--file", str(exported), "--recipes", str(EXAMPLE / "recipes.yaml"), *common))
+    assert built["new"] > 100
+    assert built["failed"] == []
+    again = json.loads(run("sync", "--file", str(exported), "--recipes", str(EXAMPLE / "recipes.yaml"), *common))
+    assert (again["new"], again["changed"], again["removed"]) == (0, 0, 0)
+    asked = json.loads(run("ask", "How many failures for program forest fire?", *common))
+    assert "ProgramStatistics.failure_count" in [ref["name"] for ref in asked["schema_refs"]]
+    assert "program_statistics" in run("ask", "failures of a program", "--config", str(config))
+
+
+def test_a_command_with_no_source_or_two__says_what_to_name() -> None:
+    for given in ([], ["--file", "a.json", "--models", "a:b"]):
+        done = CliRunner().invoke(app, ["schema", "export", *given])
+        assert done.exit_code == 1
+        assert "name one source" in done.output
+
+
+def test_synonyms__are_proposed_as_a_file_of_them(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    asked = [f"wages of {name}" for name in ("Anna", "Ben", "Carl")]
+    log.write_text("".join(json.dumps({"question": text, "chosen": ["employees.salary"]}) + "\n" for text in asked))
+    done = CliRunner().invoke(app, ["schema", "synonyms", "suggest", str(log)])
+    assert done.exit_code == 0
+    assert yaml.safe_load(done.output) == [{"from": ["wages"], "to": ["salary"]}]
+
+
+@pytest.mark.model
+def test_eval__prints_the_figures_of_any_file_in_the_layout(config: Path, tmp_path: Path) -> None:
+    tables = [
+        {
+            "db_id": "music",
+            "table_names": ["singer", "song"],
+            "table_names_original": ["singer", "song"],
+            "column_names": [[-1, "*"], [0, "id"], [0, "name"], [1, "id"], [1, "singer id"], [1, "title"]],
+            "column_names_original": [[-1, "*"], [0, "id"], [0, "name"], [1, "id"], [1, "singer_id"], [1, "title"]],
+            "column_types": ["text", "number", "text", "number", "number", "text"],
+            "primary_keys": [1, 3],
+            "foreign_keys": [[4, 1]],
+        }
+    ]
+    sql = "SELECT T2.title FROM singer AS T1 JOIN song AS T2 ON T1.id = T2.singer_id"
+    asked = [{"db_id": "music", "question": "Titles of the songs of each singer", "query": sql}]
+    (tmp_path / "tables.json").write_text(json.dumps(tables))
+    (tmp_path / "questions.json").write_text(json.dumps(asked))
+    files = ["--tables", str(tmp_path / "tables.json"), "--questions", str(tmp_path / "questions.json")]
+    done = CliRunner().invoke(app, ["schema", "eval", *files, "--config", str(config), "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.output)
+    assert figures["questions"] == 1
+    assert {name for name, value in figures.items() if value == 1.0} >= {
+        "database_first", "tables_in_5", "r_precision", "columns_in_5", "joins", "prompt_tables",
+    }  # fmt: skip
