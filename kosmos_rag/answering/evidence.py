@@ -1,7 +1,7 @@
 """Units of the passages, weighed by how well each answers the question."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class Evidence:
     """Share of the question's words that it has, by rarity."""
     kind: float
     """How well it is of the kind that is asked for."""
+    vector: NDArray[np.float32] = field(compare=False, repr=False)
+    """Its embedding, section and all."""
 
 
 def weigh(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
@@ -41,14 +43,28 @@ def weigh(question: str, passages: Sequence[ContextPassage], embedder: Embedder)
     found = [(passage, unit) for passage in passages for unit in units(passage.text)]
     if not found:
         return []
-    meanings = cosines(
-        embedder.embed([_in_its_section(passage, unit) for passage, unit in found]), embedder.embed_query(question)
-    )
+    vectors = embedder.embed([_in_its_section(passage, unit) for passage, unit in found])
+    meanings = cosines(vectors, embedder.embed_query(question))
     weights = rarity(stems(question), [_words_of(passage) for passage in passages])
     fits = fit(question)
     return [
-        _evidence(passage, unit, float(meaning), _share(weights, passage, unit), fits(unit))
-        for (passage, unit), meaning in zip(found, meanings, strict=True)
+        Evidence(
+            passage=passage,
+            unit=unit,
+            score=_BY_MEANING * max(0.0, meaning) + _BY_WORDS * share + _BY_KIND * kind,
+            meaning=meaning,
+            words=share,
+            kind=kind,
+            vector=vector,
+        )
+        for (passage, unit), vector, meaning, share, kind in zip(
+            found,
+            vectors,
+            map(float, meanings),
+            (_share(weights, passage, unit) for passage, unit in found),
+            (fits(unit) for _, unit in found),
+            strict=True,
+        )
     ]
 
 
@@ -76,8 +92,3 @@ def _share(weights: dict[str, float], passage: ContextPassage, unit: Unit) -> fl
     own = set(stems(unit.text))
     above = set(stems(heading(passage))) - own
     return covered(weights, own) + _IN_HEADING * covered(weights, above)
-
-
-def _evidence(passage: ContextPassage, unit: Unit, meaning: float, words: float, kind: float) -> Evidence:
-    score = _BY_MEANING * max(0.0, meaning) + _BY_WORDS * words + _BY_KIND * kind
-    return Evidence(passage=passage, unit=unit, score=score, meaning=meaning, words=words, kind=kind)

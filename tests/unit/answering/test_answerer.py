@@ -1,6 +1,7 @@
 """A context in, an answer or a refusal out."""
 
 from collections.abc import Generator, Sequence
+from typing import Self
 
 import pytest
 
@@ -155,6 +156,41 @@ def test_model__is_told_the_context_within_a_fence_of_its_own() -> None:
     assert model.asked[1].text != model.asked[3].text
 
 
+class Bounded:
+    """What a model writes until it may write no more."""
+
+    cut = True
+
+    def __init__(self, text: str) -> None:
+        self._coming = iter([text])
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._coming)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Terse(Writer):
+    """A model that was given too few tokens."""
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Bounded:  # type: ignore[override]
+        return Bounded("".join(self.pieces))
+
+
+def test_model__whose_answer_was_cut_is_not_verified() -> None:
+    text = "Money that went back is booked on the day of the refund. [2]"
+    answerer = _answerer(Terse(text), **BY_MODEL, model_tokens=17)
+    said = answerer.stream(QUESTION, context(QUESTION, CHURN, REFUNDS), notes=("a note",)).answer()
+    assert said.report is not None
+    assert (said.report.supported, said.verified) == (True, False)
+    assert said.notes == ("a note", "the answer was cut at rag.answer.model_tokens, which is 17")
+    assert _written(text).notes == ()
+
+
 def test_model__that_fails_raises_after_what_it_wrote() -> None:
     stream = _answerer(Writer("Money went ", fails=True), **BY_MODEL).stream(QUESTION, context(QUESTION, REFUNDS))
     assert isinstance(next(stream), AnswerSources)
@@ -224,19 +260,32 @@ def _features(question: str) -> dict[str, float]:
 @pytest.mark.parametrize("question", ["What is it?", "?!", "🙂"])
 def test_features__of_a_question_without_words(question: str) -> None:
     values = _features(question)
-    assert (values["matched"], values["weakest"], values["moment"]) == (0.0, 0.0, 0.0)
+    assert (values["missing"], values["matched"], values["moment"]) == (0.0, 0.0, 0.0)
 
 
 def test_features__see_words_that_no_passage_has() -> None:
-    known, unknown = _features("accounts lost in the month"), _features("penguins lost in the month")
-    assert known["weakest"] == pytest.approx(1.0 + 3 * 0.04)
-    assert unknown["weakest"] < known["weakest"] - 0.1
-    assert known["moment"] == 0.0
+    known, one, two = (
+        _features(f"{these}accounts lost in the month divided by accounts paying on its first day")["missing"]
+        for these in ("", "penguins, ", "grey penguins, ")
+    )
+    assert known <= 0 < one
+    assert two > one, "two words in a row are left out together"
+
+
+def test_features__of_a_question_of_one_word_leave_nothing_out() -> None:
+    assert _features("Churn?")["missing"] == 0.0
+    assert _features("Penguins?")["missing"] == 0.0
+
+
+def test_features__see_a_moment() -> None:
+    assert _features("accounts lost in the month")["moment"] == 0.0
     assert _features("What was churn last month?")["moment"] == 1.0
 
 
 def test_confidence__rises_with_what_speaks_for_an_answer() -> None:
-    little = {**dict.fromkeys(COEFFICIENTS, 0.2), "moment": 0.0}
-    for name in ("meaning", "matched", "weakest"):
+    little = {"meaning": 0.2, "missing": 0.1, "matched": 0.2, "moment": 0.0}
+    assert set(little) == set(COEFFICIENTS)
+    for name in ("meaning", "matched"):
         assert 0 < confidence(little) < confidence({**little, name: 0.9}) < 1
+    assert confidence({**little, "missing": 0.2}) < confidence(little)
     assert confidence({**little, "moment": 1.0}) < confidence(little)
