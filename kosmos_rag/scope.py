@@ -9,14 +9,16 @@ from typing import TypeVar
 from kosmos_rag.answering.checking import check_citations
 from kosmos_rag.answering.quotes import quote_status
 from kosmos_rag.answering.streams import AnswerStream
-from kosmos_rag.audit import Reader, TenantAudit, record, stricter
+from kosmos_rag.audit import Months, Reader, TenantAudit, record, strictest
+from kosmos_rag.config import AuditSettings
 from kosmos_rag.context.assemble import assemble
+from kosmos_rag.errors import RequestError
 from kosmos_rag.indexing.tenant_indexes import TenantIndexes
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.jobs.tenant_jobs import TenantJobs
 from kosmos_rag.parts import Parts, Shape
-from kosmos_rag.presets import TenantCollections
+from kosmos_rag.presets import TenantCollections, settings_of_presets
 from kosmos_rag.records import (
     DEFAULT_COLLECTION,
     Answer,
@@ -81,7 +83,8 @@ class TenantScope:
     def audit(self) -> TenantAudit:
         """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
         parts = self._parts
-        return TenantAudit(parts.database, self._tenant, keep_months=parts.settings.worker.keep_audit_months)
+        months = Months(parts.database, keep_months=parts.settings.worker.keep_audit_months)
+        return TenantAudit(parts.database, self._tenant, months)
 
     @property
     def jobs(self) -> TenantJobs:
@@ -154,14 +157,23 @@ class TenantScope:
         )
 
     def totals(self) -> tuple[int, dict[tuple[str, ...], int]]:
-        """Return how many documents this reader may read, and how many chunks by who may read those.
+        """Return how many documents this reader may read, and how many chunks by which of its principals may.
 
         Of all collections. Raises DatabaseError.
         """
         return read_totals(self._parts.database.app, self._tenant.id, self._principals)
 
     def texts(self) -> list[tuple[str, str]]:
-        """Return source and text of each document that this reader may read, by source. Raises DatabaseError."""
+        """Return source and text of each document that this reader may read, by source.
+
+        Raises RequestError where an audit log is kept: it says who saw which passages, and knows no whole documents.
+        Raises DatabaseError.
+        """
+        if self._audit_rules(self._shape()).enabled:
+            raise RequestError(
+                "texts() gives out whole documents, which the audit log has no record of; use retrieve() or context(), "
+                "or turn rag.audit.enabled off for what is read"
+            )
         return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
 
     def retrieve(
@@ -217,11 +229,15 @@ class TenantScope:
     ) -> AnswerStream:
         """Do as `answer`, and return it as it comes: its sources, its text piece by piece, and the whole at the end.
 
-        What was retrieved is in the log, where one is kept, before this returns. Raises what `retrieve` raises.
+        What was retrieved is in the log, where one is kept, before this returns, and where the model then refuses, that
+        is too, before the end is given out. Raises what `retrieve` raises.
         """
         shape = self._shape()
         stream = self._streamed(shape, question, k, filter, max_tokens, history)
-        self._recorded(shape, stream.sources)
+        rules = self._audit_rules(shape)
+        if rules.enabled:
+            first = self._record(shape, rules, stream.sources)
+            stream.before_end(partial(self._record_end, shape, rules, first, stream.sources))
         return stream
 
     def count_tokens(self, text: str) -> int:
@@ -253,13 +269,36 @@ class TenantScope:
 
     def _recorded(self, shape: Shape, result: _Result) -> _Result:
         """Return a result once it is in the log, where one is kept. Raises DatabaseError: then nothing is given out."""
-        rules = stricter(self._parts.settings.rag.audit, shape.settings.rag.audit)
+        rules = self._audit_rules(shape)
         if rules.enabled:
-            reader = Reader(
-                tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
-            )
-            record(self._parts.database.app, reader, result, rules, shape.version)
+            self._record(shape, rules, result)
         return result
+
+    def _audit_rules(self, shape: Shape) -> AuditSettings:
+        """Return the rules of the collection that is read; of all of them, the strictest: a hit may be of any."""
+        process = self._parts.settings.rag.audit
+        if self._collection is not None:
+            return strictest(process, [shape.settings.rag.audit])
+        told = [
+            values.get("rag", {}).get("audit", {})
+            for values in settings_of_presets(self._parts.database.app, self._tenant)
+        ]
+        return strictest(process, [AuditSettings(**(process.model_dump() | values)) for values in told])
+
+    def _record(
+        self, shape: Shape, rules: AuditSettings, result: _Result, *, follows: uuid.UUID | None = None
+    ) -> uuid.UUID:
+        reader = Reader(
+            tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
+        )
+        return record(self._parts.database.app, reader, result, rules, shape.version, follows=follows)
+
+    def _record_end(
+        self, shape: Shape, rules: AuditSettings, first: uuid.UUID, sources: AnswerSources, answer: Answer
+    ) -> None:
+        """Write down that an answer was refused by whoever wrote it, after its passages had gone out."""
+        if answer.refused and not sources.refused:
+            self._record(shape, rules, answer, follows=first)
 
     def _streamed(
         self,

@@ -23,8 +23,29 @@ _LOG = logging.getLogger(__name__)
 
 _TABLES = ("retrievals", "retrieved_passages")
 _AHEAD = 2
-_LOCK_TIMEOUT = "1s"
-"""How long questions may have to wait behind us while a long look at the log goes on; the next round tries again."""
+_BATCH = 1_000
+"""Records that are deleted from the default partition at once."""
+
+_DELETE = """
+WITH expired AS (DELETE FROM kosmos.retrievals_default
+                  WHERE ctid = ANY (ARRAY(SELECT ctid FROM kosmos.retrievals_default
+                                           WHERE at < %(oldest)s LIMIT %(limit)s))
+                 RETURNING tenant_id, id, at),
+     told AS (DELETE FROM kosmos.retrieved_passages_default p USING expired e
+               WHERE p.tenant_id = e.tenant_id AND p.retrieval_id = e.id AND p.at = e.at)
+SELECT count(*) FROM expired
+"""
+"""As the owner, whose policy shows it what is past retention, of all tenants, and nothing else."""
+
+_EXPIRED = sql.SQL(
+    "CREATE OR REPLACE FUNCTION kosmos.log_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE "
+    "RETURN {}::timestamptz"
+)
+_LOCK_TIMEOUT = "500ms"
+"""How long questions may have to wait behind us while a long look at the log goes on; the next round tries again.
+
+Less than the server's deadlock_timeout: where both tables are waited for in another order, it is we who give way.
+"""
 
 
 def month_after(month: date, number: int) -> date:
@@ -38,29 +59,50 @@ def kept_since(now: datetime, keep_months: int) -> date:
     return month_after(now.astimezone(UTC).date(), -keep_months)
 
 
-def rotate(database: Database, owner: Tenant, *, now: datetime, keep_months: int) -> list[str]:
-    """Make the partitions of the next months and drop what is past retention, where this is due, for all tenants.
+class Months:
+    """The months of the log of one database, for all tenants at once.
 
-    Returns what was done. Raises ConfigError where it is due and `database.admin_url` is not set, DatabaseError.
+    Kept for as long as it is used: a month that cannot be made any more is not tried again.
     """
-    oldest = kept_since(now, keep_months)
-    wanted = {
-        _name(table, month_after(now.date(), number)): (table, month_after(now.date(), number))
-        for table in _TABLES
-        for number in range(1, _AHEAD + 1)
-    }
-    with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        there = {name for (name,) in connection.execute(statement("log_partitions")).fetchall()}
-        values = {"tenant_id": owner.id, "since": _midnight(oldest)}
-        old_rows = connection.execute(statement("has_retrievals_before"), values).fetchone() == (True,)
-    missing = sorted(wanted.keys() - there)
-    expired = sorted(name for name in there if (month := _month(name)) is not None and month < oldest)
-    if not (missing or expired or old_rows):
-        return []
-    with _owner(_administrator(database)) as connection:
-        done = [step for name in missing for step in _create(connection, name, *wanted[name])]
-        done += [step for name in expired for step in _drop(connection, name)]
-        return done + [step for table in _TABLES for step in _empty(connection, table, oldest)]
+
+    def __init__(self, database: Database, *, keep_months: int) -> None:
+        self._database = database
+        self._keep_months = keep_months
+        self._begun: set[date] = set()
+
+    def rotate(self, owner: Tenant, *, now: datetime) -> list[str]:
+        """Make the partitions of the next months and give up what is past retention, where this is due.
+
+        Returns what was done. Raises ConfigError where it is due and `database.admin_url` is not set, DatabaseError.
+        """
+        oldest = kept_since(now, self._keep_months)
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            there = {name for (name,) in connection.execute(statement("log_partitions")).fetchall()}
+            values = {"tenant_id": owner.id, "since": _midnight(oldest)}
+            old_rows = connection.execute(statement("has_retrievals_before"), values).fetchone() == (True,)
+        ahead = [month_after(now.astimezone(UTC).date(), number) for number in range(1, _AHEAD + 1)]
+        missing = [month for month in ahead if month not in self._begun and not there.issuperset(_names(month))]
+        expired = sorted({month for name in there if (month := _month(name)) is not None and month < oldest})
+        if not (missing or expired or old_rows):
+            return []
+        with _owner(_administrator(self._database)) as connection:
+            done = [step for month in missing for step in self._create(connection, month, there)]
+            if expired or old_rows:
+                _give_up(connection, oldest)
+                done += [step for month in expired for step in _drop(connection, month, there)]
+                done += _empty(connection, oldest)
+            return done
+
+    def _create(self, connection: psycopg.Connection, month: date, there: set[str]) -> list[str]:
+        done: list[str] = []
+        with _unless_in_the_way(f"the month {month:%Y-%m} of the log is not made"):
+            try:
+                with connection.transaction():
+                    done = [_made(connection, table, month) for table in _TABLES if _name(table, month) not in there]
+            except psycopg.errors.CheckViolation:
+                self._begun.add(month)
+                raise
+        return done
 
 
 def _administrator(database: Database) -> str:
@@ -82,46 +124,55 @@ def _owner(admin_conninfo: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def _create(connection: psycopg.Connection, name: str, table: str, month: date) -> list[str]:
-    partition, until = sql.Identifier("kosmos", name), _midnight(month_after(month, 1))
-    done: list[str] = []
-    with _unless_in_the_way(f"{name} is not made"), connection.transaction():
-        connection.execute(
-            sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
-                partition,
-                sql.Identifier("kosmos", table),
-                sql.Literal(_midnight(month)),
-                sql.Literal(until),
-            )
+def _made(connection: psycopg.Connection, table: str, month: date) -> str:
+    name, until = _name(table, month), _midnight(month_after(month, 1))
+    partition = sql.Identifier("kosmos", name)
+    connection.execute(
+        sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
+            partition,
+            sql.Identifier("kosmos", table),
+            sql.Literal(_midnight(month)),
+            sql.Literal(until),
         )
-        connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(partition))
-        connection.execute(sql.SQL("ALTER TABLE {} FORCE ROW LEVEL SECURITY").format(partition))
-        done.append(f"{name} made")
-    return done
+    )
+    connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(partition))
+    connection.execute(sql.SQL("ALTER TABLE {} FORCE ROW LEVEL SECURITY").format(partition))
+    return f"{name} made"
 
 
-def _drop(connection: psycopg.Connection, name: str) -> list[str]:
+def _give_up(connection: psycopg.Connection, oldest: date) -> None:
+    """Write down what is about to go, before it does: a seal goes by it, whatever retention is by then."""
+    with connection.transaction():
+        connection.execute(statement("hold_months"))
+        ((before,),) = connection.execute(statement("expired_before")).fetchall()
+        if before is None or before < _midnight(oldest):
+            connection.execute(_EXPIRED.format(sql.Literal(_midnight(oldest))))
+
+
+def _drop(connection: psycopg.Connection, month: date, there: set[str]) -> list[str]:
+    """Drop the records of a month with their passages: without those, they would seem changed."""
+    names = sorted(there.intersection(_names(month)))
     done: list[str] = []
-    with _unless_in_the_way(f"{name} is not dropped"):
-        connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier("kosmos", name)))
-        done.append(f"{name} dropped")
+    with _unless_in_the_way(f"the month {month:%Y-%m} of the log is not dropped"):
+        tables = sql.SQL(", ").join(sql.Identifier("kosmos", name) for name in names)
+        connection.execute(sql.SQL("DROP TABLE {}").format(tables))
+        done.extend(f"{name} dropped" for name in names)
     return done
 
 
-def _empty(connection: psycopg.Connection, table: str, oldest: date) -> list[str]:
-    """Delete what is past retention in the default partition."""
-    partition = sql.Identifier("kosmos", f"{table}_default")
-    done: list[str] = []
-    with _unless_in_the_way(f"{table}_default is not emptied"), connection.transaction():
-        # Forced, row-level security holds for the owner too, who has no policy and would see no row.
-        connection.execute(sql.SQL("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY").format(partition))
-        deleted = connection.execute(
-            sql.SQL("DELETE FROM {} WHERE at < {}").format(partition, sql.Literal(_midnight(oldest)))
-        ).rowcount
-        connection.execute(sql.SQL("ALTER TABLE {} FORCE ROW LEVEL SECURITY").format(partition))
-        if deleted:
-            done.append(f"{deleted} rows of {table}_default deleted")
-    return done
+def _empty(connection: psycopg.Connection, oldest: date) -> list[str]:
+    """Delete what is past retention in the default partitions, some records at a time, with their passages."""
+    deleted = 0
+    with _unless_in_the_way("the default partitions of the log are not emptied"):
+        while count := _delete_batch(connection, oldest):
+            deleted += count
+    return [f"{deleted} records of retrievals_default deleted"] if deleted else []
+
+
+def _delete_batch(connection: psycopg.Connection, oldest: date) -> int:
+    values = {"oldest": _midnight(oldest), "limit": _BATCH}
+    ((count,),) = connection.execute(_DELETE, values).fetchall()
+    return int(count)
 
 
 @contextmanager
@@ -136,6 +187,10 @@ def _unless_in_the_way(what: str) -> Iterator[None]:
         psycopg.errors.UndefinedTable,
     ) as error:
         _LOG.warning("%s: %s", what, first_line(error), extra={"action": "audit_partition_left"})
+
+
+def _names(month: date) -> list[str]:
+    return [_name(table, month) for table in _TABLES]
 
 
 def _name(table: str, month: date) -> str:

@@ -15,34 +15,35 @@ def records(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence
     """Return the rows of retrievals as records with their passages, in the order given."""
     if not rows:
         return []
-    times = [row[2] for row in rows]
+    times = [row[1] for row in rows]
     values = {
         "tenant_id": tenant_id,
-        "ids": [row[1] for row in rows],
+        "ids": [row[0] for row in rows],
         "first_at": min(times),
         "last_at": max(times),
     }
     passages: dict[uuid.UUID, list[AuditPassage]] = defaultdict(list)
     for retrieval_id, *told in connection.execute(statement("passages_of_retrievals"), values).fetchall():
         passages[retrieval_id].append(_passage(told))
-    return [_record(row, passages[row[1]]) for row in rows]
+    return [_record(row, passages[row[0]]) for row in rows]
 
 
 def _record(row: tuple[Any, ...], passages: Sequence[AuditPassage]) -> AuditRecord:
     return AuditRecord(
-        position=row[0],
-        id=row[1],
-        at=row[2],
-        kind=AuditKind(row[3]),
-        outcome=AuditOutcome(row[4]),
-        collection=row[5],
-        subject=row[6],
-        principals=tuple(row[7]),
-        question=row[8],
-        question_sha256=row[9],
+        id=row[0],
+        at=row[1],
+        kind=AuditKind(row[2]),
+        outcome=AuditOutcome(row[3]),
+        collection=row[4],
+        subject=row[5],
+        principals=tuple(row[6]),
+        question=row[7],
+        question_sha256=row[8],
+        searched=row[9],
         settings=row[10],
         cached=row[11],
         milliseconds=row[12],
+        follows=row[13],
         passages=tuple(passages),
     )
 

@@ -42,23 +42,32 @@ class Reader:
     collection: str | None
 
 
-def stricter(process: AuditSettings, collection: AuditSettings) -> AuditSettings:
-    """Return the rules for a collection: its preset may ask for a log and keep texts out of it, and undo neither."""
-    return AuditSettings(
-        enabled=process.enabled or collection.enabled, questions=process.questions and collection.questions
-    )
+def strictest(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
+    """Return the rules for collections: a preset may ask for a log and keep texts out of it, and undo neither."""
+    rules = [process, *collections]
+    return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))
 
 
-def record(app: Role, reader: Reader, result: Recorded, settings: AuditSettings, version: str) -> None:
+def record(
+    app: Role,
+    reader: Reader,
+    result: Recorded,
+    settings: AuditSettings,
+    version: str,
+    *,
+    follows: uuid.UUID | None = None,
+) -> uuid.UUID:
     """Write one record of a result and wait until it is on disk; `version` is that of the settings it was made by.
 
-    Raises DatabaseError: what cannot be recorded must not be given out.
+    Where it `follows` another record, of the same answer as it began, its passages are there. Returns its id. Raises
+    DatabaseError: what cannot be recorded must not be given out.
     """
     now = datetime.now(UTC)
+    record_id = new_id(now)
     retrieval = _retrieval(result)
     values = {
         "tenant_id": reader.tenant.id,
-        "id": new_id(now),
+        "id": record_id,
         "at": now,
         "kind": _kind(result),
         "collection": reader.collection,
@@ -66,17 +75,20 @@ def record(app: Role, reader: Reader, result: Recorded, settings: AuditSettings,
         "principals": list(reader.principals),
         "question": result.question if settings.questions else None,
         "question_sha256": hashlib.sha256(result.question.encode()).hexdigest(),
+        "searched": _searched(result) if settings.questions else None,
         "settings": version,
         "cached": retrieval.cached,
         "milliseconds": retrieval.timings_ms["total"],
+        "follows": follows,
     }
     passages = _passages(result)
     values["outcome"] = _outcome(result, passages)
     with app.transaction(reader.tenant.id, reader.principals, appends=True) as connection:
         connection.execute(statement("share_log"), values)
         connection.execute(statement("insert_retrieval"), values)
-        if passages:
+        if passages and follows is None:
             connection.execute(statement("insert_retrieved_passages"), values | _columns(passages))
+    return record_id
 
 
 def new_id(at: datetime) -> uuid.UUID:
@@ -100,6 +112,12 @@ def _kind(result: Recorded) -> AuditKind:
     if isinstance(result, Retrieval):
         return AuditKind.RETRIEVE
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
+
+
+def _searched(result: Recorded) -> str | None:
+    """Return the question that was searched for, where it is another one than was asked."""
+    searched = _retrieval(result).question
+    return None if searched == result.question else searched
 
 
 def _retrieval(result: Recorded) -> Retrieval:

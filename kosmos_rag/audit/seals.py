@@ -25,10 +25,13 @@ from kosmos_rag.storage.tenancy import Tenant
 
 # Which fields are hashed, and in which order, is for good: other ones would break every seal there is.
 _RECORD = attrgetter(
-    *("position", "id", "at", "kind", "outcome", "collection", "subject", "principals", "question", "question_sha256"),
-    *("settings", "cached", "milliseconds"),
+    *("id", "at", "kind", "outcome", "collection", "subject", "principals", "question", "question_sha256", "searched"),
+    *("settings", "cached", "milliseconds", "follows"),
 )
 _PASSAGE = attrgetter("rank", "shown", "document_id", "version_id", "version", "source", "chunk_ids", "score")
+Placed = tuple[int, AuditRecord]
+"""A record with its position, which seals go by. It is of one sequence for all tenants, and shown to none of them."""
+
 _BATCH = 5_000
 """Records of a seal at most: they are hashed in memory."""
 
@@ -67,7 +70,7 @@ def month_of(at: datetime | date) -> date:
     return day.replace(day=1)
 
 
-def hash_of(rows: Iterable[AuditRecord]) -> str:
+def hash_of(rows: Iterable[Placed]) -> str:
     """Return the SHA-256 of records in order, each a line of JSON."""
     digest = hashlib.sha256()
     for row in rows:
@@ -81,8 +84,9 @@ def chained(tenant_id: uuid.UUID, before: Seal | None, seal: Seal) -> str:
     return hashlib.sha256(_json([*told, seal.rows, seal.rows_sha256])).hexdigest()
 
 
-def _line(row: AuditRecord) -> bytes:
-    return _json([*_RECORD(row), [_PASSAGE(passage) for passage in row.passages]]) + b"\n"
+def _line(row: Placed) -> bytes:
+    position, record = row
+    return _json([position, *_RECORD(record), [_PASSAGE(passage) for passage in record.passages]]) + b"\n"
 
 
 def _json(value: Any) -> bytes:
@@ -128,7 +132,9 @@ def _seal_batch(worker: Role, owner: Tenant, upto: int) -> list[Seal]:
         before = last_seal(connection, owner.id)
         after = before.last_position if before else 0
         done = []
-        for month, rows in groupby(sealed(connection, owner.id, after, upto, _BATCH), key=lambda row: month_of(row.at)):
+        for month, rows in groupby(
+            sealed(connection, owner.id, after, upto, _BATCH), key=lambda row: month_of(row[1].at)
+        ):
             made = _made(owner, before, month, list(rows))
             if connection.execute(statement("insert_seal"), {"tenant_id": owner.id, **asdict(made)}).fetchone() is None:
                 return []  # another process seals this tenant
@@ -137,20 +143,19 @@ def _seal_batch(worker: Role, owner: Tenant, upto: int) -> list[Seal]:
     return done
 
 
-def sealed(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, after: int, upto: int, limit: int
-) -> list[AuditRecord]:
+def sealed(connection: psycopg.Connection, tenant_id: uuid.UUID, after: int, upto: int, limit: int) -> list[Placed]:
     """Return the records behind one position up to another, so many at most, in the order of positions."""
     values = {"tenant_id": tenant_id, "after": after, "upto": upto, "limit": limit}
-    return records(connection, tenant_id, connection.execute(statement("retrievals_by_position"), values).fetchall())
+    rows = connection.execute(statement("retrievals_by_position"), values).fetchall()
+    return list(zip((row[-1] for row in rows), records(connection, tenant_id, rows), strict=True))
 
 
-def _made(owner: Tenant, before: Seal | None, month: date, rows: Sequence[AuditRecord]) -> Seal:
+def _made(owner: Tenant, before: Seal | None, month: date, rows: Sequence[Placed]) -> Seal:
     draft = Seal(
         number=before.number + 1 if before else 1,
         at=datetime.now(UTC),
         month=month,
-        last_position=rows[-1].position,
+        last_position=rows[-1][0],
         rows=len(rows),
         rows_sha256=hash_of(rows),
         sha256="",

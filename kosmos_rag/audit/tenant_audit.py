@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kosmos_rag.audit import checking, partitions, seals
+from kosmos_rag.audit import checking, seals
+from kosmos_rag.audit.partitions import Months
 from kosmos_rag.audit.reading import records
 from kosmos_rag.audit.recording import first_id
 from kosmos_rag.errors import RequestError
@@ -25,18 +26,20 @@ from kosmos_rag.storage.tenancy import Tenant
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 1, 1, tzinfo=UTC)
+_MOST = 10_000
+"""Rows of an answer at most."""
 
 
 class TenantAudit:
     """The log of a tenant's retrievals, read as the worker role: for auditors, and not for who asks.
 
-    Times without a time zone are refused; `since` is included, `until` is not.
+    Times without a time zone are refused; `since` is included, `until` is not. A `limit` is 1 to 10,000.
     """
 
-    def __init__(self, database: Database, owner: Tenant, *, keep_months: int) -> None:
+    def __init__(self, database: Database, owner: Tenant, months: Months) -> None:
         self._database = database
         self._owner = owner
-        self._keep_months = keep_months
+        self._months = months
 
     def find(
         self,
@@ -50,7 +53,7 @@ class TenantAudit:
     ) -> list[AuditRecord]:
         """List records, the newest first; `before` is the last id of the page before.
 
-        Raises RequestError on a time without a zone, ConfigError without `database.worker_url`, DatabaseError.
+        Raises RequestError, ConfigError without `database.worker_url`, DatabaseError.
         """
         first, last = _span(since, until)
         values = {
@@ -62,7 +65,7 @@ class TenantAudit:
             "before_id": before or first_id(last + timedelta(milliseconds=1)),
             "subject": subject,
             "outcomes": None if outcomes is None else [str(outcome) for outcome in outcomes],
-            "limit": limit,
+            "limit": _checked(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("find_retrievals"), values).fetchall()
@@ -96,7 +99,7 @@ class TenantAudit:
             "source_hash": None if source is None else text_hash(source),
             "since": first,
             "until": last,
-            "limit": limit,
+            "limit": _checked(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             return [_sighting(row) for row in connection.execute(statement("who_saw"), values).fetchall()]
@@ -109,7 +112,7 @@ class TenantAudit:
         Raises RequestError, ConfigError, DatabaseError.
         """
         first, last = _span(since, until)
-        values = {"tenant_id": self._owner.id, "since": first, "until": last, "limit": limit}
+        values = {"tenant_id": self._owner.id, "since": first, "until": last, "limit": _checked(limit)}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("failed_questions"), values).fetchall()
         return [
@@ -126,13 +129,18 @@ class TenantAudit:
         and `database.admin_url` is not set: what was sealed stays sealed. Raises DatabaseError.
         """
         made = seals.seal(self._database.worker, self._owner)
-        partitions.rotate(self._database, self._owner, now=datetime.now(UTC), keep_months=self._keep_months)
+        self._months.rotate(self._owner, now=datetime.now(UTC))
         return len(made)
 
     def verify(self) -> AuditReport:
         """Recompute every seal, and name the first one that does not hold. Raises ConfigError, DatabaseError."""
-        kept_since = partitions.kept_since(datetime.now(UTC), self._keep_months)
-        return checking.check(self._database.worker, self._owner, kept_since=kept_since)
+        return checking.check(self._database.worker, self._owner)
+
+
+def _checked(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
+        raise RequestError(f"limit is {limit!r}; ask for 1 to {_MOST}")
+    return limit
 
 
 def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:

@@ -177,7 +177,8 @@ def verify(
         console().print(_summary(report))
     if not report.holds:
         if not as_json:
-            typer.echo(f"error: the log of tenant {tenant} does not hold: {report.problem}", err=True)
+            others = f"; {report.failing - 1} more seals do not hold" if report.failing > 1 else ""
+            typer.echo(f"error: the log of tenant {tenant} does not hold: {report.problem}{others}", err=True)
         raise typer.Exit(1)
 
 

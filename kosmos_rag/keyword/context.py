@@ -98,7 +98,7 @@ class KeywordContext:
     def from_tenant(cls, scope: Texts, *, ranking: Ranking = "bm25", fallback: str | None = None) -> Self:
         """Make a context of the documents that a reader may read: of a tenant, or of one collection of it.
 
-        Raises DatabaseError, and what the constructor raises.
+        Raises DatabaseError, RequestError where an audit log is kept, and what the constructor raises.
         """
         found = [paragraph for source, text in scope.texts() for paragraph in split_paragraphs(text, source)]
         return cls(found, ranking=ranking, fallback=fallback)

@@ -3,7 +3,7 @@
 The YAML files beside this one are those that come with the library.
 """
 
-from kosmos_rag.presets.collections import Collections, PerCollection, TenantCollections
+from kosmos_rag.presets.collections import Collections, PerCollection, TenantCollections, settings_of_presets
 from kosmos_rag.presets.preset import Preset, load
 
-__all__ = ["Collections", "PerCollection", "Preset", "TenantCollections", "load"]
+__all__ = ["Collections", "PerCollection", "Preset", "TenantCollections", "load", "settings_of_presets"]

@@ -127,6 +127,13 @@ def preset_of(role: Role, owner: Tenant, collection: str) -> Preset | None:
     return None if row is None else Preset(name=row[0], content=row[1])
 
 
+def settings_of_presets(role: Role, owner: Tenant) -> list[dict[str, Any]]:
+    """Return what each preset of a tenant's collections sets."""
+    with role.transaction(owner.id, [EVERYONE]) as connection:
+        rows = connection.execute(statement("presets_of_tenant"), {"tenant_id": owner.id}).fetchall()
+    return [Preset(name=name, content=content).values for name, content in rows]
+
+
 class PerCollection(Generic[_Part]):
     """A part of an engine in as many shapes as there are presets; the least recently used are dropped. Thread-safe."""
 

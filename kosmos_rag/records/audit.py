@@ -46,8 +46,6 @@ class AuditRecord:
 
     id: uuid.UUID
     """Ids are in the order of time, to the millisecond."""
-    position: int
-    """Its place in the tenant's log, which seals go by."""
     at: datetime
     kind: AuditKind
     outcome: AuditOutcome
@@ -59,11 +57,15 @@ class AuditRecord:
     question: str | None
     """None where `rag.audit.questions` keeps texts out of the log."""
     question_sha256: str
+    searched: str | None
+    """What was searched for, where a conversation made it another question; None where texts are kept out."""
     settings: str
     """The version of the settings that it was answered by."""
     cached: bool
     milliseconds: float
     """Of the retrieval, without context and answer."""
+    follows: uuid.UUID | None
+    """The record that the same answer has with its passages, where its stream ended otherwise than it began."""
     passages: tuple[AuditPassage, ...]
 
 
@@ -90,6 +92,7 @@ class FailedQuestion:
     """A question that the documents did not answer: work for those who write them."""
 
     question: str | None
+    """As it was searched for, after a conversation."""
     question_sha256: str
     times: int
     refused: int
@@ -117,6 +120,8 @@ class AuditReport:
     """Number of the first seal that does not hold."""
     problem: str | None
     """What is wrong with it."""
+    failing: int
+    """Seals that do not hold, the first one among them."""
 
     @property
     def holds(self) -> bool:

@@ -203,11 +203,12 @@ def _change_readers(
         "readers": [_id_of(names) for names, _, _ in changes],
         "acls": [array_literal(names) for names, _, _ in changes],
         "chunks": [new.chunks - old.chunks for _, new, old in changes],
+        "added": [new.chunks for _, new, _ in changes],
         "lengths": [new.length - old.length for _, new, old in changes],
         "languages": [array_literal(sorted(new.languages)) for _, new, _ in changes],
     }
     connection.execute(statement("change_reader_statistics"), {**scope, **values})
-    connection.execute(statement("add_languages"), {**scope, **values})
+    connection.execute(statement("change_languages"), {**scope, **values})
 
 
 _Pair = tuple[str, Readers]

@@ -41,7 +41,7 @@ def list_documents(
 
 
 def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> tuple[int, dict[tuple[str, ...], int]]:
-    """Return how many documents these principals may read, and how many chunks by who may read those."""
+    """Return how many documents these principals may read, and how many chunks by which of them may read those."""
     values = {"tenant_id": tenant_id}
     with role.transaction(tenant_id, principals) as connection:
         counted = connection.execute(statement("count_documents"), values)
@@ -81,4 +81,7 @@ def read_spans(
             for version_id, start, end in spans
         ]
         rows = [cursor.fetchone() for cursor in cursors]
-    return [Excerpt(text=row[0], page_start=row[1], page_end=row[2]) if row else None for row in rows]
+    return [
+        Excerpt(text=row[0], page_start=row[1], page_end=row[2], page_breaks=tuple(row[3])) if row else None
+        for row in rows
+    ]

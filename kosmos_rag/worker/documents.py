@@ -15,6 +15,7 @@ import psycopg
 from cachetools import LRUCache
 
 from kosmos_rag.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
+from kosmos_rag.ingestion.access import withdraw
 from kosmos_rag.ingestion.batch import Publisher
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, Ingestor
 from kosmos_rag.ingestion.prepare import ChunkedDocument, document_id
@@ -155,10 +156,31 @@ class DocumentWork:
         except DatabaseUnavailable:
             desk.give_back([job])
         except KosmosError as error:
-            fail(desk, job, error)
+            self._fail(ingestor, owner, job, key, error, desk)
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             fail_unexpected(desk, job, error)
         return None
+
+    def _fail(
+        self, ingestor: Ingestor, owner: Tenant, job: Job, key: uuid.UUID, error: KosmosError, desk: Desk
+    ) -> None:
+        """Record that a job failed; what is stored of its document goes where it would stay open to all."""
+        access = ingestor.settings.rag.access
+        if access.by is not None:
+            try:
+                with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+                    failed = {key: _code(error)} if hold(connection, [job.token]) else {}
+                    gone = withdraw(connection, owner.id, failed, access, collection=job.collection)
+            except DatabaseUnavailable:
+                return desk.give_back([job])
+            except KosmosError as refused:
+                return fail(desk, job, refused)
+            if gone:
+                log.warning(
+                    "%s is removed: it would have stayed open to all", _source_name(job),
+                    extra={"action": "document_withdrawn", "tenant": job.tenant, "job": job.id},
+                )  # fmt: skip
+        return fail(desk, job, error)
 
     def _publisher(self, owner: Tenant, collection: str) -> Publisher:
         key = (owner.id, collection)
@@ -254,7 +276,7 @@ def uploads_of(jobs: Iterable[Job]) -> list[uuid.UUID]:
 
 def fail(desk: Desk, job: Job, error: KosmosError) -> None:
     """Record that a job failed, to be tried again where that may help."""
-    code = error.code if isinstance(error, IngestionError) else type(error).__name__
+    code = _code(error)
     # What is wrong with a document stays wrong; a model or a server that is away comes back.
     retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
     log.warning(
@@ -269,6 +291,10 @@ def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:
     """Record a fault of ours: the job is tried again, and the log has where it happened."""
     log.exception("%s", _source_name(job), extra={"action": "job_broke", "tenant": job.tenant, "job": job.id})
     fail(desk, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
+
+
+def _code(error: KosmosError) -> str:
+    return error.code if isinstance(error, IngestionError) else type(error).__name__
 
 
 def _source_name(job: Job) -> str:

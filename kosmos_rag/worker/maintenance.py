@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
-from kosmos_rag.audit import TenantAudit
+from kosmos_rag.audit import Months, TenantAudit
 from kosmos_rag.config import WorkerSettings
 from kosmos_rag.errors import ConfigError, DatabaseUnavailable, IndexesBusy, KosmosError
 from kosmos_rag.indexing.lifecycle import Indexes
@@ -36,6 +36,8 @@ class MaintenanceWork:
         self._indexes = indexes
         self._limits = limits
         self._ledgers = Ledgers(database.worker)
+        self._months = Months(database, keep_months=limits.keep_audit_months)
+        self._told = False
 
     def run(self, job: Job, desk: Desk) -> None:
         """Do a round for the job's tenant."""
@@ -75,13 +77,16 @@ class MaintenanceWork:
         return counts
 
     def _seal(self, owner: Tenant, desk: Desk) -> Counts:
-        audit = TenantAudit(self._database, owner, keep_months=self._limits.keep_audit_months)
+        audit = TenantAudit(self._database, owner, self._months)
         try:
             with desk.heartbeat(SEALING_S):
                 audit.seal()
         except ConfigError as error:
-            # Without an administrator's address the log goes on in its default partition, and nothing is dropped.
-            log.warning("%s", error, extra={"action": "audit_months_left", "tenant": owner.name})
+            # Without an administrator's address the log goes on in its default partition, and nothing is dropped. That
+            # is so for all tenants, and for as long as this process runs: it is said once.
+            if not self._told:
+                log.warning("%s", error, extra={"action": "audit_months_left"})
+            self._told = True
         return Counts()
 
     def _build(self, owner: Tenant, desk: Desk) -> None:

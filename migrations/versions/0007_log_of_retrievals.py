@@ -25,9 +25,11 @@ CREATE TABLE kosmos.retrievals (
     principals text[] NOT NULL,
     question text,
     question_sha256 text NOT NULL,
+    searched text,
     settings text NOT NULL,
     cached boolean NOT NULL,
     milliseconds double precision NOT NULL,
+    follows uuid,
     PRIMARY KEY (tenant_id, id, at)
 ) PARTITION BY RANGE (at);
 CREATE INDEX retrievals_position ON kosmos.retrievals (tenant_id, position);
@@ -66,6 +68,12 @@ CREATE TABLE kosmos.audit_seals (
 );
 """
 
+# A constant that only the owner may replace: retention has given up what is older, and a seal need not find it.
+EXPIRED = """
+CREATE FUNCTION kosmos.log_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+RETURN NULL::timestamptz
+"""
+
 OWN = "tenant_id = kosmos.tenant()"
 
 
@@ -78,9 +86,14 @@ def protect(table: str) -> None:
 def upgrade() -> None:
     """Create the tables. Who serves may append, who maintains may read and seal, and neither may change a row."""
     op.execute(TABLES)
+    op.execute(EXPIRED)
     for table in ("retrievals", "retrieved_passages"):
         protect(table)
         protect(f"{table}_default")
+        op.execute(
+            f"CREATE POLICY owner_expire ON kosmos.{table}_default TO kosmos_owner "
+            "USING (at < kosmos.log_expired_before())"
+        )
         op.execute(f"CREATE POLICY app_append ON kosmos.{table} FOR INSERT TO kosmos_app WITH CHECK ({OWN})")
         op.execute(f"GRANT INSERT ON kosmos.{table} TO kosmos_app")
     protect("audit_seals")
@@ -97,4 +110,5 @@ def downgrade() -> None:
     """Drop them: the log is gone."""
     for table in ("audit_seals", "retrieved_passages", "retrievals"):
         op.execute(f"DROP TABLE kosmos.{table}")
+    op.execute("DROP FUNCTION kosmos.log_expired_before()")
     op.execute("DROP SEQUENCE kosmos.retrieval_positions")

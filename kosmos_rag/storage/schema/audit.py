@@ -35,9 +35,11 @@ retrievals = Table(
     column("principals", ARRAY(Text)),
     column("question", Text, null=True),
     column("question_sha256", Text),
+    column("searched", Text, null=True),  # what was searched for, where a conversation made it another question
     column("settings", Text),  # the version of those that it was answered by
     column("cached", Boolean),
     column("milliseconds", Double),
+    column("follows", Uuid, null=True),  # the record of the same answer as it began, where it ended otherwise
     PrimaryKeyConstraint("tenant_id", "id", "at"),
     CheckConstraint("position > 0"),
     CheckConstraint("kind IN ('retrieve', 'context', 'answer')"),

@@ -18,9 +18,10 @@ SELECT last_value FROM kosmos.retrieval_positions
 
 -- name: insert_retrieval
 INSERT INTO kosmos.retrievals (tenant_id, id, at, position, kind, outcome, collection, subject, principals, question,
-                               question_sha256, settings, cached, milliseconds)
+                               question_sha256, searched, settings, cached, milliseconds, follows)
 VALUES (%(tenant_id)s, %(id)s, %(at)s, nextval('kosmos.retrieval_positions'), %(kind)s, %(outcome)s, %(collection)s,
-        %(subject)s, %(principals)s, %(question)s, %(question_sha256)s, %(settings)s, %(cached)s, %(milliseconds)s)
+        %(subject)s, %(principals)s, %(question)s, %(question_sha256)s, %(searched)s, %(settings)s, %(cached)s,
+        %(milliseconds)s, %(follows)s)
 
 -- name: insert_retrieved_passages
 -- The conflict cannot be, the id is new; with the clause no distributed server makes a COPY of it.
@@ -36,8 +37,8 @@ ON CONFLICT DO NOTHING
 
 -- name: find_retrievals
 -- Ids are in the order of time: they bound what an index is read for, and times name the partitions.
-SELECT r.position, r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256,
-       r.settings, r.cached, r.milliseconds
+SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256, r.searched,
+       r.settings, r.cached, r.milliseconds, r.follows
   FROM kosmos.retrievals r
  WHERE r.tenant_id = %(tenant_id)s
    AND r.at >= %(since)s AND r.at < %(until)s AND r.id >= %(first_id)s AND r.id < %(before_id)s
@@ -47,14 +48,14 @@ SELECT r.position, r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.pri
  LIMIT %(limit)s
 
 -- name: retrieval_by_id
-SELECT r.position, r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256,
-       r.settings, r.cached, r.milliseconds
+SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256, r.searched,
+       r.settings, r.cached, r.milliseconds, r.follows
   FROM kosmos.retrievals r
  WHERE r.tenant_id = %(tenant_id)s AND r.id = %(id)s
 
 -- name: retrievals_by_position
-SELECT r.position, r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256,
-       r.settings, r.cached, r.milliseconds
+SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256, r.searched,
+       r.settings, r.cached, r.milliseconds, r.follows, r.position
   FROM kosmos.retrievals r
  WHERE r.tenant_id = %(tenant_id)s AND r.position > %(after)s AND r.position <= %(upto)s
  ORDER BY r.position, r.id, r.at
@@ -80,12 +81,14 @@ SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.docu
  LIMIT %(limit)s
 
 -- name: failed_questions
-SELECT max(r.question), r.question_sha256, count(*), count(*) FILTER (WHERE r.outcome = 'refused'),
+-- By what was searched for: "and in May?" says nothing to who writes documents.
+SELECT max(coalesce(r.searched, r.question)), s.sha256, count(*), count(*) FILTER (WHERE r.outcome = 'refused'),
        count(DISTINCT r.subject), max(r.at)
   FROM kosmos.retrievals r
+ CROSS JOIN LATERAL (SELECT coalesce(encode(sha256(convert_to(r.searched, 'UTF8')), 'hex'), r.question_sha256)) s (sha256)
  WHERE r.tenant_id = %(tenant_id)s AND r.outcome <> 'hits' AND r.at >= %(since)s AND r.at < %(until)s
- GROUP BY r.question_sha256
- ORDER BY count(*) DESC, max(r.at) DESC, r.question_sha256
+ GROUP BY s.sha256
+ ORDER BY count(*) DESC, max(r.at) DESC, s.sha256
  LIMIT %(limit)s
 
 -- name: last_seal
@@ -118,6 +121,13 @@ SELECT c.relname::text
   FROM pg_catalog.pg_inherits i
   JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
  WHERE i.inhparent IN ('kosmos.retrievals'::regclass, 'kosmos.retrieved_passages'::regclass)
+
+-- name: hold_months
+-- Two who replace a function at once would get in each other's way.
+SELECT pg_advisory_xact_lock(hashtextextended('kosmos:audit:months', 0))
+
+-- name: expired_before
+SELECT kosmos.log_expired_before()
 
 -- name: has_retrievals_before
 SELECT EXISTS (SELECT FROM kosmos.retrievals r

@@ -61,14 +61,18 @@ SELECT c.relname::text
 -- One permissive policy a role and command: a second one would be OR-ed with the first, a restrictive one turns
 -- permissive on distributed tables. Each must test the tenant; where rows carry readers, reading must test them too.
 -- Exceptions: of the queue a worker has to see whose turn it is; the log is appended to by one role and read by the
--- other, and its partitions have no policy at all, so that nothing is read past their parents.
+-- other, and its partitions have no policy, so that nothing is read past their parents, but for the owner, who may
+-- delete from the default ones what is past retention.
 SELECT c.relname::text AS table_name, p.polname::text AS policy
   FROM pg_catalog.pg_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'kosmos'
    AND NOT coalesce(
-       p.polpermissive AND NOT c.relispartition
+       p.polname = 'owner_expire' AND c.relname IN ('retrievals_default', 'retrieved_passages_default')
+       AND p.polroles = ARRAY['kosmos_owner'::regrole::oid] AND p.polwithcheck IS NULL
+       AND pg_get_expr(p.polqual, p.polrelid) = '(at < kosmos.log_expired_before())'
+       OR p.polpermissive AND NOT c.relispartition
        AND (pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
             OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'runs'))
        AND pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) NOT ILIKE '%% OR %%'

@@ -8,6 +8,11 @@ SELECT p.name, p.content
   FROM kosmos.presets p
  WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
 
+-- name: presets_of_tenant
+SELECT p.name, p.content
+  FROM kosmos.presets p
+ WHERE p.tenant_id = %(tenant_id)s
+
 -- name: delete_preset
 DELETE FROM kosmos.presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 

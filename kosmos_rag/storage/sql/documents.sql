@@ -19,10 +19,16 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
 SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
 
 -- name: chunks_by_readers
-SELECT r.acl, sum(r.chunks)::bigint
+-- By those of the reader's own principals that may read them: who else may is not told.
+SELECT o.held, sum(r.chunks)::bigint
   FROM kosmos.reader_statistics r
+ CROSS JOIN LATERAL (
+       SELECT array_agg(DISTINCT u.name ORDER BY u.name) AS held
+         FROM unnest(r.acl) AS u (name)
+        WHERE u.name = ANY (kosmos.principals())
+       OFFSET 0) o
  WHERE r.tenant_id = %(tenant_id)s AND r.chunks > 0
- GROUP BY r.acl
+ GROUP BY o.held
 
 -- name: document_texts
 SELECT d.source, v.text
@@ -51,6 +57,11 @@ SELECT d.id, v.text
 SELECT v.document_id, v.fingerprint
   FROM kosmos.document_versions v
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
+
+-- name: readers_of_documents
+SELECT d.id, d.source, d.metadata, d.acl
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 
 -- name: sources
 SELECT d.id, d.source

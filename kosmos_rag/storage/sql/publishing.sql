@@ -75,14 +75,17 @@ SELECT %(tenant_id)s, %(collection)s, u.readers, u.acl::text[], u.chunks, u.leng
 ON CONFLICT (tenant_id, collection, readers) DO UPDATE
    SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
 
--- name: add_languages
--- Those of the documents: a question is analysed in each of them.
+-- name: change_languages
+-- Those of the documents: a question is analysed in each of them. Chunks of before keep theirs; where only those are
+-- left that have just been added, theirs alone stay.
 UPDATE kosmos.reader_statistics s
-   SET languages = s.languages || ARRAY(
-           SELECT unnest(u.languages::text[]) EXCEPT SELECT unnest(s.languages) ORDER BY 1)
-  FROM unnest(%(readers)s::uuid[], %(languages)s::text[]) AS u (readers, languages)
+   SET languages = CASE WHEN s.chunks = u.added THEN u.languages::text[]
+                        ELSE s.languages || ARRAY(
+                            SELECT unnest(u.languages::text[]) EXCEPT SELECT unnest(s.languages) ORDER BY 1)
+                   END
+  FROM unnest(%(readers)s::uuid[], %(added)s::bigint[], %(languages)s::text[]) AS u (readers, added, languages)
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.readers = u.readers
-   AND NOT s.languages @> u.languages::text[]
+   AND (NOT s.languages @> u.languages::text[] OR s.chunks = u.added AND s.languages <> u.languages::text[])
 
 -- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,

@@ -1,7 +1,13 @@
 -- name: corpora
 -- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
--- that answers, read in the candidates' snapshot. NULL where the reader may read none.
-SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks, r.length, r.epoch
+-- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last whether any collection
+-- that is asked, one without documents too, makes departments decide.
+SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
+       EXISTS (SELECT
+                 FROM kosmos.presets e
+                WHERE e.tenant_id = %(tenant_id)s
+                  AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+                  AND e.content::jsonb #>> '{rag,access,by}' IS NOT NULL)
   FROM kosmos.tenants t
   JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
   LEFT JOIN kosmos.presets p
@@ -282,6 +288,8 @@ SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_
 -- The constant stands between the values: they may be smallints, whose sum is none.
 SELECT substr(v.text, %(start)s + 1, %(length)s),
        CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(%(start)s, v.pages)) END,
-       CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(%(start)s - 1 + %(length)s, v.pages)) END
+       CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(%(start)s - 1 + %(length)s, v.pages)) END,
+       -- What stands before the second page is of the first.
+       ARRAY(SELECT p FROM unnest(v.pages[2:]) AS p WHERE p > %(start)s AND p <= %(start)s - 1 + %(length)s ORDER BY p)
   FROM kosmos.document_versions v
  WHERE v.tenant_id = %(tenant_id)s AND v.id = %(version_id)s

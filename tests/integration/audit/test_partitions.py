@@ -7,8 +7,9 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings
+from kosmos_rag.audit import partitions
 from kosmos_rag.audit.checking import check
-from kosmos_rag.audit.partitions import kept_since, month_after, rotate
+from kosmos_rag.audit.partitions import Months, kept_since, month_after
 from kosmos_rag.audit.seals import seal
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import ConfigError
@@ -35,7 +36,7 @@ def _move(admin: Admin, to: datetime) -> None:
 
 
 def _rotate(engine: Engine, now: datetime, keep_months: int = 2) -> list[str]:
-    return rotate(engine.parts.database, ACME, now=now, keep_months=keep_months)
+    return Months(engine.parts.database, keep_months=keep_months).rotate(ACME, now=now)
 
 
 def _seal(engine: Engine) -> int:
@@ -43,8 +44,8 @@ def _seal(engine: Engine) -> int:
     return len(seal(engine.parts.database.worker, ACME))
 
 
-def _checked(engine: Engine, now: datetime) -> AuditReport:
-    return check(engine.parts.database.worker, ACME, kept_since=kept_since(now, 2))
+def _checked(engine: Engine) -> AuditReport:
+    return check(engine.parts.database.worker, ACME)
 
 
 def test_months__are_counted_over_years() -> None:
@@ -98,15 +99,76 @@ def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: TenantSc
 
     last_kept = datetime(2026, 8, 31, tzinfo=UTC)
     _rotate(audited, last_kept)
-    assert _checked(audited, last_kept).rows == 2
+    assert _checked(audited).rows == 2
     past = datetime(2026, 9, 1, tzinfo=UTC)
     assert "retrievals_2026_06 dropped" in _rotate(audited, past)
     assert "retrievals_2026_06" not in _partitions(admin)
-    report = _checked(audited, past)
+    report = _checked(audited)
     assert (report.holds, report.seals, report.rows, report.expired) == (True, 2, 1, 1)
-    # Had it gone before its time, it would show.
-    assert _checked(audited, last_kept).problem is not None
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
+
+
+def test_month__that_went_before_its_time_shows(audited: Engine, acme: TenantScope, admin: Admin) -> None:
+    acme.retrieve("churn of accounts")
+    _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
+    assert _seal(audited) == 1
+    _rotate(audited, datetime(2026, 8, 31, tzinfo=UTC))
+    admin.execute("DELETE FROM kosmos.retrievals")
+    assert "1 of 1 records under seal 1" in (_checked(audited).problem or "")
+
+
+def test_retention__that_grew_again_leaves_what_was_given_up(audited: Engine, acme: TenantScope, admin: Admin) -> None:
+    acme.retrieve("churn of accounts")
+    _move(admin, datetime(2026, 2, 3, tzinfo=UTC))
+    assert _seal(audited) == 1
+    now = datetime(2026, 9, 1, tzinfo=UTC)
+    _rotate(audited, now, keep_months=1)
+    _rotate(audited, now, keep_months=100)
+    report = acme.audit.verify()
+    assert (report.holds, report.expired) == (True, 1)
+
+
+def test_roles__cannot_say_what_was_given_up(acme: TenantScope, database: DatabaseSettings) -> None:
+    command = "CREATE OR REPLACE FUNCTION kosmos.log_expired_before() RETURNS timestamptz LANGUAGE sql RETURN now()"
+    for url in (database.url, database.worker_url or ""):
+        with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(command.encode())
+
+
+def test_retention__beside_a_long_look_takes_records_with_their_passages(
+    audited: Engine, acme: TenantScope, database: DatabaseSettings, admin: Admin
+) -> None:
+    _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC))
+    for month in (4, 6):
+        acme.retrieve(f"churn of accounts {month}")
+        for table in ("retrievals", "retrieved_passages"):
+            admin.execute(
+                f"UPDATE kosmos.{table} SET at = make_date(2026, {month}, 3) WHERE at > '2026-10-01'".encode()
+            )
+        assert _seal(audited) == 1
+    past = datetime(2026, 9, 1, tzinfo=UTC)
+    with psycopg.connect(database.worker_url or "") as reading:
+        reading.execute("SELECT count(*) FROM kosmos.retrievals")
+        assert "1 records of retrievals_default deleted" in _rotate(audited, past)
+        report = _checked(audited)
+        assert (report.holds, report.expired, report.rows) == (True, 1, 1)
+    assert "retrieved_passages_2026_06 dropped" in _rotate(audited, past)
+    assert _checked(audited).expired == 2
+    assert admin.execute("SELECT count(*) FROM kosmos.retrieved_passages").fetchone() == (0,)
+
+
+def test_default__is_emptied_by_and_by(
+    audited: Engine, acme: TenantScope, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_BATCH", 2)
+    for number in range(5):
+        acme.retrieve(f"churn {number}")
+    _move(admin, datetime(2024, 2, 3, tzinfo=UTC))
+    assert _seal(audited) == 1
+    rotated = datetime.now(UTC)
+    assert "5 records of retrievals_default deleted" in _rotate(audited, rotated)
+    assert not any("deleted" in step for step in _rotate(audited, rotated))
+    assert _checked(audited).expired == 1
 
 
 def test_retention__empties_the_default_too(audited: Engine, acme: TenantScope, admin: Admin) -> None:
@@ -115,7 +177,7 @@ def test_retention__empties_the_default_too(audited: Engine, acme: TenantScope, 
     assert _seal(audited) == 1
     acme.retrieve("revenue of accounts")
     done = _rotate(audited, datetime.now(UTC))
-    assert any(step.endswith("retrievals_default deleted") for step in done), done
+    assert "1 records of retrievals_default deleted" in done
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
     assert acme.audit.verify().expired == 1
     unprotected = admin.execute(
@@ -133,13 +195,24 @@ def test_month_that_began_in_the_default__stays_there(audited: Engine, acme: Ten
     assert acme.retrieve("churn").returned
 
 
+def test_month_that_began_in_the_default__is_tried_once(
+    audited: Engine, acme: TenantScope, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    acme.retrieve("churn of accounts")
+    _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
+    months = Months(audited.parts.database, keep_months=100)
+    for _ in range(3):
+        months.rotate(ACME, now=datetime(2026, 5, 10, tzinfo=UTC))
+    assert [record.message for record in caplog.records if "2026-06" in record.message] == [caplog.records[0].message]
+
+
 def test_rotation__gives_way_to_a_long_look_at_the_log(
     audited: Engine, acme: TenantScope, database: DatabaseSettings, admin: Admin
 ) -> None:
     with psycopg.connect(database.worker_url or "") as reading:
         reading.execute("SELECT count(*) FROM kosmos.retrievals")
-        assert not any("retrievals_" in step for step in _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC)))
-    assert len(_rotate(audited, datetime(2026, 5, 10, tzinfo=UTC))) == 2
+        assert _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC)) == []
+    assert len(_rotate(audited, datetime(2026, 5, 10, tzinfo=UTC))) == 4
 
 
 def test_without_an_administrator__sealing_is_done_and_months_are_asked_for(

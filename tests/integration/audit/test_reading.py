@@ -1,6 +1,8 @@
 """What auditors and content owners ask of the log."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,10 @@ def test_failed__groups_questions(acme: TenantScope, audited: Engine) -> None:
     assert (second.question, second.times, second.refused) == ("Who plays the violin?", 1, 1)
     assert acme.audit.failed(limit=1) == [first]
     assert acme.audit.failed(until=first.last_at - timedelta(days=1)) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001, True, "7"])
+def test_limit__is_within_bounds(acme: TenantScope, limit: Any) -> None:
+    for look in (acme.audit.find, acme.audit.failed, partial(acme.audit.who_saw, "churn.md")):
+        with pytest.raises(RequestError, match="ask for 1 to 10000"):
+            look(limit=limit)

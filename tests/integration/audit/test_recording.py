@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -27,7 +28,6 @@ def test_each_kind__leaves_one_record(acme: TenantScope) -> None:
     answer = acme.answer("What is churn?")
     newest, middle, oldest = acme.audit.find()
     assert [newest.kind, middle.kind, oldest.kind] == [AuditKind.ANSWER, AuditKind.CONTEXT, AuditKind.RETRIEVE]
-    assert oldest.position < middle.position < newest.position
     assert [(p.chunk_ids, p.score, p.source) for p in oldest.passages] == [
         ((hit.chunk_id,), hit.score, hit.source) for hit in found.hits
     ]
@@ -110,6 +110,35 @@ def test_preset__turns_the_log_on_for_its_collection(engine: Engine) -> None:
     assert record.collection == "policies"
 
 
+def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tmp_path: Path) -> None:
+    silent = tmp_path / "silent.yaml"
+    silent.write_text("rag: {audit: {enabled: true, questions: false}}")
+    scope = engine.tenant("acme")
+    scope.ingest(SourceDocument(source="a.md", data=b"Leave is twenty days."))
+    scope.collections.create("plain", preset="keyword")
+    scope.retrieve("leave")
+    assert scope.audit.find() == []
+    scope.collections.create("policies", preset="corporate")
+    scope.retrieve("leave")
+    scope.collections.create("secret", preset=silent)
+    scope.retrieve("leave")
+    engine.tenant("acme", collection="plain").retrieve("leave")
+    engine.tenant("other").retrieve("leave")
+    assert [(record.collection, record.question) for record in scope.audit.find()] == [(None, None), (None, "leave")]
+
+
+def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: TenantScope) -> None:
+    with pytest.raises(RequestError, match="whole documents, which the audit log has no record of"):
+        acme.texts()
+    plain = engine.tenant("beta")
+    plain.ingest(SourceDocument(source="a.md", data=b"Leave."))
+    assert len(plain.texts()) == 1
+    plain.collections.create("policies", preset="corporate")
+    for scope in (plain, engine.tenant("beta", collection="policies")):
+        with pytest.raises(RequestError, match="whole documents"):
+            scope.texts()
+
+
 def test_settings__have_a_version_that_tells_them_apart(settings: Settings) -> None:
     versions = []
     for top_k in (5, 5, 6):
@@ -136,7 +165,7 @@ def test_many_threads__leave_as_many_records(acme: TenantScope) -> None:
         given = list(threads.map(lambda number: acme.retrieve(f"churn {number}"), range(80)))
     records = acme.audit.find(limit=1000)
     assert {record.question for record in records} == {f"churn {number}" for number in range(80)}
-    assert len(records) == len({record.id for record in records}) == len({r.position for r in records}) == 80
+    assert len(records) == len({record.id for record in records}) == 80
     assert sum(len(record.passages) for record in records) == sum(found.returned for found in given)
 
 
@@ -217,6 +246,14 @@ OWN = "tenant_id = kosmos.tenant()"
         (
             f"CREATE POLICY worker_all ON kosmos.retrievals TO kosmos_worker USING ({OWN}) WITH CHECK ({OWN})",
             "worker_all on kosmos.retrievals is not",
+        ),
+        (
+            "ALTER POLICY owner_expire ON kosmos.retrievals_default USING (true)",
+            "owner_expire on kosmos.retrievals_default is not",
+        ),
+        (
+            "ALTER POLICY owner_expire ON kosmos.retrieved_passages_default TO kosmos_app",
+            "owner_expire on kosmos.retrieved_passages_default is not",
         ),
         ("ALTER TABLE kosmos.retrievals_default DISABLE ROW LEVEL SECURITY", "retrievals_default has row-level"),
     ],

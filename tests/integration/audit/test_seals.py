@@ -45,7 +45,7 @@ SECOND = "(SELECT id FROM kosmos.retrievals ORDER BY position OFFSET 3 LIMIT 1)"
 LATE_RECORD = f"""
 INSERT INTO kosmos.retrievals
 SELECT tenant_id, gen_random_uuid(), at, position, kind, outcome, collection, subject, principals, question,
-       question_sha256, settings, cached, milliseconds
+       question_sha256, searched, settings, cached, milliseconds, follows
   FROM kosmos.retrievals WHERE id = {SECOND}
 """
 LATE_PASSAGE = f"""
@@ -80,9 +80,16 @@ def test_verify__names_the_first_seal_that_does_not_hold(
     assert admin.execute(tampering.encode()).rowcount >= 1
     report = sealed.audit.verify()
     assert not report.holds
-    assert report.seals == 1
-    assert report.broken == (3 if problem == "seals are missing" else 2)
+    missing = problem == "seals are missing"
+    assert report.broken == (3 if missing else 2)
+    assert (report.seals, report.failing) == (1 if missing else 2, 1)
     assert re.search(problem, report.problem or ""), report.problem
+
+
+def test_verify__goes_on_behind_a_seal_that_does_not_hold(sealed: TenantScope, admin: Admin) -> None:
+    admin.execute("UPDATE kosmos.retrievals SET subject = 'eve'")
+    report = sealed.audit.verify()
+    assert (report.broken, report.failing, report.seals, report.unsealed) == (1, 3, 0, 2)
 
 
 def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: TenantScope, admin: Admin) -> None:
@@ -104,7 +111,7 @@ def test_seal__waits_for_records_on_their_way(acme: TenantScope, audited: Engine
 
     def slow() -> None:
         now = datetime.now(UTC)
-        values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question"))
+        values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question", "searched", "follows"))
         values |= {"tenant_id": acme.id, "id": new_id(now), "at": now, "kind": "retrieve", "outcome": "none"}
         values |= {"principals": [], "question_sha256": "", "settings": "", "cached": False, "milliseconds": 0.0}
         with app.transaction(acme.id, ["everyone"], appends=True) as connection:

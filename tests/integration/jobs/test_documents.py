@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import RequestError, SourceError
 from kosmos_rag.jobs import kinds
 from kosmos_rag.jobs.ledger import Ledgers
@@ -20,6 +21,7 @@ from kosmos_rag.testing import HashingEmbedder
 from kosmos_rag.worker.desk import Desk
 from kosmos_rag.worker.maintenance import orphans
 from kosmos_rag.worker.work import EngineWork
+from tests.integration.variants import opened
 
 
 class CountingEmbedder(HashingEmbedder):
@@ -305,6 +307,25 @@ def test_tenant__has_maintenance_from_its_first_job_on(
     assert set(again.values()) == {JobState.SCHEDULED}
 
 
+def test_months_of_the_log__without_an_administrator_are_asked_for_once(
+    settings: Settings, database: DatabaseSettings, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    poor = settings.model_copy(update={"database": database.model_copy(update={"admin_url": None})})
+    with opened(poor, {}) as engine:
+        for name in ("acme", "beta"):
+            engine.tenant(name).jobs.enqueue(folder)
+        with psycopg.connect(database.admin_url or "") as connection:
+            connection.execute("UPDATE kosmos.jobs SET run_at = now()")
+        queue = Queue.open(engine.parts.database, engine.settings.worker)
+        ours, theirs = multiprocessing.Pipe()
+        _KEPT.append(ours)
+        worker, jobs = EngineWork(engine), queue.take(10, kinds=[kinds.AUDIT], worker="test")
+        assert len(jobs) == 2
+        for job in jobs:
+            worker.run([job], Desk(theirs, queue))
+    assert sum("the months of the audit log need an administrator" in record.message for record in caplog.records) == 1
+
+
 @pytest.mark.parametrize(
     ("item", "error", "message"),
     [
@@ -343,6 +364,22 @@ def test_collection__is_chunked_by_its_preset_by_workers_too(engine: Engine, wor
     scope.jobs.enqueue(tmp_path)
     work()
     assert _counts(_run(scope)) == {"unchanged": 1}
+
+
+def test_departments__that_begin_to_decide_leave_nothing_open(engine: Engine, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "hr").mkdir()
+    (tmp_path / "hr" / "leave.md").write_text("Leave is twenty days.\n")
+    (tmp_path / "loose.md").write_text("Salaries.\n")
+    scope = engine.tenant("acme", collection="kb")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert len(scope.documents()) == 2
+    scope.collections.create("kb", preset="corporate-enforced")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert _counts(_run(scope)) == {"changed": 1, "failed": 1}
+    assert scope.documents() == []
+    assert scope.sources() == [str(tmp_path / "hr" / "leave.md")]
 
 
 def _uploads(engine: Engine) -> int:
