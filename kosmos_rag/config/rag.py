@@ -313,10 +313,22 @@ class AccessSettings(Section):
     key: str = Field(
         default="department", min_length=1, description="Key of the metadata, and kind of the principal: department:hr."
     )
+    departments: tuple[str, ...] = Field(
+        default=(),
+        description="All departments; with by: folder, the outermost folder that is one of them decides.",
+    )
     open: tuple[str, ...] = Field(default=(), description="Departments whose documents everyone may read.")
     privileged: tuple[str, ...] = Field(
         default=(), description="Roles that may read the documents of all departments: Manager for role:Manager."
     )
+
+    @model_validator(mode="after")
+    def _departments_are_listed(self) -> Self:
+        if self.by == "folder" and not self.departments:
+            refuse(self, [Conflict(("by", "departments"), "list the departments, or any folder would be one")])
+        if self.departments and not set(self.open) <= set(self.departments):
+            refuse(self, [Conflict(("open", "departments"), "list those that are open among the departments")])
+        return self
 
 
 class AuditSettings(Section):

@@ -19,7 +19,7 @@ from kosmos_rag.config import Settings
 from kosmos_rag.embedding import Embedders
 from kosmos_rag.errors import IngestionError
 from kosmos_rag.ingestion import source as files
-from kosmos_rag.ingestion.access import governed
+from kosmos_rag.ingestion.access import governed, withdraw
 from kosmos_rag.ingestion.batch import Publisher
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.prepare import (
@@ -129,6 +129,7 @@ class Ingestor:
                     on_progress(done, len(todo), str(item.source))
         if prune:
             self._prune(tenant, collection, found.listings, {item.source for item in todo}, ledger)
+        ledger.removed += self._withdraw(tenant, collection, ledger.failed)
         ledger.reused = publisher.reused
         return ledger.report()
 
@@ -245,6 +246,12 @@ class Ingestor:
         values = {"tenant_id": tenant.id, "document_ids": list(ids)}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return dict(connection.execute(statement("fingerprints"), values).fetchall())
+
+    def _withdraw(self, tenant: Tenant, collection: str, failures: Sequence[IngestFailure]) -> int:
+        """Remove what is stored of documents that failed and would stay open to all; returns how many there were."""
+        failed = {document_id(tenant.id, collection, one.source): one.code for one in failures if is_text(one.source)}
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            return withdraw(connection, tenant.id, failed, self.settings.rag.access, collection=collection)
 
     def _prune(
         self, tenant: Tenant, collection: str, listings: Sequence[Listing], seen: set[str], ledger: _Ledger

@@ -184,6 +184,8 @@ class Excerpt:
     text: str
     page_start: int | None
     page_end: int | None
+    page_breaks: tuple[int, ...] = ()
+    """Where in the document another page begins within it, as far as that was read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,6 +199,8 @@ class ContextPassage:
     """Where the text begins in its document; before the citation's own start where the text is a section."""
     page_start: int | None
     page_end: int | None
+    page_breaks: tuple[int, ...] = ()
+    """Where in the document another page begins within the text; none of a single chunk, whose pages are all known."""
     score: float
     tokens: int
     """Of the passage as rendered, its header included."""

@@ -3,6 +3,7 @@
 Offsets are always characters of `ParsedDocument.text`, half open: `text[start:end]`. Lines and pages count from 1.
 """
 
+import re
 import uuid
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import PurePath
+from posixpath import normpath
 from typing import Any
 
 EVERYONE = "everyone"
@@ -34,12 +36,29 @@ def are_names(value: object) -> bool:
     return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)
 
 
-def department_of(metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool) -> str | None:
-    """Return the department of a document by its metadata, else the folder that it lies in; None where unknown."""
+def department_of(
+    metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool, known: Collection[str] = ()
+) -> str | None:
+    """Return the department of a document by its metadata, else by where it lies; None where unknown.
+
+    Of its folders the outermost counts that is one of the `known` departments; where none are given, the one that it
+    lies in. Metadata that are no text with a name in it name none.
+    """
     named = metadata.get(key)
-    if named is None and by_folder:
-        named = PurePath(source).parent.name
-    return str(named) if named not in (None, "") else None
+    if named is not None:
+        return (named.strip() or None) if is_text(named) else None
+    folders = _folders(source) if by_folder else ()
+    if known:
+        return next((folder for folder in folders if folder in known), None)
+    return folders[-1] if folders else None
+
+
+def _folders(source: str) -> tuple[str, ...]:
+    """Return the folders of a path or an address, outermost first; a host and a query are none."""
+    if address := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*([^?#]*)", source):
+        source = address[1]
+    parts = PurePath(normpath(source)).parts
+    return tuple(part for part in parts[:-1] if part not in {"/", "//"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +75,11 @@ class SourceDocument:
     """Principals that may read it: a reader must hold at least one of them."""
     language: str | None = None
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
+
+    def __post_init__(self) -> None:
+        """Put the readers in order, each once: the same principals are one list of readers, however they are given."""
+        if are_names(self.readers):
+            object.__setattr__(self, "readers", tuple(sorted(set(self.readers))))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +195,10 @@ class CollectionInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestFailure:
-    """A document that was not ingested, and why. What was stored of it before is untouched."""
+    """A document that was not ingested, and why.
+
+    What was stored of it before is untouched, except where departments decide and it would stay open to all.
+    """
 
     source: str
     code: str
@@ -186,7 +213,7 @@ class IngestReport:
     changed: int
     unchanged: int
     removed: int
-    """Documents under an ingested folder whose file is gone."""
+    """Documents under an ingested folder whose file is gone, and failed ones that would stay open to all."""
     failed: tuple[IngestFailure, ...]
     chunks: int
     """Chunks written by this call."""

@@ -50,7 +50,8 @@ class Answer:
     writer: Writer
     refused: bool
     verified: bool
-    """Whether the evidence bears out every sentence, and none of it speaks to a language model; not of a refusal."""
+    """Whether the evidence bears out every sentence, and none of it speaks to a language model; not of a refusal,
+    nor of an answer that was cut."""
     confidence: float
     """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
     features: Mapping[str, float]

@@ -77,6 +77,8 @@ class Snapshot:
     vector_index: VectorIndex | None
     total: int
     """Chunks of the collections, readable or not: to plan with, and not to be told."""
+    enforced: bool
+    """Whether the preset of one of the collections has departments decide who may read."""
 
     @property
     def chunks(self) -> int:
@@ -112,13 +114,14 @@ def look(
             row for row in ready if use_vector_index and row[1] != "segment" and row[3] == space_id
         ),
         total=sum(row[1] for row in every),
+        enforced=any(row[8] for row in every),
     )
 
 
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, _, next_serial, _, preset, chunks, length, epoch in corpora:
+    for collection, _, next_serial, _, preset, chunks, length, epoch, _ in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,

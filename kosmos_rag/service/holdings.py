@@ -136,7 +136,7 @@ class StatsView(BaseModel):
     total_documents: int
     total_chunks: int
     departments: dict[str, int] = Field(
-        description="Chunks by who may read them beside others: a department, or `everyone`."
+        description="Chunks by departments of yours that may read them, or `everyone`; others are in the total only."
     )
     embedding_dimension: int
 

@@ -15,7 +15,7 @@ READ = ("chunks", "documents", "corpus_statistics", "lexemes")
 
 # What stands for a list of readers in keys, made as the library makes it: the list may be too long for a key.
 ID_OF_READERS = r"""
-CREATE FUNCTION pg_temp.id_of_readers(acl text[]) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION kosmos.id_of_readers(acl text[]) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
     SELECT encode(substring(sha256(convert_to('{' || string_agg(
                '"' || replace(replace(u.name, '\', '\\'), '"', '\"') || '"', ',' ORDER BY u.number) || '}', 'UTF8'))
                FROM 1 FOR 16), 'hex')::uuid
@@ -36,7 +36,7 @@ CREATE TABLE kosmos.reader_statistics (
     PRIMARY KEY (tenant_id, collection, readers)
 );
 INSERT INTO kosmos.reader_statistics (tenant_id, collection, readers, acl, chunks, length, languages, epoch)
-SELECT c.tenant_id, c.collection, pg_temp.id_of_readers(c.acl), c.acl, count(*), sum(c.length),
+SELECT c.tenant_id, c.collection, kosmos.id_of_readers(c.acl), c.acl, count(*), sum(c.length),
        array_agg(DISTINCT d.language ORDER BY d.language), s.epoch
   FROM kosmos.chunks c
   JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id
@@ -61,7 +61,7 @@ SELECT c.tenant_id, c.collection, l.lexeme, c.acl, l.id, count(*)
  WHERE l.acl IS NULL
  GROUP BY c.tenant_id, c.collection, l.lexeme, c.acl, l.id;
 DELETE FROM kosmos.lexemes WHERE acl IS NULL;
-UPDATE kosmos.lexemes SET readers = pg_temp.id_of_readers(acl);
+UPDATE kosmos.lexemes SET readers = kosmos.id_of_readers(acl);
 ALTER TABLE kosmos.lexemes
     ALTER COLUMN acl SET NOT NULL, ADD PRIMARY KEY (tenant_id, collection, lexeme, readers);
 ALTER TABLE kosmos.corpus_statistics DROP COLUMN languages;
@@ -115,6 +115,7 @@ def upgrade() -> None:
     op.execute(TABLE)
     op.execute(BY_READERS)
     op.execute(POLICIES)
+    op.execute("DROP FUNCTION kosmos.id_of_readers")
     _bind_owner(READ, force=True)
 
 

@@ -25,6 +25,7 @@ DEPARTMENTS = ("hr", "it", "finance", "security", "general")
 PRINCIPALS = (*(f"department:{name}" for name in DEPARTMENTS), "role:Manager", "role:Intern", EVERYONE)
 ENFORCED = {
     "rag.access.by": "folder",
+    "rag.access.departments": (*DEPARTMENTS, "board"),
     "rag.access.open": ("general",),
     "rag.access.privileged": ("Manager",),
     "rag.retrieval.similarity_threshold": -1.0,
@@ -241,6 +242,75 @@ def test_a_document_without_a_department__fails_by_name(settings: Settings) -> N
         assert (report.new, engine.tenant("acme").documents()) == (1, [])
 
 
+def test_failed_documents__do_not_stay_open_when_departments_begin_to_decide(settings: Settings) -> None:
+    loose = SourceDocument(source="loose.txt", data=b"salary")
+    broken, open_ = _policy(1, "hr", "salary"), _policy(2, "general", "salary")
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").ingest([loose, broken, open_])
+    again = [loose, *(replace(document, data=b"salary" * 2**19) for document in (broken, open_))]
+    with opened(settings, ENFORCED | {"ingestion.max_file_mb": 1}) as engine:
+        report = engine.tenant("acme").ingest(again)
+        assert [failure.code for failure in report.failed] == ["no_department", "too_large", "too_large"]
+        assert report.removed == 2
+        assert engine.tenant("acme").sources() == [open_.source]
+
+
+def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_those_asked(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
+        engine.tenant("acme", collection="wiki").ingest(SourceDocument(source="a", data=b"salary rules"))
+        for planted in (False, True):
+            if planted:
+                engine.tenant("acme", collection="policies").ingest(_policy(1, "security", "salary secrets"))
+            over_all = engine.tenant("acme").retrieve("salary")
+            assert {leg.plan for leg in over_all.legs.values()} == {"not told"}, planted
+            alone = engine.tenant("acme", collection="wiki").retrieve("salary")
+            assert {leg.plan for leg in alone.legs.values()} == {"exact scan"}, planted
+
+
+def test_totals__name_no_principals_of_others(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").ingest(
+            [
+                SourceDocument(source="a", data=b"salary", readers=("department:hr", "role:Manager", "user:jo")),
+                SourceDocument(source="b", data=b"bonus", readers=("department:hr", "user:ann")),
+                SourceDocument(source="c", data=b"secret", readers=("user:ann",)),
+            ]
+        )
+        assert engine.tenant("acme", principals=("department:hr",)).totals() == (2, {("department:hr",): 2})
+
+
+def test_languages__of_a_list_of_readers_go_with_its_documents(settings: Settings, database: DatabaseSettings) -> None:
+    def languages() -> list[list[str]]:
+        with psycopg.connect(database.admin_url or "") as connection:
+            return [row for (row,) in connection.execute("SELECT languages FROM kosmos.reader_statistics").fetchall()]
+
+    with opened(settings, {}) as engine:
+        scope = engine.tenant("acme")
+        german = SourceDocument(source="a", data="die Häuser".encode(), language="german")
+        english = SourceDocument(source="b", data=b"houses")
+        scope.ingest(german)
+        assert languages() == [["german"]]
+        scope.ingest(english)
+        assert languages() == [["german", "english"]]
+        scope.delete("b")
+        scope.ingest(replace(german, language="english"))
+        assert languages() == [["english"]]
+        scope.delete("a")
+        assert languages() == [[]]
+
+
+def test_readers__in_another_order_are_the_same_list(settings: Settings, database: DatabaseSettings) -> None:
+    with opened(settings, {}) as engine:
+        lists = [("board", "hr"), ("hr", "board"), ("hr", "board", "hr")]
+        engine.tenant("acme").ingest(
+            [SourceDocument(source=str(n), data=b"salary", readers=readers) for n, readers in enumerate(lists)]
+        )
+    with psycopg.connect(database.admin_url or "") as connection:
+        rows = connection.execute("SELECT acl, chunks FROM kosmos.reader_statistics").fetchall()
+    assert rows == [(["board", "hr"], 3)]
+
+
 def test_preset__enforces_departments_in_its_collection_alone(settings: Settings) -> None:
     with opened(settings, {}) as engine:
         engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
@@ -280,6 +350,7 @@ def test_a_list_of_readers__may_be_long_and_hold_any_sign(engine: Engine, databa
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute(migration["ID_OF_READERS"])
         for table in ("reader_statistics", "lexemes"):
-            rows = connection.execute(f"SELECT readers, pg_temp.id_of_readers(acl) FROM kosmos.{table}").fetchall()
+            rows = connection.execute(f"SELECT readers, kosmos.id_of_readers(acl) FROM kosmos.{table}").fetchall()
             assert len({stored for stored, _ in rows}) == 3
             assert all(stored == made for stored, made in rows)
+        connection.rollback()

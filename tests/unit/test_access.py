@@ -3,13 +3,19 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from kosmos_rag.config import AccessSettings
 from kosmos_rag.errors import IngestionError
 from kosmos_rag.ingestion.access import governed
-from kosmos_rag.records import EVERYONE, SourceDocument
+from kosmos_rag.records import EVERYONE, SourceDocument, department_of
 
-BY_FOLDER = AccessSettings(by="folder", open=("general",), privileged=("Manager", "Auditor"))
+BY_FOLDER = AccessSettings(
+    by="folder",
+    departments=("hr", "it", "finance", "general"),
+    open=("general",),
+    privileged=("Manager", "Auditor", "Manager"),
+)
 HR = ("department:hr", "role:Auditor", "role:Manager")
 
 
@@ -24,8 +30,14 @@ def document(source: str = "kb/hr/leave.pdf", **changes: Any) -> SourceDocument:
         (document("kb/general/canteen.txt"), (EVERYONE,)),
         (document("kb/it/a.txt", metadata={"department": "hr"}), HR),
         (document(metadata={"department": "general"}), (EVERYONE,)),
+        (document("kb/it/a.txt", metadata={"department": " hr "}), HR),
+        (document("kb/hr/2024/general/leave.pdf"), HR),
+        (document("kb/general/../hr/leave.pdf"), HR),
+        (document("https://general/hr/leave.html?from=/it/"), HR),
+        (document(readers=(EVERYONE, EVERYONE)), HR),
+        (document(readers=[EVERYONE]), HR),
         (document(readers=("board",)), ("board",)),
-        (document(readers=("board", EVERYONE)), ("board", EVERYONE)),
+        (document(readers=(EVERYONE, "board", EVERYONE)), ("board", EVERYONE)),
     ],
 )
 def test_governed__readers_follow_from_the_department(given: SourceDocument, readers: tuple[str, ...]) -> None:
@@ -39,13 +51,53 @@ def test_governed__leaves_documents_alone_unless_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "given"),
-    [("folder", document("leave.pdf")), ("metadata", document()), ("metadata", document(metadata={"department": ""}))],
+    ("settings", "given"),
+    [
+        (BY_FOLDER, document("leave.pdf")),
+        (BY_FOLDER, document("kb/HR/leave.pdf")),
+        (BY_FOLDER, document("kb/legal/leave.pdf")),
+        (BY_FOLDER, document("https://hr/leave.html?from=/hr/x#/hr/x")),
+        (AccessSettings(by="metadata"), document()),
+    ],
 )
-def test_governed__without_a_department_is_refused(by: Any, given: SourceDocument) -> None:
+def test_governed__without_a_department_is_refused(settings: AccessSettings, given: SourceDocument) -> None:
     with pytest.raises(IngestionError, match="has no department") as caught:
-        governed(given, AccessSettings(by=by))
+        governed(given, settings)
     assert caught.value.code == "no_department"
+
+
+@pytest.mark.parametrize("named", ["", " ", ["hr", "it"], 7, {"name": "hr"}, "hr\x00", "legal", "HR"])
+def test_governed__a_department_that_is_none_is_refused(named: object) -> None:
+    with pytest.raises(IngestionError, match="department in the metadata of kb/hr/leave") as caught:
+        governed(document(metadata={"department": named}), BY_FOLDER)
+    assert caught.value.code == "bad_department"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"by": "folder"}, "departments is"),
+        ({"by": "metadata", "departments": ("hr",), "open": ("general",)}, "among the departments"),
+    ],
+)
+def test_settings__need_the_departments_that_they_go_by(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        AccessSettings(**given)
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata", "department"),
+    [
+        ("kb/hr/2024/leave.pdf", {}, "2024"),
+        ("/leave.pdf", {}, None),
+        ("https://intra.example/leave.html", {}, None),
+        ("kb/hr/leave.pdf", {"department": ["it"]}, None),
+    ],
+)
+def test_department__without_a_list_is_the_folder_that_the_file_lies_in(
+    source: str, metadata: dict[str, Any], department: str | None
+) -> None:
+    assert department_of(metadata, source, key="department", by_folder=True) == department
 
 
 def test_governed__another_key_names_another_kind_of_principal() -> None:

@@ -57,7 +57,7 @@ async def stats(caller: Reader) -> StatsView:
     departments: dict[str, int] = {}
     for readers, chunks in by_readers.items():
         named = [reader.removeprefix(prefix) for reader in readers if reader.startswith(prefix)]
-        for name in named or [EVERYONE]:
+        for name in named or ([EVERYONE] if EVERYONE in readers else []):
             departments[name] = departments.get(name, 0) + chunks
     return StatsView(
         total_documents=documents,

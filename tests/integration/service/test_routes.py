@@ -182,6 +182,8 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
             SourceDocument(source="c", data=b"Some words for IT.", readers=("department:it",)),
         ]
     )
+    with running.client(roles=["Manager"]) as client:
+        assert _ok(client.get("/api/rag/stats"))["departments"] == {"everyone": 1}
     with running.client(departments=["hr"]) as client:
         assert _ok(client.get("/api/rag/stats")) == {
             "total_documents": 2,

@@ -212,6 +212,7 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
         required=None,
         vector_index=index,
         total=corpus.chunks,
+        enforced=False,
     )
 
 

@@ -58,6 +58,7 @@ class Asked:
             required="'rate'",
             vector_index=self.index,
             total=sum(corpus.chunks for corpus in self.corpora),
+            enforced=False,
         )
         search = Search(
             tenant=tenant(self.tenant),
