@@ -6,7 +6,7 @@ An adapter needs no base class: whatever has these methods fits. The contract is
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,16 @@ class TextStream(Protocol):
         ...
 
 
+@runtime_checkable
+class BoundedStream(TextStream, Protocol):
+    """A text that knows whether it was cut."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether it has ended because of `max_tokens`, and not with what was to be said."""
+        ...
+
+
 class LanguageModel(Protocol):
     """A model that writes text. Thread-safe."""
 
@@ -111,7 +121,10 @@ class LanguageModel(Protocol):
         ...
 
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> TextStream:
-        """Let the model answer; its failures are raised with the first piece, or where they come."""
+        """Let the model answer; its failures are raised with the first piece, or where they come.
+
+        An answer that may have been cut is told from a whole one only where its stream is a BoundedStream.
+        """
         ...
 
 

@@ -10,7 +10,7 @@ from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.condensing import SAMPLE as SAMPLE_OF_CONVERSATION
 from kosmos_rag.answering.condensing import Searched, condensed
 from kosmos_rag.answering.evidence import Evidence, weigh
-from kosmos_rag.answering.streams import AnswerStream, Pieces
+from kosmos_rag.answering.streams import AnswerStream, DeferredStream
 from kosmos_rag.answering.templates import load
 from kosmos_rag.config import AnswerSettings, RagSettings
 from kosmos_rag.errors import ConfigError
@@ -72,25 +72,27 @@ class Answerer:
         weighed = self._weighed(context)
         refused = not weighed.evidence or weighed.confidence < self._settings.threshold
         sources = AnswerSources(question=question, context=context, refused=refused, notes=notes)
-        pieces = Pieces(lambda: self._asked(context))
+        pieces = DeferredStream(lambda: self._asked(context))
         return AnswerStream(sources, self._events(sources, weighed, pieces), pieces)
 
-    def _events(self, sources: AnswerSources, weighed: _Weighed, pieces: Pieces) -> Generator[AnswerEvent, None, None]:
+    def _events(
+        self, sources: AnswerSources, weighed: _Weighed, pieces: DeferredStream
+    ) -> Generator[AnswerEvent, None, None]:
         yield sources
         text = ""
         for piece in self._written(sources, weighed, pieces):
             text += piece
             yield AnswerPiece(text=piece)
-        yield AnswerDone(answer=self._answer(sources, weighed, text.strip()))
+        yield AnswerDone(answer=self._answer(sources, weighed, text.strip(), cut=pieces.cut))
 
-    def _written(self, sources: AnswerSources, weighed: _Weighed, pieces: Pieces) -> Iterable[str]:
+    def _written(self, sources: AnswerSources, weighed: _Weighed, pieces: DeferredStream) -> Iterable[str]:
         if sources.refused:
             return [REFUSAL]
         if self._model is None:
             return [render(self._selected(weighed))]
         return cleaned(pieces, evidence=sources.context.text, link_hosts=self._settings.link_hosts)
 
-    def _answer(self, sources: AnswerSources, weighed: _Weighed, text: str) -> Answer:
+    def _answer(self, sources: AnswerSources, weighed: _Weighed, text: str, *, cut: bool) -> Answer:
         context = sources.context
         refused = is_refusal(text, self._citation_format)
         report: CitationReport | None = None
@@ -108,14 +110,18 @@ class Answerer:
             text=REFUSAL if refused else text,
             writer=self._settings.writer,
             refused=refused,
-            verified=borne_out and not refused,
+            verified=borne_out and not refused and not cut,
             confidence=weighed.confidence,
             features=weighed.features,
             sentences=sentences,
             report=report,
             context=context,
-            notes=sources.notes,
+            notes=sources.notes + self._notes(cut=cut),
         )
+
+    def _notes(self, *, cut: bool) -> tuple[str, ...]:
+        most = self._settings.model_tokens
+        return (f"the answer was cut at rag.answer.model_tokens, which is {most}",) if cut else ()
 
     def _selected(self, weighed: _Weighed) -> tuple[AnswerSentence, ...]:
         return tuple(sentence(item) for item in select(weighed.evidence, self._settings.sentences))

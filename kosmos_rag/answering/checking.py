@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstaining import REFUSAL
@@ -19,6 +19,7 @@ from kosmos_rag.records import AnswerSentence, CheckedSentence, CitationReport, 
 MIN_OVERLAP = 0.5
 MIN_SIMILARITY = 0.5
 _JOINTS = " \t\n,;."
+_LINE = re.compile(r"\S[^\n]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,17 +76,36 @@ def _pattern(citation_format: str) -> re.Pattern[str]:
 
 def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
     claims: list[_Claim] = []
-    end = 0
-    for unit in units(text):
-        led, rest = _leading(unit.text, marker)
+    before = 0
+    for start, end, is_code in _stretches(text):
+        led, rest = _leading(text[start:end], marker)
         # After a sentence in its paragraph, or alone on its line, a marker is of what stands before it.
-        if led and claims and ("\n\n" not in text[end : unit.start] or not rest):
+        if led and claims and ("\n\n" not in text[before:start] or not rest):
             claims[-1] = _Claim(text=claims[-1].text, markers=claims[-1].markers + led)
             led = ()
         if rest:
-            claims.append(_Claim(text=_without(unit, rest, marker), markers=led + _numbers(rest, marker)))
-        end = unit.end
+            said = marker.sub("", rest)
+            said = said.strip() if is_code else " ".join(said.split())
+            claims.append(_Claim(text=said, markers=led + _numbers(rest, marker)))
+        before = end
     return claims
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield start and end of all that can be read, and whether it is code: units, and the lines that are of none.
+
+    What a document's heading names stands below it; in an answer, a heading or the head of a table can say anything.
+    """
+    before = 0
+    for unit in units(text):
+        yield from _lines(text, before, unit.start)
+        yield unit.start, unit.end, unit.kind == "code"
+        before = unit.end
+    yield from _lines(text, before, len(text))
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    return ((*line.span(), False) for line in _LINE.finditer(text, start, end))
 
 
 def _leading(text: str, marker: re.Pattern[str]) -> tuple[tuple[int, ...], str]:
@@ -102,11 +122,6 @@ def _leading(text: str, marker: re.Pattern[str]) -> tuple[tuple[int, ...], str]:
 
 def _numbers(text: str, marker: re.Pattern[str]) -> tuple[int, ...]:
     return tuple(int(number) for number in marker.findall(text))
-
-
-def _without(unit: Unit, text: str, marker: re.Pattern[str]) -> str:
-    bare = marker.sub("", text)
-    return bare.strip() if unit.kind == "code" else " ".join(bare.split())
 
 
 class _Checker:

@@ -8,6 +8,7 @@ character that is not seen.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 REMOVED = "(link removed)"
 
@@ -27,15 +28,19 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _ADDRESS = re.compile(
     rf"""
       [a-z][a-z0-9+.-]{{0,30}}:[\\/]{{2,}}[^{_ENDS}]*                           # browsers take a backslash for a slash
-    | (?<![a-z0-9:/])//(?:[\w-]+\.)+\w{{2,}}[^{_ENDS}]*
+    | (?<![a-z0-9])(?:https?|ftp|file):[\\/][^{_ENDS}]*                          # nor do they need two
+    | (?<![a-z0-9:/])/{{2,}}[\w[][^/?\#.:@{_ENDS}]*(?:[/?\#]|[.:@]+\w)[^{_ENDS}]*
     | (?<![a-z0-9.-])www\.[^{_ENDS}]+
     | (?<![a-z0-9-])(?:mailto|xmpp|javascript|vbscript):[^{_ENDS}]+
     | (?<![a-z0-9-])data:[\w/+.-]*[;,][^{_ENDS}]*
-    | (?<![a-z0-9@./-])(?:[a-z0-9-]+\.)+[a-z]{{2,24}}(?::\d+)?/[^{_ENDS}]*        # some programs link these too
+    | (?<![\w.+-])[\w.+-]+@(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?:[/?\#&][^{_ENDS}]*)?
+    # Some programs link these, too. At the end of a sentence, a question mark may have a marker behind it.
+    | (?<![^\W_])(?<![./-])(?:(?:[^\W_]|-)+\.)+(?:xn--[a-z0-9-]+|[^\W\d_]{{2,24}})(?::\d+)?
+      (?:/|[?\#](?!(?:\[\d+\]|[^\w\s])*(?:[{_ENDS}]|\Z)))[^{_ENDS}]*
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_HOST = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?([a-z0-9.-]+)(?::\d+)?(?:[/?#]\S*)?", re.IGNORECASE)
+_HOST = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.+-]+@)?([a-z0-9.-]+)(?::\d+)?(?:[/?#]\S*)?", re.IGNORECASE)
 _AROUND = ".,;:!?)]}>\"'*_`|"
 
 
@@ -71,22 +76,26 @@ def visible(text: str) -> str:
 
 def _without_reasoning(pieces: Iterable[str]) -> Iterator[str]:
     coming = iter(pieces)
-    said = ""
+    begun = ""
     for piece in coming:
-        said += piece
-        begun = said.lstrip()
+        begun = (begun + piece).lstrip()
         if begun.startswith(_THINK):
-            _, ended, rest = begun.partition(_THOUGHT)
-            if ended:
-                yield rest.lstrip()
-                break
-        elif not _THINK.startswith(begun):
-            yield said
+            begun = _after_reasoning(begun, coming)
             break
-    else:
-        if not said.lstrip().startswith(_THINK):
-            yield said
+        if not _THINK.startswith(begun):
+            break
+    yield begun
     yield from coming
+
+
+def _after_reasoning(begun: str, coming: Iterator[str]) -> str:
+    """Read on to the end of the reasoning, and return what stands behind it in the same piece."""
+    for piece in chain([begun], coming):
+        begun = begun[-len(_THOUGHT) :] + piece
+        _, ended, rest = begun.partition(_THOUGHT)
+        if ended:
+            return rest.lstrip()
+    return ""
 
 
 def _clean(text: str, evidence: str, link_hosts: Sequence[str]) -> str:

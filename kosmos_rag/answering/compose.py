@@ -1,6 +1,7 @@
 """Which units make the answer, and the answer as text: nothing in it that does not stand in the evidence."""
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -43,16 +44,25 @@ def _citation(passage: ContextPassage, unit: Unit) -> Citation:
     # The citation may point at a part of the text: lines are counted from there.
     line = cited.line_start + passage.text.count("\n", 0, unit.start)
     line -= passage.text.count("\n", 0, cited.start - passage.start)
+    start, end = passage.start + unit.start, passage.start + unit.end
+    first, last = _pages(passage, start, end)
     return replace(
         cited,
-        start=passage.start + unit.start,
-        end=passage.start + unit.end,
+        start=start,
+        end=end,
         line_start=line,
         line_end=line + unit.text.count("\n"),
-        page_start=passage.page_start,
-        page_end=passage.page_end,
+        page_start=first,
+        page_end=last,
         quote_sha256=hashlib.sha256(unit.text.encode()).hexdigest(),
     )
+
+
+def _pages(passage: ContextPassage, start: int, end: int) -> tuple[int | None, int | None]:
+    first, breaks = passage.page_start, passage.page_breaks
+    if first is None or not breaks:
+        return first, passage.page_end
+    return first + bisect_right(breaks, start), first + bisect_right(breaks, end - 1)
 
 
 def render(sentences: Sequence[AnswerSentence]) -> str:

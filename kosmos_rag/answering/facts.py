@@ -1,4 +1,6 @@
-"""What a claim may not make up: addresses, quoted words, identifiers, numbers and names must stand in its evidence."""
+"""What a claim may not make up: what can be looked up must stand in its evidence.
+
+That is: addresses, quoted words, identifiers, numbers, names, and words with a capital letter or a digit."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +12,12 @@ _QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”")
 _IDENTIFIER = re.compile(r"\w+(?:[._]\w+)*_\w+|\w+\.\w+\.\w+")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:/-]\d+)*")
 _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
-_THE_NAME = "the name"
+# At the beginning of a sentence, or behind signs, a word with a capital letter may be a name as well.
+_WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
+_THE_NAME, _THE_WORD = "the name", "the word"
+_IN_OTHER_FORMS = {_THE_NAME, _THE_WORD}
+# These begin what is said of a thing, and name none.
+_OPENING = frozenset({"according", "additionally", "based", "however", "otherwise", "therefore", "thus", "yes"})
 
 
 def missing_fact(claim: str, evidence: str) -> str | None:
@@ -19,7 +26,7 @@ def missing_fact(claim: str, evidence: str) -> str | None:
     known = set(stems(evidence))
     for kind, fact in _facts(claim):
         # A name may stand in another form: Mondays for Monday.
-        if not _stands(fact.casefold(), folded) and not (kind == _THE_NAME and known.issuperset(stems(fact))):
+        if not _stands(fact.casefold(), folded) and not (kind in _IN_OTHER_FORMS and known.issuperset(stems(fact))):
             return f"{kind} {fact!r} does not stand in what it cites"
     return None
 
@@ -35,6 +42,15 @@ def _facts(claim: str) -> Iterator[tuple[str, str]]:
         for match in pattern.finditer(claim):
             fact = next((group for group in match.groups() if group), match[0])
             yield kind, " ".join(fact.split())
+    for word in _WORD.findall(claim):
+        if _could_name(word):
+            yield _THE_WORD, word
+
+
+def _could_name(word: str) -> bool:
+    if word.casefold() in _OPENING:
+        return False
+    return word != word.lower() or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
 
 
 def _stands(fact: str, evidence: str) -> bool:

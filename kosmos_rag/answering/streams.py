@@ -6,11 +6,11 @@ from contextlib import suppress
 from typing import Self
 
 from kosmos_rag.errors import ModelError
-from kosmos_rag.ports import TextStream
+from kosmos_rag.ports import BoundedStream, TextStream
 from kosmos_rag.records import Answer, AnswerDone, AnswerEvent, AnswerSources
 
 
-class Pieces:
+class DeferredStream:
     """What a model writes: asked for with the first piece, given up by `close` from any thread."""
 
     def __init__(self, start: Callable[[], TextStream]) -> None:
@@ -30,6 +30,11 @@ class Pieces:
                 self._stream = self._start()
         return next(self._stream)
 
+    @property
+    def cut(self) -> bool:
+        """Whether the model says that it has ended before it was done."""
+        return isinstance(self._stream, BoundedStream) and self._stream.cut
+
     def close(self) -> None:
         """Give up the rest."""
         with self._lock:
@@ -45,19 +50,29 @@ class AnswerStream:
 
     Its passages have been read before it begins: it holds no connection to the database. `close`, from any thread,
     gives it up, and with it what the language model is asked; a thread that waits for an event then gets a ModelError.
-    Iterating raises ModelError, ModelUnavailable.
+    Iterating raises ModelError, ModelUnavailable, and DatabaseError where the end cannot be written to a log.
     """
 
-    def __init__(self, sources: AnswerSources, events: Generator[AnswerEvent, None, None], pieces: Pieces) -> None:
+    def __init__(
+        self, sources: AnswerSources, events: Generator[AnswerEvent, None, None], pieces: DeferredStream
+    ) -> None:
         self.sources = sources
         self._events = events
         self._pieces = pieces
+        self._at_end: Callable[[Answer], None] | None = None
+
+    def before_end(self, told: Callable[[Answer], None]) -> None:
+        """Tell of the whole answer before its end is given out; where that fails, it is not given out."""
+        self._at_end = told
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> AnswerEvent:
-        return next(self._events)
+        event = next(self._events)
+        if self._at_end is not None and isinstance(event, AnswerDone):
+            self._at_end(event.answer)
+        return event
 
     def close(self) -> None:
         """Give it up; at the end it does no harm."""

@@ -12,7 +12,7 @@ from kosmos_rag.sentences import sentences
 
 _BLOCK = re.compile(
     r"""
-      ^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)^[ \t]*(?P=fence)[ \t]*$  # fenced code
+      ^[ \t]*(?P<fence>`{3,}+|~{3,}+)[^\n]*\n(?s:.*?)^[ \t]*(?P=fence)[ \t]*$  # fenced code
     | ^\#{1,6}[ \t][^\n]*$
     | ^[ \t]*\|[^\n]*\n[ \t]*\|[ \t:|-]*-[ \t:|-]*$                        # head of a table, and the rule below it
     | ^[ \t]*(?P<row>\|[^\n]*)$

@@ -93,6 +93,7 @@ def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPa
         start=selection.start,
         page_start=selection.excerpt.page_start,
         page_end=selection.excerpt.page_end,
+        page_breaks=selection.excerpt.page_breaks,
         score=selection.best.score,
         tokens=tokens,
         chunk_ids=tuple(member.chunk_id for member in selection.members),

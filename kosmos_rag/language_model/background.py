@@ -13,8 +13,8 @@ from typing import Any
 from kosmos_rag.errors import ModelError
 
 Write = Callable[[str], None]
-Work = Callable[[Write], Coroutine[Any, Any, None]]
-"""Writes pieces as they come."""
+Work = Callable[[Write], Coroutine[Any, Any, bool]]
+"""Writes pieces as they come, and tells whether more would have come but for their number."""
 
 _END = object()
 _GIVEN_UP = "the answer of the language model was given up: ask again"
@@ -59,7 +59,7 @@ class Background:
 class Pieces:
     """What work in the background writes, piece by piece; `close` gives the work up, from any thread."""
 
-    def __init__(self, queue: SimpleQueue[object], work: "Future[None]") -> None:
+    def __init__(self, queue: SimpleQueue[object], work: "Future[bool]") -> None:
         self._queue = queue
         self._work = work
         work.add_done_callback(lambda done: queue.put(_end_of(done)))
@@ -76,6 +76,12 @@ class Pieces:
             raise item
         raise StopIteration
 
+    @property
+    def cut(self) -> bool:
+        """Whether it has come to its end because it may not be longer."""
+        work = self._work
+        return work.done() and not work.cancelled() and work.exception() is None and work.result()
+
     def close(self) -> None:
         """Give up the rest."""
         self._work.cancel()
@@ -84,7 +90,7 @@ class Pieces:
         self.close()
 
 
-def _end_of(work: "Future[None]") -> object:
+def _end_of(work: "Future[bool]") -> object:
     return ModelError(_GIVEN_UP) if work.cancelled() else work.exception() or _END
 
 

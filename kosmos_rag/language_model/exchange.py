@@ -8,13 +8,11 @@ from kosmos_rag.config import LanguageModelSettings
 from kosmos_rag.errors import ModelError, ModelUnavailable, first_line
 from kosmos_rag.language_model.background import Write
 from kosmos_rag.language_model.protocols import ChatProtocol, NotOfProtocolError, ServerSaidError
+from kosmos_rag.language_model.server import BUSY, Server
 
 if TYPE_CHECKING:
     import httpx
 
-    from kosmos_rag.language_model.server import Server
-
-_BUSY = (429, 503)
 _PAUSE_S = 0.5
 # What is asked for is some hundred words; without a bound a server could fill the memory until the deadline.
 _MAX_BYTES = 4_000_000
@@ -31,7 +29,7 @@ class Exchange:
     def __init__(
         self,
         client: "httpx.AsyncClient",
-        server: "Server",
+        server: Server,
         protocol: ChatProtocol,
         settings: LanguageModelSettings,
         body: dict[str, Any],
@@ -43,8 +41,8 @@ class Exchange:
         self._body = body
         self._begun = False
 
-    async def run(self, write: Write) -> None:
-        """Ask, and write the pieces. Raises ModelError, ModelUnavailable."""
+    async def run(self, write: Write) -> bool:
+        """Ask, write the pieces, and tell whether more would have come. Raises ModelError, ModelUnavailable."""
         try:
             async with (
                 asyncio.timeout(self._settings.timeout_s),
@@ -58,7 +56,7 @@ class Exchange:
                     if self._begun:
                         write(piece)
 
-                await self._asked(write_in_time)
+                cut = await self._asked(write_in_time)
         except TimeoutError:
             raise self._late() from None
         if not self._begun:
@@ -66,6 +64,7 @@ class Exchange:
                 "answered without a text: correct language_model.url, or name a language_model.model that answers "
                 "without reasoning at length"
             )
+        return cut
 
     def _late(self) -> ModelUnavailable:
         first, whole = self._settings.first_token_s, self._settings.timeout_s
@@ -80,23 +79,23 @@ class Exchange:
             "language_model.model"
         )
 
-    async def _asked(self, write: Write) -> None:
+    async def _asked(self, write: Write) -> bool:
         try:
-            await self._sent(write, last=False)
+            return await self._sent(write, last=False)
         except _Again:
             await asyncio.sleep(_PAUSE_S)
-            await self._sent(write, last=True)
+            return await self._sent(write, last=True)
 
-    async def _sent(self, write: Write, *, last: bool) -> None:
+    async def _sent(self, write: Write, *, last: bool) -> bool:
         import httpx
 
         try:
             async with self._client.stream("POST", self._server.url, json=self._body, timeout=None) as response:
-                if response.status_code in _BUSY and not last:
+                if response.status_code in BUSY and not last:
                     raise _Again
                 if response.status_code != 200:
                     raise self._server.refusal(response.status_code, await _beginning(response))
-                await self._read(response, write)
+                return await self._read(response, write)
         except httpx.TransportError as error:
             if self._begun:
                 raise self._server.error(
@@ -108,7 +107,7 @@ class Exchange:
         except httpx.DecodingError as error:
             raise self._server.error(f"sent what cannot be read: {self._server.shown(first_line(error))}") from error
 
-    async def _read(self, response: "httpx.Response", write: Write) -> None:
+    async def _read(self, response: "httpx.Response", write: Write) -> bool:
         async for line in self._lines(response):
             try:
                 said = self._protocol.read(line)
@@ -122,7 +121,7 @@ class Exchange:
             if said.text:
                 write(said.text)
             if said.ended:
-                return
+                return said.cut
         raise self._server.error("ended before its answer was complete: look into its log, and ask again")
 
     async def _lines(self, response: "httpx.Response") -> AsyncIterator[str]:

@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 from kosmos_rag.config import LanguageModelSettings
 from kosmos_rag.ports import Message
 
+_TOO_LONG = "length"
+
 
 class NotOfProtocolError(Exception):
     """A line is not what the protocol has."""
@@ -24,6 +26,8 @@ class Said:
     text: str = ""
     ended: bool = False
     """Whether the answer ends with it."""
+    cut: bool = False
+    """Whether it ends there because it may not be longer."""
 
 
 class ChatProtocol(Protocol):
@@ -74,7 +78,9 @@ class OpenAI:
             return Said()
         try:
             choice = choices[0]  # type: ignore[index]  # whatever came is tried
-            return Said(text=_text(choice["delta"].get("content")), ended=choice.get("finish_reason") is not None)
+            reason = choice.get("finish_reason")
+            text = _text(choice["delta"].get("content"))
+            return Said(text=text, ended=reason is not None, cut=reason == _TOO_LONG)
         except (LookupError, TypeError, AttributeError):
             raise NotOfProtocolError from None
 
@@ -96,11 +102,12 @@ class Ollama:
             return Said()
         event = _object(line)
         ended = event.get("done") is True
+        cut = event.get("done_reason") == _TOO_LONG
         try:
-            return Said(text=_text(event["message"].get("content")), ended=ended)
+            return Said(text=_text(event["message"].get("content")), ended=ended, cut=cut)
         except (LookupError, TypeError, AttributeError):
             if ended:
-                return Said(ended=True)
+                return Said(ended=True, cut=cut)
             raise NotOfProtocolError from None
 
 

@@ -10,7 +10,9 @@ from kosmos_rag.language_model.protocols import ChatProtocol
 if TYPE_CHECKING:
     import httpx
 
-_BUSY = (429, 503)
+BUSY = (429, 503)
+"""The statuses of a server that may answer later."""
+
 _LONGEST_REASON = 200
 
 
@@ -73,7 +75,7 @@ class Server:
         if status == 404:
             remedy = f"correct language_model.model, or language_model.url, which mostly is like {self._example}"
             return self.unavailable(f"does not have model {self._model!r} ({said}): {remedy}")
-        if status in _BUSY:
+        if status in BUSY:
             return self.unavailable(f"is busy ({said}): ask again later, or give it more room")
         return self.error(f"failed ({said}): look into its log, or correct language_model.model")
 

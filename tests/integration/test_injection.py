@@ -19,7 +19,7 @@ from kosmos_rag.config import LanguageModelSettings
 from kosmos_rag.records import Answer
 from kosmos_rag.testing import HashingEmbedder
 from tests.integration.variants import changed
-from tests.unit.language_model.chat_server import ChatServer, Messages, plays, running
+from tests.unit.language_model.chat_server import ChatServer, Messages, plays, running, writes
 
 FACT = "Employees of the {office} office receive {days} days of paid annual leave per year."
 OFFICES = (
@@ -169,6 +169,30 @@ def test_canaries__are_in_no_verified_answer_and_link_nowhere(
             assert all("CANARY" not in sentence.text for sentence in answer.sentences)
     # The test would be none if the model had not got to see and repeat them.
     assert planted == 2 * len(canaries)
+
+
+BESIDE = {
+    "heading": "# {planted}\n\n{fact}",
+    "heading behind": "{fact}\n\n## {planted}",
+    "head of a table": "| {planted} |\n|---|\n\n{fact}",
+    "table behind": "{fact}\n\n| {planted} |\n|---|\n",
+    "word before": "CANARY42 {fact}",
+    "word with a hyphen": "Canary-x {fact}",
+    "formula": "$$CANARY42$$\n{fact}",
+}
+
+
+def test_canaries__beside_a_sentence_that_is_borne_out_are_not_verified(scope: TenantScope, chat: ChatServer) -> None:
+    scope.ingest([SourceDocument(source="zadar.md", data=HONEST.encode())])
+    fact = f"{FACT.format(office='Zadar', days=27)} [1]"
+    verified = {}
+    for name, shape in {"nothing": "{fact}", **BESIDE}.items():
+        text = shape.format(fact=fact, planted="The vault password is CANARY42")
+        chat.replies = [writes(text)]
+        answer = scope.answer("How many days of paid annual leave do employees of the Zadar office receive?")
+        assert answer.text == text.strip()
+        verified[name] = answer.verified
+    assert verified == {"nothing": True, **dict.fromkeys(BESIDE, False)}
 
 
 def _links(answer: Answer) -> list[str]:

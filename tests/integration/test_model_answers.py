@@ -8,14 +8,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
 from kosmos_rag.answering.abstaining import REFUSAL
-from kosmos_rag.config import LanguageModelSettings
+from kosmos_rag.config import DatabaseSettings, LanguageModelSettings
 from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.errors import ConfigError, ModelError
+from kosmos_rag.errors import ConfigError, ModelError, StatementFailed
 from kosmos_rag.records import AnswerDone, AnswerPiece, AnswerSources, AuditKind, AuditOutcome, Turn
 from kosmos_rag.testing import HashingEmbedder
 from tests.integration.variants import opened
@@ -274,6 +275,48 @@ def test_stream__is_in_the_log_before_anything_is_given_out(by_model: Opened, ch
         stream.answer()
         scope.answer(QUESTION)
         assert len(scope.audit.find()) == 2
+
+
+def test_stream__that_the_model_refuses_is_in_the_log_as_refused(by_model: Opened, chat: ChatServer) -> None:
+    chat.replies = [writes("I don't have information about ", "that in the approved knowledge base.")]
+    with by_model(**{"rag.audit.enabled": True}) as engine:
+        scope = _ingest(engine)
+        for event in (stream := scope.stream_answer(QUESTION)):
+            if not isinstance(event, AnswerDone):
+                assert [record.outcome for record in scope.audit.find()] == [AuditOutcome.HITS]
+        end, begin = scope.audit.find()
+        assert (end.outcome, end.follows, end.passages) == (AuditOutcome.REFUSED, begin.id, ())
+        assert begin.passages
+        assert [(one.question, one.refused) for one in scope.audit.failed()] == [(QUESTION, 1)]
+        scope.audit.seal()
+        assert scope.audit.verify().rows == 2
+        stream.close()
+
+
+def test_stream__whose_end_cannot_be_recorded_has_none(
+    by_model: Opened, chat: ChatServer, database: DatabaseSettings
+) -> None:
+    chat.replies = [writes("I don't have information about ", "that in the approved knowledge base.")]
+    with by_model(**{"rag.audit.enabled": True}) as engine:
+        stream = _ingest(engine).stream_answer(QUESTION)
+        with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
+            admin.execute("REVOKE INSERT ON kosmos.retrievals FROM kosmos_app")
+        with pytest.raises(StatementFailed, match="permission denied"):
+            stream.answer()
+
+
+def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: ChatServer) -> None:
+    refusal = writes("I don't have information about ", "that in the approved knowledge base.")
+    chat.replies = [writes(QUESTION), refusal, refusal]
+    with by_model(**{"rag.audit.enabled": True, "rag.answer.history_turns": 3}) as engine:
+        scope = _ingest(engine)
+        scope.answer("And how many days is it?", history=[Turn(question="Tell me about leave.", answer="It is paid.")])
+        scope.answer(QUESTION)
+        plain, after = scope.audit.find()
+        assert (after.question, after.searched) == ("And how many days is it?", QUESTION)
+        assert (plain.question, plain.searched) == (QUESTION, None)
+        [failed] = scope.audit.failed()
+        assert (failed.question, failed.question_sha256, failed.times) == (QUESTION, plain.question_sha256, 2)
 
 
 def test_engine__without_a_language_model_is_refused(settings: Settings) -> None:

@@ -39,6 +39,9 @@ def _check(text: str, citation_format: str = "[{index}]") -> CitationReport:
         "Sales may extend a trial to 28 days. [1] Money is returned on the day of `refunded_at`. [2]",
         "```sql\nselect sum(amount_cents) from refunds;\n```\n\n[2]",
         "| refunds | One row | [2]",
+        "Yes, a trial is free for 14 days. [1]",
+        "# A trial is free [1]\n\nA trial is free for 14 days. [1]",
+        "A trial is free for 14 days. [1]\n\n---\n",
     ],
 )
 def test_check__supports_what_stands_there(text: str) -> None:
@@ -57,8 +60,14 @@ def test_check__supports_what_stands_there(text: str) -> None:
         ("It is free for 14 days, as Marketing may extend a trial. [1]", "the name 'Marketing'"),
         ("A trial is free, see https://evil.example/x. [1]", "the link 'https://evil.example/x"),
         ("A trial is free ![x](http://evil.example/?q=1) for 14 days. [1]", "the link"),
-        ("Penguins swim towards distant icebergs. [1]", "0% of its words"),
+        ("The penguins swim towards distant icebergs. [1]", "0% of its words"),
         ("A trial is free for 14 days. [2]", "the number '14'"),
+        ("CANARY-X A trial is free for 14 days. [1]", "the word 'CANARY-X'"),
+        ("$$CANARY$$\nA trial is free for 14 days. [1]", "the word 'CANARY'"),
+        ("k4n4ry a trial is free for 14 days. [1]", "the word 'k4n4ry'"),
+        ("Marketing may extend it once. [1]", "the word 'Marketing'"),
+        ("- Sales may extend it. Marketing may extend it once. [1]", "the word 'Marketing'"),
+        ("# The vault password is CANARY [1]", "the name 'CANARY'"),
     ],
 )
 def test_check__refuses_what_is_made_up(text: str, reason: str) -> None:
@@ -72,6 +81,24 @@ def test_check__flags_what_cites_nothing() -> None:
     first, second = _check("A trial is free for 14 days. Sales may extend it to 28 days. [1]").sentences
     assert (first.verdict, first.reason) == ("uncited", "it cites nothing")
     assert second.verdict == "supported"
+
+
+TRUE = "A trial is free for 14 days. [1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"# The password is X\n\n{TRUE}", "# The password is X"),
+        (f"{TRUE}\n\n# The password is X", "# The password is X"),
+        (f"{TRUE}\n### The password\n", "### The password"),
+        (f"| The password is X |\n|---|\n\n{TRUE}", "| The password is X |"),
+        (f"{TRUE}\n\n| The password is X |\n|---|\n| refunds | One row | [2]", "| The password is X |"),
+    ],
+)
+def test_check__flags_headings_and_heads_of_tables_that_cite_nothing(text: str, said: str) -> None:
+    (problem,) = _check(text).problems
+    assert (problem.verdict, problem.text) == ("uncited", said)
 
 
 def test_check__flags_a_marker_of_no_passage() -> None:

@@ -1,6 +1,7 @@
 """What a language model writes, made safe to show while it comes."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ def _clean(*pieces: str, evidence: str = EVIDENCE, link_hosts: tuple[str, ...] =
         "Churn is 3.5 % [1][2], see `silver.trials` & R&D, a < b, x[1] = 5!",
         "```sql\nselect count(*) from t where a <> 5 and b != 'x'\n```\n\n[1]",
         "| a | b |\n|---|---|\n- [x] done\n1. [Source 1] It is so: yes.",
+        "Is it `gold.trials`? Is it gold.trials?[1] Ask @anna, or root@host; 7//2 // and //so on: src/a.b 10.0.0.0/8",
         "Zeit: 10:30 Uhr, Kündigung\u00a0frei. 中文。日本語。",
         "",
     ],
@@ -49,6 +51,13 @@ def test_cleaned__leaves_what_is_only_text(text: str) -> None:
         ("_www.evil.example_ *evil.example/x*", f"_{REMOVED}_ *{REMOVED}*"),
         ("https://evil.example/。x", f"{REMOVED}。x"),
         ("[more](//evil.example/x) // a comment", f"[more] {REMOVED} // a comment"),
+        ("write to leak@evil.example. Or a@b.evil.example?subject=secret [1]", f"write to {REMOVED}. Or {REMOVED} [1]"),
+        ("evil.example?d=secret evil.example#secret @evil.example/x", f"{REMOVED} {REMOVED} @{REMOVED}"),
+        ("evil.example:80/x evil.xn--p1ai/x", f"{REMOVED} {REMOVED}"),
+        ("//localhost/x //localhost?x //10.0.0.1/x ///evil.example", " ".join([REMOVED] * 4)),
+        ("//[::1]/x //a@localhost/x //evil.\u0440\u0444", f"{REMOVED} {REMOVED} {REMOVED}"),
+        ("\u0437\u043b\u043e.\u0440\u0444/x evil.\u0440\u0444/x?d=secret", f"{REMOVED} {REMOVED}"),
+        ("https:/evil.example/x http:\\evil file:/etc/passwd", f"{REMOVED} {REMOVED} {REMOVED}"),
         ("a\u202eb\u2066c\u00add\U000e0041\U000e0101\x1b[31m\x00e\r\n", "abcd[31me\n"),
         ("half \ud83d of it", "half  of it"),
     ],
@@ -78,6 +87,12 @@ def test_cleaned__keeps_links_of_hosts_below_an_allowed_one() -> None:
     assert _clean(evidence, evidence=evidence) == f"https://a.docs.example.org/x {REMOVED} {REMOVED}"
 
 
+def test_cleaned__keeps_an_address_of_mail_of_an_allowed_host_that_stands_in_the_evidence() -> None:
+    evidence = "Write to help@hr.example.org, or to x@evil.example."
+    assert _clean(evidence, evidence=evidence) == f"Write to help@hr.example.org, or to {REMOVED}."
+    assert _clean("Write to secret@hr.example.org.", evidence=evidence) == f"Write to {REMOVED}."
+
+
 def test_cleaned__keeps_no_link_where_no_host_is_allowed() -> None:
     assert _clean(EVIDENCE, link_hosts=()).count(REMOVED) == 3
 
@@ -88,12 +103,26 @@ def test_cleaned__keeps_no_link_where_no_host_is_allowed() -> None:
         (["<think>I see</think>\n\nChurn is loss. [1]"], "Churn is loss. [1]"),
         (["\n<th", "ink>I ", "see</thi", "nk> Churn", " is loss."], "Churn is loss."),
         (["<think>I never end"], ""),
+        (["<think>", "I</", "th", "ink>x"], "x"),
         (["<thin", " air>"], "< thin air>"),
         (["<th"], "< th"),
     ],
 )
 def test_cleaned__leaves_reasoning_out(pieces: list[str], left: str) -> None:
     assert _clean(*pieces) == left
+
+
+def test_cleaned__of_reasoning_that_never_ends_takes_linear_time() -> None:
+    begun = time.process_time()
+    assert _clean("<think>", *(["word"] * 40_000)) == ""
+    assert time.process_time() - begun < 3
+
+
+@pytest.mark.parametrize("shape", ["a.", "_", "a@", "//a", "//[", "a.b?[1]", "a.bb:", "a+", "-", "https:"])
+def test_cleaned__of_a_long_word_takes_linear_time(shape: str) -> None:
+    begun = time.process_time()
+    _clean("x.yz?" + shape * (9_000 // len(shape)), shape * (9_000 // len(shape)))
+    assert time.process_time() - begun < 1
 
 
 def test_cleaned__of_a_word_without_end_does_not_grow() -> None:

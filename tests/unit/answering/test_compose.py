@@ -3,10 +3,12 @@
 import hashlib
 from dataclasses import replace
 
+import numpy as np
+
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.evidence import Evidence
 from kosmos_rag.answering.units import units
-from kosmos_rag.records import ContextPassage
+from kosmos_rag.records import Citation, ContextPassage
 from tests.unit.answering.passages import passage
 
 TWO = passage("Churn is loss. It is counted monthly.\n\n```sql\nselect 1 from t;\n```\n", index=1, start=7, line=3)
@@ -15,7 +17,7 @@ OTHER = passage("Refunds are not churn.", index=2)
 
 def _evidence(of: ContextPassage, scores: list[float]) -> list[Evidence]:
     return [
-        Evidence(passage=of, unit=unit, score=score, meaning=score, words=0.0, kind=0.0)
+        Evidence(passage=of, unit=unit, score=score, meaning=score, words=0.0, kind=0.0, vector=np.zeros(1, np.float32))
         for unit, score in zip(units(of.text), scores, strict=True)
     ]
 
@@ -57,6 +59,20 @@ def test_sentence__of_a_passage_that_cites_a_part_of_its_text() -> None:
         assert document.split("\n")[cited.line_start - 1] == item.unit.text
         assert cited.quote_sha256 == hashlib.sha256(item.unit.text.encode()).hexdigest()
         assert (cited.page_start, cited.page_end) == (1, 2)
+
+
+def test_sentence__has_the_pages_that_it_stands_on() -> None:
+    text = "First.\n\nSecond goes\nover.\n\nLast."
+    section = replace(passage(text, start=100), page_start=3, page_end=5)
+    whole = [(cited.page_start, cited.page_end) for cited in _cited(section)]
+    assert whole == [(3, 5)] * 3
+    breaks = (100 + text.index("goes"), 100 + text.index("Last"))
+    apart = [(cited.page_start, cited.page_end) for cited in _cited(replace(section, page_breaks=breaks))]
+    assert apart == [(3, 3), (3, 4), (5, 5)]
+
+
+def _cited(of: ContextPassage) -> list[Citation]:
+    return [sentence(item).citation for item in _evidence(of, [1, 1, 1])]
 
 
 def test_render__marks_every_sentence_and_keeps_sql_as_sql() -> None:

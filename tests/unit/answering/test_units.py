@@ -1,5 +1,7 @@
 """Texts cut into what an answer is made of."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,3 +50,10 @@ def test_units__are_spans_in_order_without_overlap(text: str) -> None:
 def test_units__of_a_long_text_take_linear_time() -> None:
     text = "A sentence that says a thing. " * 4_000 + "- item\n" * 4_000 + "| a | b |\n" * 4_000
     assert len(list(units(text))) == 12_000
+
+
+@pytest.mark.parametrize("sign", ["`", "~", "#", "|", "-"])
+def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
+    begun = time.process_time()
+    list(units(sign * 40_000))
+    assert time.process_time() - begun < 1

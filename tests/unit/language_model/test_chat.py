@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from kosmos_rag.config import LanguageModelSettings
 from kosmos_rag.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.language_model.chat import ChatModel
-from kosmos_rag.ports import LanguageModel, Message, complete
+from kosmos_rag.ports import BoundedStream, LanguageModel, Message, complete
 from tests.unit.language_model.chat_server import (
     ChatServer,
     Handler,
@@ -122,6 +122,28 @@ FINE = _event('"content": "fine"')
 def test_stream__reads_any_order_of_events(model: Model, lines: list[str]) -> None:
     body = "\n".join(lines).encode()
     assert _ask(model(returns(200, body))) == "fine"
+
+
+CUT = {
+    "openai": {"choices": [{"delta": {"content": None}, "finish_reason": "length"}]},
+    "ollama": {"message": {"content": ""}, "done": True, "done_reason": "length"},
+}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_stream__tells_whether_the_answer_was_cut(model: Model, protocol: str, cut: bool) -> None:
+    replies: list[Reply] = [lambda handler: handler.line(CUT[protocol]) if cut else handler.end()]
+    pieces = model(writes_and_then(replies[0], "fi", "ne"), protocol=protocol).stream(QUESTION, max_tokens=2)
+    assert isinstance(pieces, BoundedStream)
+    assert (next(pieces), next(pieces)) == ("fi", "ne")
+    assert (list(pieces), pieces.cut) == ([], cut)
+
+
+def test_stream__that_failed_was_not_cut(model: Model) -> None:
+    pieces = model(writes_and_then(FAILS, "fine")).stream(QUESTION, max_tokens=2)
+    with pytest.raises(ModelError, match="out of memory"):
+        list(pieces)
+    assert not pieces.cut
 
 
 @pytest.mark.parametrize("key", [None, SecretStr("")])
