@@ -25,9 +25,9 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
-# Two processes, a server each: the tests wait for PostgreSQL about as long as they compute.
+# Processes with a server each, more than cores: the tests wait about as long as they compute.
 test: check
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

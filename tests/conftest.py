@@ -64,7 +64,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             yield Server(admin=container.get_connection_url())
     else:
         running = embedded.start(tmp_path_factory.mktemp("postgres") / "data")
-        yield Server(admin=running.conninfo("postgres", "postgres"))
+        admin = running.conninfo("postgres", "postgres")
+        with psycopg.connect(admin, autocommit=True) as connection:
+            # A database a test: most of the run would be waiting for the disk. Killed processes lose nothing by this.
+            connection.execute("ALTER SYSTEM SET fsync TO off")
+            connection.execute("SELECT pg_reload_conf()")
+        yield Server(admin=admin)
 
 
 @pytest.fixture(scope="session")

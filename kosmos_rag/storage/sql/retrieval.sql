@@ -7,7 +7,7 @@ SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks,
                  FROM kosmos.presets e
                 WHERE e.tenant_id = %(tenant_id)s
                   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                  AND e.content::jsonb #>> '{rag,access,by}' IS NOT NULL)
+                  AND e.content::jsonb -> 'rag' -> 'access' ->> 'by' IS NOT NULL)
   FROM kosmos.tenants t
   JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
   LEFT JOIN kosmos.presets p
