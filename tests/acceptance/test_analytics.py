@@ -62,6 +62,7 @@ def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_rebuild__gives_the_same_ids_order_and_scores(analyst: Engine) -> None:
     part = "metric_definitions.md"
     scope = _scope(analyst, part)

@@ -22,6 +22,7 @@ def mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_mpnet__of_768_dimensions_goes_through_the_whole_pipeline(settings: Settings, mpnet: Path) -> None:
     embedding = settings.rag.embedding.model_copy(update={"model": str(mpnet), "dimensions": 768})
     chunking = settings.rag.chunking.model_copy(update={"strategy": "semantic", "max_size": 4000})
