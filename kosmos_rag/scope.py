@@ -1,10 +1,10 @@
 """One tenant as one reader sees it."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kosmos_rag.answering.checking import check_citations
 from kosmos_rag.answering.quotes import quote_status
@@ -169,7 +169,8 @@ class TenantScope:
         Raises RequestError where an audit log is kept: it says who saw which passages, and knows no whole documents.
         Raises DatabaseError.
         """
-        if self._audit_rules(self._shape()).enabled:
+        presets = settings_of_presets(self._parts.database.app, self._tenant, self._collection)
+        if self._audit_rules(values.get("rag", {}).get("audit", {}) for values in presets).enabled:
             raise RequestError(
                 "texts() gives out whole documents, which the audit log has no record of; use retrieve() or context(), "
                 "or turn rag.audit.enabled off for what is read"
@@ -187,7 +188,7 @@ class TenantScope:
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
         """
         shape = self._shape()
-        return self._recorded(shape, self._retrieve(shape, question, k, filter))
+        return self._recorded(shape, *self._retrieve(shape, question, k, filter))
 
     def context(
         self,
@@ -199,7 +200,7 @@ class TenantScope:
     ) -> Context:
         """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
         shape = self._shape()
-        return self._recorded(shape, self._context(shape, question, k, filter, max_tokens))
+        return self._recorded(shape, *self._context(shape, question, k, filter, max_tokens))
 
     def answer(
         self,
@@ -216,7 +217,8 @@ class TenantScope:
         at. Raises what `retrieve` raises, and ModelError where a language model is to write and fails.
         """
         shape = self._shape()
-        return self._recorded(shape, self._streamed(shape, question, k, filter, max_tokens, history).answer())
+        stream, rules = self._streamed(shape, question, k, filter, max_tokens, history)
+        return self._recorded(shape, stream.answer(), rules)
 
     def stream_answer(
         self,
@@ -233,8 +235,7 @@ class TenantScope:
         is too, before the end is given out. Raises what `retrieve` raises.
         """
         shape = self._shape()
-        stream = self._streamed(shape, question, k, filter, max_tokens, history)
-        rules = self._audit_rules(shape)
+        stream, rules = self._streamed(shape, question, k, filter, max_tokens, history)
         if rules.enabled:
             first = self._record(shape, rules, stream.sources)
             stream.before_end(partial(self._record_end, shape, rules, first, stream.sources))
@@ -267,23 +268,16 @@ class TenantScope:
         """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
         return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)
 
-    def _recorded(self, shape: Shape, result: _Result) -> _Result:
+    def _recorded(self, shape: Shape, result: _Result, rules: AuditSettings) -> _Result:
         """Return a result once it is in the log, where one is kept. Raises DatabaseError: then nothing is given out."""
-        rules = self._audit_rules(shape)
         if rules.enabled:
             self._record(shape, rules, result)
         return result
 
-    def _audit_rules(self, shape: Shape) -> AuditSettings:
-        """Return the rules of the collection that is read; of all of them, the strictest: a hit may be of any."""
+    def _audit_rules(self, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
+        """Return the strictest of what the presets of what is read set for the log: a hit may be of any of them."""
         process = self._parts.settings.rag.audit
-        if self._collection is not None:
-            return strictest(process, [shape.settings.rag.audit])
-        told = [
-            values.get("rag", {}).get("audit", {})
-            for values in settings_of_presets(self._parts.database.app, self._tenant)
-        ]
-        return strictest(process, [AuditSettings(**(process.model_dump() | values)) for values in told])
+        return strictest(process, [AuditSettings(**(process.model_dump() | dict(values))) for values in told])
 
     def _record(
         self, shape: Shape, rules: AuditSettings, result: _Result, *, follows: uuid.UUID | None = None
@@ -308,15 +302,22 @@ class TenantScope:
         filter: Filter | None,  # noqa: A002
         max_tokens: int | None,
         history: Sequence[Turn],
-    ) -> AnswerStream:
+    ) -> tuple[AnswerStream, AuditSettings]:
         searched = shape.answerer.searched(question, history)
-        context = self._context(shape, searched.question, k, filter, max_tokens)
-        return shape.answerer.stream(question, context, searched.notes)
+        context, rules = self._context(shape, searched.question, k, filter, max_tokens)
+        return shape.answerer.stream(question, context, searched.notes), rules
 
-    def _retrieve(self, shape: Shape, question: str, k: int | None, filter: Filter | None) -> Retrieval:  # noqa: A002
-        return shape.retriever.retrieve(
+    def _retrieve(
+        self,
+        shape: Shape,
+        question: str,
+        k: int | None,
+        filter: Filter | None,  # noqa: A002
+    ) -> tuple[Retrieval, AuditSettings]:
+        found = shape.retriever.retrieve(
             self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
         )
+        return found.retrieval, self._audit_rules(found.audit)
 
     def _context(
         self,
@@ -325,11 +326,13 @@ class TenantScope:
         k: int | None,
         filter: Filter | None,  # noqa: A002
         max_tokens: int | None,
-    ) -> Context:
-        return assemble(
-            self._retrieve(shape, question, k, filter),
+    ) -> tuple[Context, AuditSettings]:
+        retrieval, rules = self._retrieve(shape, question, k, filter)
+        context = assemble(
+            retrieval,
             tokenizer=self._parts.embedder.tokenizer,
             settings=shape.settings.rag.context,
             read_spans=partial(read_spans, self._parts.database.app, self._tenant.id, self._principals),
             max_tokens=max_tokens,
         )
+        return context, rules

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,15 +17,15 @@ from kosmos_rag.cli.common import (
     TenantOption,
     console,
     opened,
+    plain,
     print_json,
     reported,
     shown,
+    table,
 )
 from kosmos_rag.errors import RequestError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from kosmos_rag.records import AuditRecord, AuditReport, Sighting
 
 app = typer.Typer(help="The log of retrievals: who asked what, who saw what, what found nothing, and whether it holds.")
@@ -72,7 +72,7 @@ def list_(
                 limit=limit,
             )
         if as_json:
-            print_json({"tenant": tenant, "retrievals": [_plain(record) for record in found]})
+            print_json({"tenant": tenant, "retrievals": [plain(record) for record in found]})
         else:
             _print_records(found)
 
@@ -96,7 +96,7 @@ def show(
                 f"the log of tenant {tenant} has no retrieval {record}; `kosmos-rag audit list -t {tenant}` lists them"
             )
         if as_json:
-            print_json(_plain(found))
+            print_json(plain(found))
         else:
             _print_record(found)
 
@@ -121,7 +121,7 @@ def who_saw(
             who_saw = partial(engine.tenant(tenant).audit.who_saw, since=first, until=last, limit=limit)
             found = next(filter(None, map(who_saw, _names(document))), [])
         if as_json:
-            print_json({"tenant": tenant, "document": document, "sightings": [_plain(sighting) for sighting in found]})
+            print_json({"tenant": tenant, "document": document, "sightings": [plain(sighting) for sighting in found]})
         else:
             _print_sightings(document, found)
 
@@ -142,13 +142,13 @@ def failed(
         with opened(config, set_) as engine:
             found = engine.tenant(tenant).audit.failed(since=first, until=last, limit=limit)
         if as_json:
-            print_json({"tenant": tenant, "questions": [_plain(question) for question in found]})
+            print_json({"tenant": tenant, "questions": [plain(question) for question in found]})
             return
-        table = _table("times", "refused", "readers", "last", "question")
+        rows = table("times", "refused", "readers", "last", "question")
         for one in found:
             told = one.question or f"sha256 {one.question_sha256}"
-            table.add_row(str(one.times), str(one.refused), str(one.subjects), _minute(one.last_at), told)
-        console().print(table if found else "no question failed")
+            rows.add_row(str(one.times), str(one.refused), str(one.subjects), _minute(one.last_at), told)
+        console().print(rows if found else "no question failed")
 
 
 @app.command("seal")
@@ -217,36 +217,23 @@ def _names(document: str) -> "list[str | uuid.UUID]":
         return [document, name_of(Path(document))]
 
 
-def _plain(record: Any) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}
-
-
 def _minute(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _table(*columns: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table
-
-
 def _print_records(found: "Sequence[AuditRecord]") -> None:
-    table = _table("id", "at (UTC)", "subject", "kind", "outcome", "passages", "question")
+    rows = table("id", "at (UTC)", "subject", "kind", "outcome", "passages", "question")
     for record in found:
         passages = str(sum(passage.shown for passage in record.passages))
         question = record.question or f"sha256 {record.question_sha256[:16]}"
         told = (str(record.id), _minute(record.at), record.subject or "-", record.kind, record.outcome, passages)
-        table.add_row(*told, question)
-    console().print(table if found else "nothing in the log")
+        rows.add_row(*told, question)
+    console().print(rows if found else "nothing in the log")
 
 
 def _print_record(record: "AuditRecord") -> None:
     out = console()
-    for name, value in _plain(record).items():
+    for name, value in plain(record).items():
         if name != "passages" and value is not None:
             out.print(f"{name:<16} {value}")
     for passage in record.passages:
@@ -255,8 +242,8 @@ def _print_record(record: "AuditRecord") -> None:
 
 
 def _print_sightings(document: str, found: "Sequence[Sighting]") -> None:
-    table = _table("at (UTC)", "subject", "principals", "version", "rank", "kind", "retrieval", "question")
+    rows = table("at (UTC)", "subject", "principals", "version", "rank", "kind", "retrieval", "question")
     for one in found:
         reader = (_minute(one.at), one.subject or "-", ", ".join(one.principals))
-        table.add_row(*reader, str(one.version), str(one.rank), one.kind, str(one.retrieval_id), one.question or "")
-    console().print(table if found else f"the log has nobody who was given passages of {document}")
+        rows.add_row(*reader, str(one.version), str(one.rank), one.kind, str(one.retrieval_id), one.question or "")
+    console().print(rows if found else f"the log has nobody who was given passages of {document}")

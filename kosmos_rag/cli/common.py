@@ -2,8 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -14,6 +16,7 @@ from kosmos_rag.logs import set_up_logging
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from kosmos_rag.config import Settings
     from kosmos_rag.engine import Engine
@@ -120,6 +123,21 @@ def print_json(value: dict[str, Any]) -> None:
     """Print one object. Text that the terminal cannot show is escaped, not refused."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     typer.echo(json.dumps(value, ensure_ascii=ascii_only, default=str))
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """Return the fields of a record for JSON, with times as ISO 8601."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}
+
+
+def table(*columns: str, right: Collection[str] = ()) -> "Table":
+    """Return a table without borders, whose cells fold; `right` names the columns of numbers."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False)
+    for name in columns:
+        made.add_column(name, overflow="fold", justify="right" if name in right else "left")
+    return made
 
 
 def console() -> "Console":

@@ -2,9 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +13,11 @@ from kosmos_rag.cli.common import (
     TenantOption,
     console,
     opened,
+    plain,
     print_json,
     reported,
     shown,
+    table,
 )
 from kosmos_rag.errors import RequestError
 
@@ -55,7 +55,7 @@ def list_(
             states = [JobState(name) for name in state] if state else None
             found = engine.tenant(tenant).jobs.find(states=states, before=before, limit=limit)
         if as_json:
-            print_json({"jobs": [_plain(info) for info in found]})
+            print_json({"jobs": [plain(info) for info in found]})
         else:
             _print_jobs(found)
 
@@ -77,9 +77,9 @@ def show(
                 f"tenant {tenant} has no job {job}; `kosmos-rag jobs list -t {tenant}` shows those it has"
             )
         if as_json:
-            print_json(_plain(found[0]))
+            print_json(plain(found[0]))
         else:
-            for name, value in _plain(found[0]).items():
+            for name, value in plain(found[0]).items():
                 if value is not None:
                     console().print(f"{name:<12} {value}")
 
@@ -133,7 +133,7 @@ def runs(
         if run is not None and not found:
             raise RequestError(f"tenant {tenant} has no run {run}; `kosmos-rag jobs runs -t {tenant}` lists them")
         if as_json:
-            print_json({"runs": [_plain(info) for info in found]})
+            print_json({"runs": [plain(info) for info in found]})
         else:
             _print_runs(found, failures=run is not None)
 
@@ -145,10 +145,6 @@ def _run_id(text: str | None) -> uuid.UUID | None:
         raise RequestError(f"{text!r} is no id of a run; `kosmos-rag jobs runs` lists them") from error
 
 
-def _plain(record: Any) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}
-
-
 def _tell(what: str, ids: Sequence[int], *, as_json: bool) -> None:
     if as_json:
         print_json({"jobs": list(ids)})
@@ -157,16 +153,12 @@ def _tell(what: str, ids: Sequence[int], *, as_json: bool) -> None:
 
 
 def _print_jobs(found: "Sequence[JobInfo]") -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("job", "state", "kind", "collection", "attempt", "what", "error"):
-        table.add_column(name, overflow="fold")
+    rows = table("job", "state", "kind", "collection", "attempt", "what", "error")
     for info in found:
         error = f"[{info.code}] {info.error}" if info.code else ""
         cells = (str(info.id), str(info.state), info.kind, info.collection, str(info.attempt), _what(info), error)
-        table.add_row(*cells)
-    console().print(table)
+        rows.add_row(*cells)
+    console().print(rows)
 
 
 def _what(info: "JobInfo") -> str:
@@ -175,17 +167,13 @@ def _what(info: "JobInfo") -> str:
 
 
 def _print_runs(found: "Sequence[RunInfo]", *, failures: bool) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
     columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "chunks")
-    for name in ("run", "state", "source", *columns, "started"):
-        table.add_column(name, overflow="fold", justify="right" if name in columns else "left")
+    rows = table("run", "state", "source", *columns, "started", right=columns)
     for info in found:
         source = shown(str(info.source.get("path") or info.source.get("kind") or ""))
         counts = (str(getattr(info, name)) for name in columns)
-        table.add_row(str(info.id), info.state, source, *counts, info.started_at.isoformat(timespec="seconds"))
-    console().print(table)
+        rows.add_row(str(info.id), info.state, source, *counts, info.started_at.isoformat(timespec="seconds"))
+    console().print(rows)
     if failures:
         for info in found:
             for failure in info.failures:

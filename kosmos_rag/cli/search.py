@@ -124,16 +124,7 @@ def as_object(found: "Retrieval") -> dict[str, Any]:
         "hits": [_hit(hit) for hit in found.hits],
         "stages": list(found.stages),
         "timings_ms": dict(found.timings_ms),
-        "legs": {
-            name: {
-                "asked": leg.asked,
-                "returned": leg.returned,
-                "plan": leg.plan,
-                "read": dict(leg.read),
-                "reason": leg.reason,
-            }
-            for name, leg in found.legs.items()
-        },
+        "legs": {name: dataclasses.asdict(leg) for name, leg in found.legs.items()},
         "notes": list(found.notes),
         "skipped": list(found.skipped),
         "cached": found.cached,

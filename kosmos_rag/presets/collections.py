@@ -127,10 +127,11 @@ def preset_of(role: Role, owner: Tenant, collection: str) -> Preset | None:
     return None if row is None else Preset(name=row[0], content=row[1])
 
 
-def settings_of_presets(role: Role, owner: Tenant) -> list[dict[str, Any]]:
-    """Return what each preset of a tenant's collections sets."""
+def settings_of_presets(role: Role, owner: Tenant, collection: str | None) -> list[dict[str, Any]]:
+    """Return what the preset of a tenant's collection sets, or each preset of all of them."""
+    values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
-        rows = connection.execute(statement("presets_of_tenant"), {"tenant_id": owner.id}).fetchall()
+        rows = connection.execute(statement("presets_of_tenant"), values).fetchall()
     return [Preset(name=name, content=content).values for name, content in rows]
 
 

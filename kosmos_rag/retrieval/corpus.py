@@ -79,6 +79,8 @@ class Snapshot:
     """Chunks of the collections, readable or not: to plan with, and not to be told."""
     enforced: bool
     """Whether the preset of one of the collections has departments decide who may read."""
+    audit: tuple[Mapping[str, Any], ...]
+    """What presets of the collections set of `rag.audit`."""
 
     @property
     def chunks(self) -> int:
@@ -113,15 +115,16 @@ def look(
         vector_index=_vector_index(
             row for row in ready if use_vector_index and row[1] != "segment" and row[3] == space_id
         ),
-        total=sum(row[1] for row in every),
+        total=sum(row[1] or 0 for row in every),
         enforced=any(row[8] for row in every),
+        audit=tuple(every[0][9]) if every else (),
     )
 
 
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, _, next_serial, _, preset, chunks, length, epoch, _ in corpora:
+    for collection, _, next_serial, _, preset, chunks, length, epoch, *_ in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,

@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -49,6 +50,15 @@ class _Found:
     passages: list[Passage]
     notes: tuple[str, ...]
     """What the caller should know."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retrieved:
+    """A retrieval, and what whoever gives it out has to go by."""
+
+    retrieval: Retrieval
+    audit: tuple[Mapping[str, Any], ...]
+    """What presets of the collections that were searched set of `rag.audit`, at the moment of the question."""
 
 
 class Retriever:
@@ -107,7 +117,7 @@ class Retriever:
         k: int | None,
         filter: Filter | None,  # noqa: A002 — the word that callers expect
         collection: str | None,
-    ) -> Retrieval:
+    ) -> Retrieved:
         """Return the best passages of a tenant that these principals may read.
 
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
@@ -136,7 +146,8 @@ class Retriever:
             key = self._key(searches[0], expanded.expansion, snapshot)
             if key is not None and (result := self._results.find(key)) is not None:
                 watch.lap("cache")
-                return replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
+                kept_result = replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
+                return Retrieved(retrieval=kept_result, audit=snapshot.audit)
             found = self._found(connection, searches, snapshot, watch)
         watch.lap("fetch")
         reranked = self._reranked(asked.parsed.text, found.passages, watch)
@@ -144,7 +155,7 @@ class Retriever:
         result = _result(asked, expanded, found, reranked, applied, watch)
         if key is not None:
             self._results.keep(key, result)
-        return result
+        return Retrieved(retrieval=result, audit=snapshot.audit)
 
     def _key(self, search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable | None:
         """Return what a kept result goes by; None where none is kept. Some signals go by the day."""

@@ -177,16 +177,7 @@ class SearchView(BaseModel):
 def _account(found: Retrieval) -> dict[str, Any]:
     return {
         "timings_ms": dict(found.timings_ms),
-        "legs": {
-            name: {
-                "asked": leg.asked,
-                "returned": leg.returned,
-                "plan": leg.plan,
-                "read": dict(leg.read),
-                "reason": leg.reason,
-            }
-            for name, leg in found.legs.items()
-        },
+        "legs": {name: dataclasses.asdict(leg) for name, leg in found.legs.items()},
         "expansion": dataclasses.asdict(found.expansion),
         "intent": found.intent,
         "cached": found.cached,

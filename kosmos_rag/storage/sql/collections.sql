@@ -11,7 +11,7 @@ SELECT p.name, p.content
 -- name: presets_of_tenant
 SELECT p.name, p.content
   FROM kosmos.presets p
- WHERE p.tenant_id = %(tenant_id)s
+ WHERE p.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR p.collection = %(collection)s)
 
 -- name: delete_preset
 DELETE FROM kosmos.presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s

@@ -1,15 +1,23 @@
 -- name: corpora
 -- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
--- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last whether any collection
--- that is asked, one without documents too, makes departments decide.
+-- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last, of the collections that
+-- are asked, those without documents too: whether any makes departments decide, and what their presets say of the log.
+-- A tenant without documents is one row, without a collection.
 SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
        EXISTS (SELECT
                  FROM kosmos.presets e
                 WHERE e.tenant_id = %(tenant_id)s
                   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                  AND e.content::jsonb -> 'rag' -> 'access' ->> 'by' IS NOT NULL)
+                  AND e.content::jsonb -> 'rag' -> 'access' ->> 'by' IS NOT NULL),
+       ARRAY(SELECT e.content::jsonb -> 'rag' -> 'audit'
+               FROM kosmos.presets e
+              WHERE e.tenant_id = %(tenant_id)s
+                AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL)
   FROM kosmos.tenants t
-  JOIN kosmos.corpus_statistics s ON s.tenant_id = t.tenant_id
+  LEFT JOIN kosmos.corpus_statistics s
+    ON s.tenant_id = %(tenant_id)s AND s.tenant_id = t.tenant_id
+   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
   LEFT JOIN kosmos.presets p
     ON p.tenant_id = %(tenant_id)s AND p.tenant_id = s.tenant_id AND p.collection = s.collection
   LEFT JOIN (SELECT n.collection, sum(n.chunks)::bigint AS chunks, sum(n.length)::bigint AS length,
@@ -17,8 +25,7 @@ SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks,
                FROM kosmos.reader_statistics n
               WHERE n.tenant_id = %(tenant_id)s
               GROUP BY n.collection) r ON r.collection = s.collection
- WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
-   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+ WHERE t.tenant_id = %(tenant_id)s
  ORDER BY s.collection
 
 -- name: question_terms

@@ -213,6 +213,7 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
         vector_index=index,
         total=corpus.chunks,
         enforced=False,
+        audit=(),
     )
 
 

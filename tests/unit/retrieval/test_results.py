@@ -59,6 +59,7 @@ class Asked:
             vector_index=self.index,
             total=sum(corpus.chunks for corpus in self.corpora),
             enforced=False,
+            audit=(),
         )
         search = Search(
             tenant=tenant(self.tenant),
