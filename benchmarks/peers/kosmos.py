@@ -2,8 +2,9 @@
 
 import importlib.metadata
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -13,8 +14,8 @@ from benchmarks.peers.exchange import Outcome, Row
 from benchmarks.peers.remembering import Remembering
 from benchmarks.peers.server import Server
 from benchmarks.peers.sets import TENANT, PreparedSet
-from benchmarks.peers.timing import K, measure, timed
-from kosmos_rag import Engine, Retrieval, Settings
+from benchmarks.peers.timing import K, measure, timed_in_turn
+from kosmos_rag import Engine, Retrieval, Settings, TenantScope
 from kosmos_rag.embedding import Embedders, Model, SentenceTransformerEmbedder
 from kosmos_rag.embedding.locate import PACKAGED_MINILM
 from kosmos_rag.ingestion.batch import Publisher
@@ -29,13 +30,13 @@ from kosmos_rag.version import __version__
 
 BACKENDS = ("torch", "onnx")
 WAYS: dict[str, dict[str, Any]] = {
-    "RRF, the default": {},
     "score fusion": {"rag.retrieval.fusion": "score"},
     "vectors alone": {"rag.retrieval.keyword_weight": 0.0},
     "words alone": {"rag.retrieval.semantic_weight": 0.0},
 }
-"""What is changed in the shipped settings."""
-BARE = "bare SQL: the statements of the default in one round trip"
+"""What is changed in the shipped settings, which are a row for each backend of the model."""
+DEFAULT = "RRF, the default"
+_ROUNDS_IN_TURN = 3
 _MODEL = {
     "rag.embedding.model": PACKAGED_MINILM,
     "rag.embedding.dimensions": 384,
@@ -47,7 +48,12 @@ _MODEL = {
 
 def default(backend: str) -> str:
     """Name the row of the shipped default with a model on this backend."""
-    return f"{next(iter(WAYS))}, {backend}"
+    return f"{DEFAULT}, {backend}"
+
+
+def floor(backend: str) -> str:
+    """Name the row of the default's statements alone, timed in turn with it."""
+    return f"bare SQL: the statements of the default in one round trip, beside {backend}"
 
 
 def embedding(backend: str) -> str:
@@ -86,14 +92,8 @@ class Ours:
         """Store the set, and ask it in every way. Raises KosmosError."""
         seconds = self._store()
         models: dict[str, Embedder] = {"torch": self._model, "onnx": embedder("onnx")}
-        rows = [self._row(default(backend), WAYS[next(iter(WAYS))], models[backend], rounds) for backend in BACKENDS]
-        rows += [self._row(way, changes, self._model, rounds) for way, changes in list(WAYS.items())[1:]]
-        rows.append(self._bare(rounds))
-        asked = [(question,) for question in self._data.corpus.questions.values()]
-        rows += [
-            Row(way=embedding(backend), plan="", whole=timed(models[backend].embed_query, asked, rounds))
-            for backend in BACKENDS
-        ]
+        rows = [row for backend, model in models.items() for row in self._default(backend, model)]
+        rows += (self._row(way, changes, rounds) for way, changes in WAYS.items())
         packages = ("sentence-transformers", "transformers", "torch", "onnxruntime", "psycopg")
         versions = {name: importlib.metadata.version(name) for name in packages}
         return Outcome(rows=rows, versions={"kosmos-rag": __version__, **versions}, seconds=seconds)
@@ -119,34 +119,57 @@ class Ours:
             connection.execute("VACUUM (ANALYZE)")
         return seconds
 
-    def _row(self, way: str, changes: Mapping[str, Any], model: Embedder, rounds: int) -> Row:
-        with self._engine(changes, model) as whole, self._engine(changes, self._handed) as search:
+    def _default(self, backend: str, model: Embedder) -> list[Row]:
+        """Return the rows of the shipped default and of what it cannot do without, timed in turn.
+
+        The statements are what the default executes for each question, once its caches are warm. One backend at a time:
+        the threads of one keep a core busy for a while after each call, and would slow the other.
+        """
+        questions = list(self._data.corpus.questions.values())
+        with ExitStack() as stack:
+            whole, search = (
+                stack.enter_context(self._engine({}, one)).tenant(TENANT.name) for one in (model, self._handed)
+            )
+            accounts = [search.retrieve(question, K) for question in questions]
+            statements = [_statements(search, question) for question in questions]
+            connection = stack.enter_context(bare.reader(self._addresses["database.url"]))
+            calls: dict[str, list[Callable[[], object]]] = {
+                "whole": [partial(whole.retrieve, question, K) for question in questions],
+                "search": [partial(search.retrieve, question, K) for question in questions],
+                "bare": [partial(bare.replay, connection, told) for told in statements],
+                "embedding": [partial(model.embed_query, question) for question in questions],
+            }
+            times = timed_in_turn(calls, _ROUNDS_IN_TURN)
+        found = {key: _ids(account) for key, account in zip(self._data.corpus.questions, accounts, strict=True)}
+        return [
+            Row(
+                way=default(backend), plan=_plan(accounts[0]), found=found, whole=times["whole"], search=times["search"]
+            ),
+            Row(way=floor(backend), plan=f"{len(statements[0])} statements", search=times["bare"]),
+            Row(way=embedding(backend), plan="", whole=times["embedding"]),
+        ]
+
+    def _row(self, way: str, changes: Mapping[str, Any], rounds: int) -> Row:
+        with self._engine(changes, self._model) as whole, self._engine(changes, self._handed) as search:
             of_whole, of_search = whole.tenant(TENANT.name), search.tenant(TENANT.name)
-            first = of_search.retrieve(next(iter(self._data.corpus.questions.values())), K)
             return measure(
                 self._data.corpus,
                 way=way,
-                plan="; ".join(f"{leg}: {account.plan}" for leg, account in first.legs.items()),
+                plan=_plan(of_search.retrieve(next(iter(self._data.corpus.questions.values())), K)),
                 whole=lambda question: _ids(of_whole.retrieve(question, K)),
                 search=lambda question, _vector: _ids(of_search.retrieve(question, K)),
                 rounds=rounds,
             )
 
-    def _bare(self, rounds: int) -> Row:
-        """Replay what the default executes for each question, once its caches are warm."""
-        asked = []
-        with self._engine({}, self._handed) as engine:
-            scope = engine.tenant(TENANT.name)
-            questions = list(self._data.corpus.questions.values())
-            for question in questions:
-                scope.retrieve(question, K)
-            for question in questions:
-                with bare.recorded() as statements:
-                    scope.retrieve(question, K)
-                asked.append((statements,))
-        with bare.reader(self._addresses["database.url"]) as connection:
-            times = timed(lambda statements: bare.replay(connection, statements), asked, rounds)
-        return Row(way=BARE, plan=f"{len(asked[0][0])} statements", search=times)
+
+def _statements(scope: TenantScope, question: str) -> list[bare.Statement]:
+    with bare.recorded() as statements:
+        scope.retrieve(question, K)
+    return statements
+
+
+def _plan(answer: Retrieval) -> str:
+    return "; ".join(f"{leg}: {account.plan}" for leg, account in answer.legs.items())
 
 
 def _ids(answer: Retrieval) -> list[str]:

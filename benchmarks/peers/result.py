@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from benchmarks.peers.exchange import Outcome
-from benchmarks.peers.kosmos import BACKENDS, BARE, default, embedding
+from benchmarks.peers.kosmos import BACKENDS, default, embedding, floor
 from benchmarks.peers.sets import PreparedSet
 from benchmarks.peers.timing import K
 from benchmarks.scale.measure import Times, percentiles
@@ -85,11 +85,11 @@ def summaries(ours: System | None, peers: Sequence[System]) -> list[Summary]:
     found = []
     for backend in BACKENDS:
         whole = _p50(by_way[default(backend)].whole)
-        floor = _p50(by_way[embedding(backend)].whole) + _p50(by_way[BARE].search)
+        least = _p50(by_way[embedding(backend)].whole) + _p50(by_way[floor(backend)].search)
         found.append(
             Summary(
                 backend=backend,
-                overhead=round(whole / floor, 2),
+                overhead=round(whole / least, 2),
                 times_faster=None if fastest is None else round(fastest / whole, 2),
                 fastest_peer=name,
             )

@@ -4,7 +4,7 @@ Children run in an environment without the library, so nothing here imports it.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,24 @@ def measure(corpus: Corpus, *, way: str, plan: str, whole: Whole, search: Search
         whole=timed(whole, asked, rounds),
         search=timed(search, list(zip(corpus.questions.values(), corpus.question_vectors, strict=True)), rounds),
     )
+
+
+def timed_in_turn(answers: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each call: question by question in turn, after a warm-up.
+
+    What is compared meets the machine in the same moments, whose speed may vary by half from minute to minute.
+    """
+    times: dict[str, list[float]] = {way: [] for way in answers}
+    for calls in answers.values():
+        for call in calls[:_WARM]:
+            call()
+    for _ in range(rounds):
+        for calls_of_question in zip(*answers.values(), strict=True):
+            for way, call in zip(answers, calls_of_question, strict=True):
+                began = time.perf_counter()
+                call()
+                times[way].append((time.perf_counter() - began) * 1000)
+    return times
 
 
 def timed(answer: Callable[..., object], asked: Sequence[tuple[Any, ...]], rounds: int) -> list[float]:
