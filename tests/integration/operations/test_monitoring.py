@@ -1,0 +1,148 @@
+"""The rules and dashboards of deploy/ against what a service and a worker export."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from kosmos_rag import AsyncEngine, Engine, SourceDocument
+from kosmos_rag.records import Job
+from kosmos_rag.service.app import create_service
+from kosmos_rag.worker.metrics import WorkerMetrics
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+RULES = DEPLOY / "prometheus" / "rules.yml"
+DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
+
+# What Prometheus adds to every series of a target, and the name of its own that says whether a target answers.
+OF_TARGETS = {"job", "instance"}
+UP = {"up": OF_TARGETS}
+
+
+def _exported(registry: CollectorRegistry) -> dict[str, set[str]]:
+    """The labels of every sample of a registry, by name."""
+    found: dict[str, set[str]] = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            found.setdefault(sample.name, set(OF_TARGETS)).update(sample.labels)
+    return found
+
+
+@pytest.fixture
+def exported(engine: Engine) -> dict[str, set[str]]:
+    """What a service exports after a request, and a worker after a batch, by the name of the sample."""
+    service = create_service(AsyncEngine(engine)).metrics
+    service.request("POST", "/v1/search", 200, 0.01)
+    service.retrieval({"total": 1.0, "rerank": 0.5}, short=True)
+    service.first_token(0.1)
+
+    engine.tenant("acme").jobs.enqueue(SourceDocument(source="a", data=b"waits"))
+    queue = engine.tenant("acme").jobs._queue
+    worker = WorkerMetrics(queue)
+    jobs: list[Job] = queue.take(1, kinds=["document"], worker="test")
+    worker.took(jobs)
+    queue.give_back([job.token for job in jobs])
+    worker.add({(name, "x" if counter._labelnames else ""): 1 for name, counter in worker._counters.items()})
+    return _exported(service.registry) | _exported(worker.registry) | UP
+
+
+def _rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    for rule in _rules():
+        yield f"rules.yml: {rule.get('alert') or rule['record']}", rule["expr"]
+    for dashboard in DASHBOARDS:
+        for panel in json.loads(dashboard.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield f"{dashboard.name}: {panel['title']}", target["expr"]
+
+
+_SELECTOR = re.compile(r"\b((?:kosmos|up\b)[\w:]*)(?:\{([^}]*)\})?")
+_GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
+
+
+def test_rules_and_dashboards__name_metrics_and_labels_that_are_exported(exported: dict[str, set[str]]) -> None:
+    recorded = {rule["record"] for rule in _rules() if "record" in rule}
+    wrong, seen = [], set()
+    for place, expression in _expressions():
+        selectors = [(name, labels) for name, labels in _SELECTOR.findall(expression) if name not in recorded]
+        seen |= {name for name, _ in selectors}
+        known: set[str] = set()
+        for name, labels in selectors:
+            if name not in exported:
+                wrong.append(f"{place}: no process exports {name}")
+                continue
+            known |= exported[name]
+            given = set(re.findall(r"(\w+)\s*[!=]~?\"", labels))
+            wrong += [f"{place}: {name} has no label {label}" for label in given - exported[name]]
+        for grouped in _GROUPING.findall(expression):
+            wrong += [f"{place}: groups by {label}" for label in re.findall(r"\w+", grouped) if label not in known]
+    assert wrong == []
+    of_ours = {name for name in exported if not name.endswith("_created")} - set(UP)
+    families = {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in of_ours}
+    shown = {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in seen}
+    assert families <= shown, "these are exported and shown nowhere"
+
+
+def test_rules__are_well_formed() -> None:
+    rules = _rules()
+    names = [rule.get("alert") or rule["record"] for rule in rules]
+    assert len(set(names)) == len(names) > 20
+    for rule in rules:
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in {"page", "ticket"}
+            assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_rules__burn_rates_look_at_two_windows_that_are_recorded() -> None:
+    recorded = {rule["record"] for rule in _rules() if "record" in rule}
+    burning = [rule for rule in _rules() if "Burn" in rule.get("alert", "")]
+    assert len(burning) == 6
+    for rule in burning:
+        windows = re.findall(r"(kosmos:\w+:\w+_ratio_\w+) > ([\d.]+) \* ([\d.]+)", rule["expr"])
+        assert len(windows) == 2
+        assert len({(factor, budget) for _, factor, budget in windows}) == 1
+        assert {name for name, _, _ in windows} <= recorded
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_dashboard__is_one_that_grafana_can_lay_out(dashboard: Path) -> None:
+    board = json.loads(dashboard.read_text())
+    assert board["uid"] == f"kosmos-{dashboard.stem}"
+    source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"][0]
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        assert panel["datasource"]["uid"] == source["uid"]
+        grid = panel["gridPos"]
+        cells = {
+            (x, y) for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])
+        }
+        assert not cells & taken, f"{panel['title']} lies over another panel"
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_rules__pass_promtool() -> None:
+    if (promtool := shutil.which("promtool")) is None:
+        pytest.skip("promtool is not installed: PromQL was checked for names alone")
+    done = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_operate_page__says_what_to_do_about_every_alert() -> None:
+    page = (DEPLOY.parent / "docs" / "operate.md").read_text()
+    told = re.findall(r"`(Kosmos\w+)(…?)`", page)
+    for rule in _rules():
+        if name := rule.get("alert"):
+            assert any(name == prefix or (more and name.startswith(prefix)) for prefix, more in told), name

@@ -1,0 +1,217 @@
+"""The Helm chart against its values and the code. Helm is asked where it is installed; the rest needs none of it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kosmos_rag import Settings
+from kosmos_rag.cli.app import app
+from kosmos_rag.config.schema import keys_of
+from kosmos_rag.config.sources import DELIMITER, FILE_VARIABLE, PREFIX
+from kosmos_rag.service.server import _GRACE_S
+from kosmos_rag.version import __version__
+
+CHART = Path(__file__).parents[2] / "deploy" / "helm" / "kosmos-rag"
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
+VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in keys_of(Settings)} | {FILE_VARIABLE}
+
+
+def _paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The path of every value, and of every group of them."""
+    for name, value in values.items():
+        yield prefix + name
+        if isinstance(value, dict):
+            yield from _paths(value, f"{prefix}{name}.")
+
+
+def _at(path: str) -> Any:
+    value: Any = VALUES
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+USED = {path for text in TEMPLATES.values() for path in re.findall(r"\.Values\.([\w.]+)", text)}
+
+
+def test_templates__use_values_that_there_are() -> None:
+    assert set(_paths(VALUES)) >= USED
+
+
+def test_values__are_all_used() -> None:
+    """A value is used by its name, or with the whole group that it is in."""
+    for path in _paths(VALUES):
+        parts = path.split(".")
+        above = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+        below = {used for used in USED if used.startswith(f"{path}.")}
+        assert above & USED or below, f"{path} changes nothing"
+
+
+def _defined() -> dict[str, str]:
+    found = re.findall(
+        r'\{\{- define "([\w.]+)" -\}\}\n(.*?)\{\{- end \}\}\n(?=\n|\Z)', TEMPLATES["_helpers.tpl"], re.DOTALL
+    )
+    return dict(found)
+
+
+def _indented(text: str, spaces: int) -> str:
+    return "\n".join(" " * spaces + line for line in text.rstrip("\n").splitlines())
+
+
+def _filled(match: re.Match[str]) -> str:
+    """A value in place of `{{ .Values.x }}`; where more is said than that, any text."""
+    said = re.fullmatch(r"\$?\.Values\.([\w.]+)( \| quote)?", match[1].strip())
+    if said is None:
+        return "0"
+    return f'"{_at(said[1])}"' if said[2] else str(_at(said[1]))
+
+
+def _rendered(name: str) -> list[dict[str, Any]]:
+    """The objects of a template with every condition true and lists as they are: Helm's work in a few lines."""
+    text = TEMPLATES[name]
+    helpers = _defined()
+    text = re.sub(
+        r'^ *\{\{- include "([\w.]+)" \. \| nindent (\d+) \}\}$',
+        lambda match: _indented(helpers[match[1]], int(match[2])),
+        text,
+        flags=re.MULTILINE,
+    )
+    text = re.sub(
+        r"^ *\{\{- toYaml \.Values\.([\w.]+) \| nindent (\d+) \}\}$",
+        lambda match: _indented(yaml.safe_dump(_at(match[1])), int(match[2])),
+        text,
+        flags=re.MULTILINE,
+    )
+    text = re.sub(r"^\{\{- else \}\}\n.*?(?=^\{\{- end)", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^ *\{\{- range .*?\{\{- end \}\}\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^ *\{\{-? [^}]*\}\}\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\{\{-? ([^}]*?) ?-?\}\}", _filled, text)
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+OBJECTS = {(item["kind"], name): item for name in TEMPLATES if name.endswith(".yaml") for item in _rendered(name)}
+PODS = {
+    name.removesuffix(".yaml"): item["spec"]["template"]["spec"]
+    for (kind, name), item in OBJECTS.items()
+    if kind in {"Deployment", "Job"}
+}
+
+
+def test_chart__has_what_a_deployment_is_made_of() -> None:
+    assert set(OBJECTS) == {
+        ("ConfigMap", "configmap.yaml"),
+        ("Job", "migrate.yaml"),
+        ("Deployment", "api.yaml"),
+        ("Service", "api.yaml"),
+        ("PodDisruptionBudget", "api.yaml"),
+        ("HorizontalPodAutoscaler", "api.yaml"),
+        ("Deployment", "worker.yaml"),
+        ("ServiceMonitor", "monitoring.yaml"),
+        ("PodMonitor", "monitoring.yaml"),
+        ("NetworkPolicy", "networkpolicy.yaml"),
+    }
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__
+
+
+@pytest.mark.parametrize("name", ["api", "worker", "migrate"])
+def test_pod__may_do_nothing_that_it_need_not(name: str) -> None:
+    pod = PODS[name]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    written = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    assert written == ({"/tmp"} if name == "migrate" else {"/tmp", "/models"})
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize("name", ["api", "worker", "migrate"])
+def test_pod__sets_variables_that_are_settings_and_runs_a_command(name: str) -> None:
+    (container,) = PODS[name]["containers"]
+    names = [variable["name"] for variable in container["env"]]
+    assert len(set(names)) == len(names)
+    assert set(names) <= VARIABLES
+    assert {"KOSMOS_DATABASE__URL", "KOSMOS_DATABASE__WORKER_URL"} <= set(names)
+    assert ("KOSMOS_DATABASE__ADMIN_URL" in names) == (name == "migrate")
+    assert container["command"][0] == "kosmos-rag"
+    assert container["command"][1] in {command.name for command in app.registered_commands}
+    for example in re.findall(r"name: (KOSMOS_\w+)", (CHART / "values.yaml").read_text()):
+        assert example in VARIABLES
+
+
+def test_values__config_is_a_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "rag-config.yaml"
+    file.write_text(yaml.safe_dump(VALUES["config"]))
+    assert Settings.load(file).observability.log_format == "json"
+
+
+def test_pods__are_probed_where_something_answers() -> None:
+    for name in ("api", "worker"):
+        (container,) = PODS[name]["containers"]
+        ports = {port["name"] for port in container["ports"]}
+        for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+            assert container[probe]["httpGet"]["path"] == path
+            assert container[probe]["httpGet"]["port"] in ports
+    service = OBJECTS["Service", "api.yaml"]["spec"]["ports"]
+    assert {port["targetPort"] for port in service} == {"http", "metrics"}
+    settings = Settings()
+    assert VALUES["api"]["port"] == settings.service.port
+
+
+def test_pods__are_given_the_time_that_they_take_to_end() -> None:
+    """The grace period follows from the configured drain: its default in the template is that of the settings."""
+    known = dict(keys_of(Settings))
+    rules = {
+        section: (float(default), float(more))
+        for text in TEMPLATES.values()
+        for section, default, more in re.findall(
+            r'GracePeriodSeconds: \{\{ add \(dig "(\w+)" "drain_s" (\d+) \.Values\.config \| ceil \| int\) (\d+)',
+            text,
+        )
+    }
+    assert set(rules) == {"service", "worker"}
+    for section, (default, _) in rules.items():
+        assert default == known[f"{section}.drain_s"].default
+    (pause,) = re.findall(r'command: \["sleep", "(\d+)"\]', TEMPLATES["api.yaml"])
+    assert rules["service"][1] >= int(pause) + _GRACE_S + 5
+    assert rules["worker"][1] >= 5
+
+
+def test_selectors__choose_the_pods_of_their_own() -> None:
+    for (kind, name), item in OBJECTS.items():
+        if kind not in {"Deployment", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor"}:
+            continue
+        component = item["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+        assert component == (
+            "worker" if kind == "PodMonitor" else name.removesuffix(".yaml").replace("monitoring", "api")
+        )
+    for (kind, name), item in OBJECTS.items():
+        if kind == "Deployment":
+            labels = item["spec"]["template"]["metadata"]["labels"]
+            assert labels.items() >= item["spec"]["selector"]["matchLabels"].items(), name
+
+
+def test_chart__passes_helm_lint() -> None:
+    if (helm := shutil.which("helm")) is None:
+        pytest.skip("helm is not installed: the templates were filled in by this test alone")
+    done = subprocess.run([helm, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run([helm, "template", "kosmos", str(CHART)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kinds = {item["kind"] for item in yaml.safe_load_all(done.stdout) if item}
+    assert kinds >= {"ConfigMap", "Job", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
