@@ -15,12 +15,13 @@ from kosmos_rag.config import Settings
 from kosmos_rag.embedding import Embedders
 from kosmos_rag.embedding.space import difference, require_same
 from kosmos_rag.errors import ConfigError, RequestError
+from kosmos_rag.evaluation.questions import Question
 from kosmos_rag.indexing import catalogue
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.records import Space, SpaceInfo, SpaceQuality
 from kosmos_rag.reembedding.dropping import condemn, delete_space
 from kosmos_rag.reembedding.filling import EVERY_ID, Filler, IdRange, Throttle, part_of_ids
-from kosmos_rag.reembedding.quality import JudgedQuestion, ndcg_at_10, refusal
+from kosmos_rag.reembedding.quality import ndcg_at_10, refusal
 from kosmos_rag.reembedding.transactions import alone, count_chunks, count_missing, count_vectors, transaction
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
@@ -136,7 +137,7 @@ class Reembedding:
         return self.status(tenant)
 
     def switch(
-        self, tenant: Tenant, *, questions: Sequence[JudgedQuestion], force: str | None, on_progress: Progress
+        self, tenant: Tenant, *, questions: Sequence[Question], force: str | None, on_progress: Progress
     ) -> SpaceQuality:
         """Measure the space of the other model, and answer questions from it from now on.
 
@@ -247,7 +248,7 @@ class Reembedding:
             throttle.wait(chunks)
 
     def _measured(
-        self, tenant: Tenant, space: Space, questions: Sequence[JudgedQuestion], on_progress: Progress
+        self, tenant: Tenant, space: Space, questions: Sequence[Question], on_progress: Progress
     ) -> SpaceQuality:
         live, _ = self._live(tenant)
         entry = self._indexes.prepare_space(tenant, space, lambda line: on_progress(0, 0, line))

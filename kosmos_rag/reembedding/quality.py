@@ -1,20 +1,19 @@
 """How good a space is before questions are answered from it: its index against a scan, its model against the live one.
 
-A question of an evaluation set names the source of its answer. Both spaces are searched exactly, so that models are
+A question of a question file names the source of its answer. Both spaces are searched exactly, so that models are
 compared and not indexes, and documents are ranked by their best chunk.
 """
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
-import yaml
 
-from kosmos_rag.errors import RequestError, first_line
+from kosmos_rag.errors import RequestError
+from kosmos_rag.evaluation.questions import Question, read_questions
 from kosmos_rag.indexing import tuning
 from kosmos_rag.ports import Embedder
 from kosmos_rag.records import Space, SpaceQuality
@@ -26,40 +25,11 @@ MAX_LOSS = 0.02
 _DEPTH = 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgedQuestion:
-    """A question with the source of its answer: all of a document's source, or the end of it after a slash."""
-
-    question: str
-    source: str
-
-    def is_answered_by(self, source: str) -> bool:
-        """Whether a document of this source holds the answer."""
-        return source == self.source or source.endswith(f"/{self.source}")
-
-
-def read_questions(path: Path) -> list[JudgedQuestion]:
-    """Read an evaluation set: a YAML list of mappings with `question` and `source`; those without one are passed over.
-
-    Raises RequestError where the file is another thing.
-    """
-    try:
-        listed = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise RequestError(f"the evaluation set {str(path)!r} cannot be read: {first_line(error)}") from error
-    entries: list[Any] = listed if isinstance(listed, list) else [None]
-    if not all(isinstance(entry, dict) and isinstance(entry.get("question"), str) for entry in entries):
-        raise RequestError(
-            f"the evaluation set {str(path)!r} is not a list of questions; "
-            "write `- question: …` and below it `source: handbook.md`, for each"
-        )
-    questions = [
-        JudgedQuestion(question=entry["question"], source=str(entry["source"]))
-        for entry in entries
-        if entry.get("source")
-    ]
+def read_judged(path: Path) -> list[Question]:
+    """Read a question file: those questions that a document answers. Raises RequestError where there is none."""
+    questions = [question for question in read_questions(path).questions if question.answerable]
     if not questions:
-        raise RequestError(f"no question of the evaluation set {str(path)!r} names the source of its answer")
+        raise RequestError(f"no question of the question file {str(path)!r} names the source of its answer")
     return questions
 
 
@@ -68,7 +38,7 @@ def ndcg_at_10(
     tenant: Tenant,
     space: Space,
     embedder: Embedder,
-    questions: Sequence[JudgedQuestion],
+    questions: Sequence[Question],
 ) -> float:
     """Return the mean nDCG@10 of documents by the vectors of one space.
 
@@ -77,8 +47,7 @@ def ndcg_at_10(
     """
     search = tuning.exact(connection, {"tenant_id": tenant.id, "space_id": space.id})
     return statistics.fmean(
-        _gain(_documents(connection, tenant, search(embedder.embed_query(asked.question))), asked)
-        for asked in questions
+        _gain(_documents(connection, tenant, search(embedder.embed_query(asked.text))), asked) for asked in questions
     )
 
 
@@ -89,9 +58,9 @@ def _documents(connection: psycopg.Connection, tenant: Tenant, chunk_ids: list[A
     return list(dict.fromkeys(source for _, source in rows))
 
 
-def _gain(documents: Sequence[str], asked: JudgedQuestion) -> float:
+def _gain(documents: Sequence[str], asked: Question) -> float:
     for rank, source in enumerate(documents[:_DEPTH], start=1):
-        if asked.is_answered_by(source):
+        if any(place.is_in(source) for place in asked.places):
             return 1 / math.log2(1 + rank)
     return 0.0
 

@@ -8,7 +8,7 @@ from typing import Literal
 from kosmos_rag.records import SpaceInfo, SpaceQuality
 from kosmos_rag.reembedding.by_ray import fill_by_ray
 from kosmos_rag.reembedding.moving import Progress, Reembedding
-from kosmos_rag.reembedding.quality import read_questions
+from kosmos_rag.reembedding.quality import read_judged
 from kosmos_rag.storage.tenancy import Tenant
 
 
@@ -67,7 +67,7 @@ class TenantSpaces:
         """
         return self._reembedding.switch(
             self._owner,
-            questions=read_questions(Path(questions)) if questions is not None else (),
+            questions=read_judged(Path(questions)) if questions is not None else (),
             force=force,
             on_progress=on_progress or _silent,
         )

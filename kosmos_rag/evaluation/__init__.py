@@ -1,0 +1,29 @@
+"""How good retrieval is: questions with known answers, measures, stored results, comparisons, reports."""
+
+from kosmos_rag.evaluation.beir import BeirSet, load_beir, tenant_of
+from kosmos_rag.evaluation.comparing import Difference, compare
+from kosmos_rag.evaluation.gating import Verdict, verdicts
+from kosmos_rag.evaluation.questions import Place, Question, QuestionSet, read_questions
+from kosmos_rag.evaluation.records import Evaluation, QuestionResult
+from kosmos_rag.evaluation.running import Plan, evaluate, for_evaluation
+from kosmos_rag.evaluation.storing import Evaluations
+
+__all__ = [
+    "BeirSet",
+    "Difference",
+    "Evaluation",
+    "Evaluations",
+    "Place",
+    "Plan",
+    "Question",
+    "QuestionResult",
+    "QuestionSet",
+    "Verdict",
+    "compare",
+    "evaluate",
+    "for_evaluation",
+    "load_beir",
+    "read_questions",
+    "tenant_of",
+    "verdicts",
+]

@@ -1,0 +1,132 @@
+"""Sets in the layout of BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv.
+
+Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models" (2021).
+"""
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from kosmos_rag.config import Settings
+from kosmos_rag.errors import RequestError
+from kosmos_rag.evaluation.questions import Question, QuestionSet
+from kosmos_rag.records import IngestReport, SourceDocument
+
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+_SLUG = 40
+"""Characters of a set's name in that of its tenant, which may have 63."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BeirSet:
+    """A corpus with the questions that were judged against it."""
+
+    folder: Path
+    questions: QuestionSet
+
+    def documents(self) -> Iterator[SourceDocument]:
+        """Read the documents, title and text as one; those without either are left out. Raises RequestError."""
+        for entry in _entries(self.folder / CORPUS):
+            title = str(entry.get("title") or "").strip()
+            text = f"{title}\n\n{entry.get('text') or ''}".strip()
+            if text:
+                yield SourceDocument(source=str(entry["_id"]), title=title or None, data=text.encode())
+
+
+def load_beir(folder: Path, *, split: str = "test") -> BeirSet:
+    """Read a set: questions that have a judgement, and where its documents are.
+
+    Raises RequestError where the folder holds no such set, or a line of it is none.
+    """
+    judgements = folder / "qrels" / f"{split}.tsv"
+    if missing := [str(file) for file in (folder / CORPUS, folder / QUERIES, judgements) if not file.is_file()]:
+        raise RequestError(
+            f"there is no set in the BEIR layout in {folder}: missing {', '.join(missing)}; "
+            "name its folder or URL, or a question file"
+        )
+    judged = _judgements(judgements)
+    questions = tuple(
+        Question(id=str(entry["_id"]), text=str(entry["text"]), documents=judged[str(entry["_id"])])
+        for entry in _entries(folder / QUERIES)
+        if str(entry["_id"]) in judged
+    )
+    if not questions:
+        raise RequestError(f"no question of {folder / QUERIES} is judged in {judgements}; are they of one set?")
+    name = folder.resolve().name if split == "test" else f"{folder.resolve().name}-{split}"
+    return BeirSet(folder=folder, questions=QuestionSet(name=name, questions=questions))
+
+
+def _judgements(path: Path) -> dict[str, dict[str, int]]:
+    judged: dict[str, dict[str, int]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        try:
+            for row in csv.DictReader(file, delimiter="\t"):
+                judged.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RequestError(
+                f"{path} is not judgements: it needs a first line `query-id`, `corpus-id`, `score`, by tabs ({error!r})"
+            ) from error
+    return judged
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    entry = json.loads(line)
+                except ValueError as error:
+                    raise RequestError(f"{path}, line {number} is not JSON: {error}; correct it") from error
+                if not isinstance(entry, dict) or "_id" not in entry:
+                    raise RequestError(f"{path}, line {number} has no `_id`; give each its own")
+                yield entry
+
+
+class Writing(Protocol):
+    """A tenant whose documents can be written: a TenantScope is one."""
+
+    def ingest(
+        self, items: Iterable[SourceDocument], *, on_progress: Callable[[int, int, str], None] | None = None
+    ) -> IngestReport:
+        """Ingest documents; unchanged ones are passed over."""
+        ...
+
+    def sources(self) -> list[str]:
+        """List the sources of all documents."""
+        ...
+
+    def delete(self, sources: Iterable[str]) -> int:
+        """Remove documents by source."""
+        ...
+
+
+def bring(scope: Writing, beir: BeirSet, on_progress: Callable[[int, int, str], None] | None = None) -> None:
+    """Make a tenant's documents those of a set; what is there already is passed over. Raises RequestError."""
+    sources: set[str] = set()
+
+    def noted() -> Iterator[SourceDocument]:
+        for document in beir.documents():
+            sources.add(document.source)
+            yield document
+
+    report = scope.ingest(noted(), on_progress=on_progress)
+    if report.failed:
+        first = report.failed[0]
+        raise RequestError(
+            f"{len(report.failed)} documents of the set were not ingested, the first {first.source!r}: {first.message}"
+        )
+    if gone := sorted(set(scope.sources()) - sources):
+        scope.delete(gone)
+
+
+def tenant_of(questions: QuestionSet, settings: Settings) -> str:
+    """Return the tenant that a set is ingested into: another one where the settings cut or embed differently."""
+    slug = re.sub(r"[^a-z0-9_-]+", "-", questions.name.lower()).strip("-")[:_SLUG]
+    chunking, embedding = settings.rag.chunking.model_dump_json(), settings.rag.embedding.model_dump_json()
+    shown = f"{chunking} {embedding} {settings.ingestion.language}"
+    return f"eval-{slug or 'set'}-{hashlib.sha256(shown.encode()).hexdigest()[:8]}"

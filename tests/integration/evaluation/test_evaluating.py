@@ -1,0 +1,213 @@
+"""Evaluations over PostgreSQL: run, stored, compared, gated, by the library and by the commands."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag import Engine, SourceDocument
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.errors import RequestError
+from kosmos_rag.evaluation import Evaluation, Evaluations, Plan, evaluate, load_beir, read_questions
+from kosmos_rag.evaluation.beir import bring
+from kosmos_rag.storage.tenancy import tenant
+
+KB = {
+    "leave.md": "# Leave\n\n## Parental Leave\n\nParental leave lasts twelve months after a birth.\n\n"
+    "## Annual Leave\n\nAnnual leave is thirty days in each calendar year for everybody.\n",
+    "travel.md": "# Travel\n\n## Trains\n\nTrain tickets of the second class are paid by the company.\n",
+}
+QUESTIONS = """
+- question: How long does parental leave last after a birth?
+  source: leave.md
+  section: Parental Leave
+- question: Which class of train tickets are paid by the company?
+  source: travel.md
+- question: Where is annual leave of thirty days?
+  source: leave.md
+  lines: [9, 9]
+- question: Who conducts the zoo's orchestra?
+  answerable: false
+"""
+
+
+@pytest.fixture
+def filled(engine: Engine) -> Engine:
+    engine.tenant("acme").ingest(SourceDocument(source=f"/kb/{name}", data=text.encode()) for name, text in KB.items())
+    return engine
+
+
+def _run(engine: Engine, tmp_path: Path, *, answers: bool = False) -> Evaluation:
+    file = tmp_path / "set.yaml"
+    file.write_text(QUESTIONS)
+    plan = Plan(label="as configured", settings=engine.settings, answers=answers)
+    return evaluate(engine.tenant("acme"), read_questions(file), plan)
+
+
+def test_evaluate__measures_documents_sections_and_lines(filled: Engine, tmp_path: Path) -> None:
+    done = _run(filled, tmp_path, answers=True)
+    by_text = {result.question: result for result in done.results}
+    assert [by_text[text].ranking[0] for text in list(by_text) if by_text[text].judged] == [
+        next(iter(by_text[text].judged)) for text in list(by_text) if by_text[text].judged
+    ]
+    assert (done.measures["RR@10"], done.measures["R@10"], done.measures["nDCG@10"]) == (1.0, 1.0, 1.0)
+    unanswerable = by_text["Who conducts the zoo's orchestra?"]
+    assert unanswerable.measures["abstention"] == float(bool(unanswerable.refused))
+    assert unanswerable.measures["false_answers"] == 1 - unanswerable.measures["abstention"]
+    assert "RR@10" not in unanswerable.measures
+    for result in done.results:
+        answered = result.judged and not result.refused
+        assert ("citation_precision" in result.measures) == bool(answered)
+    assert {"fuse", "fetch", "total", "answer"} <= set(done.results[0].timings_ms)
+    assert done.index_state["chunks"] >= 2
+
+
+def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(filled: Engine, tmp_path: Path) -> None:
+    stored, others = (Evaluations(filled.parts.database, tenant(name)) for name in ("acme", "other"))
+    first, second = _run(filled, tmp_path), _run(filled, tmp_path)
+    for one in (first, second):
+        stored.add(one)
+    # The same twice, but for when and how fast.
+    assert first.measures == second.measures
+    assert [one.ranking for one in first.results] == [one.ranking for one in second.results]
+    assert stored.get(str(first.id)[:8]) == first
+    assert stored.get("latest") == second
+    assert list(stored.get("latest").measures) == list(second.measures)
+    assert stored.get("as configured") == second
+    assert [one.id for one in stored.recent()] == [second.id, first.id]
+    assert others.recent() == []
+    with pytest.raises(RequestError, match="has no evaluation 'latest'"):
+        others.get("latest")
+    with pytest.raises(RequestError, match="has 2 evaluations whose ids begin with ''"):
+        stored.get("")
+    others.delete(first)
+    assert len(stored.recent()) == 2
+    stored.delete(first)
+    assert [one.id for one in stored.recent()] == [second.id]
+
+
+def test_evaluate__of_a_tenant_without_documents_is_refused(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="'acme' has no documents to ask"):
+        _run(engine, tmp_path)
+
+
+def _beir(folder: Path, documents: dict[str, str]) -> Path:
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    corpus = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in documents.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus))
+    queries = [{"_id": f"q{n:02}", "text": f"What of word{n} and thing{n}?"} for n in range(24)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "".join(f"q{n:02}\td{n}\t1\n" for n in range(24))
+    )
+    return folder
+
+
+DOCUMENTS = {f"d{n}": f"A report about word{n}, and thing{n} beside the rest. " * 3 for n in range(24)}
+
+
+def test_bring__is_done_once_and_removes_what_has_gone(engine: Engine, tmp_path: Path) -> None:
+    scope = engine.tenant("eval-tiny")
+    bring(scope, load_beir(_beir(tmp_path, DOCUMENTS)))
+    assert len(scope.sources()) == 24
+    versions = {info.source: info.version for info in scope.documents()}
+    bring(scope, load_beir(_beir(tmp_path, {key: text for key, text in DOCUMENTS.items() if key != "d3"})))
+    assert {info.source: info.version for info in scope.documents()} == {
+        key: version for key, version in versions.items() if key != "d3"
+    }
+
+
+Kosmos = Callable[..., Result]
+
+
+@pytest.fixture
+def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Kosmos:
+    """Run a command in this process, with the packaged model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[3] / "examples" / "minilm.yaml"))
+    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
+        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    monkeypatch.setenv("KOSMOS_RAG__CHUNKING__STRATEGY", "paragraph")
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_commands__list_compare_gate_report_and_delete(filled: Engine, kosmos: Kosmos, tmp_path: Path) -> None:
+    stored = Evaluations(filled.parts.database, tenant("acme"))
+    first, second = _run(filled, tmp_path), _run(filled, tmp_path)
+    for one in (first, second):
+        stored.add(one)
+    to = ("-t", "acme")
+    listed = json.loads(kosmos("eval", "list", *to, "--json").stdout)["evaluations"]
+    assert [one["name"] for one in listed] == [second.name, first.name]
+    assert "as configured" in kosmos("eval", "list", *to).stdout
+    assert "RR@10" in kosmos("eval", "compare", first.name, second.name).stdout
+
+    assert kosmos("eval", "gate", *to).exit_code == 0
+    strict = ("--set", "evaluation.targets={P@5: 0.9}")
+    assert "has no P@5" in kosmos("eval", "gate", *to, *strict).stderr
+    bounds = ("--set", "evaluation.targets={degraded: 0.0, AP@10: 1.0}", "--set", "evaluation.alerts={AP@10: 0.1}")
+    assert kosmos("eval", "gate", *to, *bounds).exit_code == 0
+    worse = replace(
+        second,
+        id=uuid4(),
+        measures={**second.measures, "AP@10": 0.5},
+        results=tuple(replace(one, question_id=f"{one.question_id}x") for one in second.results),
+    )
+    stored.add(replace(worse, at=datetime.now(UTC)))
+    failed = kosmos("eval", "gate", *to, *bounds, "--json")
+    assert failed.exit_code == 1
+    assert {one["measure"]: one["state"] for one in json.loads(failed.stdout)["measures"]} == {
+        "degraded": "reached",
+        "AP@10": "below target",
+    }
+    assert kosmos("eval", "gate", *to, *bounds, "--alert").exit_code == 0
+
+    assert kosmos("eval", "report", first.name, second.name, "-o", "out.html").exit_code == 0
+    assert "</html>" in (tmp_path / "out.html").read_text()
+    assert kosmos("eval", "delete", first.name).exit_code == 0
+    assert "has no evaluation" in kosmos("eval", "report", first.name).stderr
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_commands__run_a_sweep(kosmos: Kosmos, tmp_path: Path) -> None:
+    _beir(tmp_path / "tiny", DOCUMENTS)
+    ran = kosmos("eval", "run", "tiny", "--grid", "retrieval.rrf_k=5,60", "--json")
+    first, second = json.loads(ran.stdout)["evaluations"]
+    assert first["tenant"].startswith("eval-tiny-")
+    assert [one["settings"]["retrieval"]["rrf_k"] for one in (first, second)] == [5, 60]
+    assert first["measures"] == pytest.approx(second["measures"], abs=0.3)
+    again = json.loads(kosmos("eval", "run", "tiny", "--set", "rag.retrieval.rrf_k=5", "--json").stdout)["evaluations"]
+    assert again[0]["measures"] == first["measures"]
+    refused = kosmos("eval", "run", "tiny", "--grid", "retrieval.rrfk=5")
+    assert refused.exit_code == 1
+    assert "rrfk" in refused.stderr
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_commands__questions_and_tuning(kosmos: Kosmos, tmp_path: Path) -> None:
+    for name, text in KB.items():
+        (tmp_path / name).write_text(text)
+    assert kosmos("ingest", *KB).exit_code == 0
+    assert kosmos("eval", "questions", "-o", "made.yaml").exit_code == 0
+    asked = kosmos("eval", "run", "made.yaml", "--answers", "--json")
+    (one,) = json.loads(asked.stdout)["evaluations"]
+    assert one["measures"]["RR@10"] > 0.9
+    assert "abstention" in one["measures"]
+
+    _beir(tmp_path / "tiny", DOCUMENTS)
+    grid = ("--grid", "retrieval.depth=100,200", "--grid", "retrieval.top_k=20")
+    weak = ("--set", "rag.retrieval.semantic_weight=1.0", "--set", "rag.retrieval.keyword_weight=0.0")
+    assert kosmos("eval", "tune", "tiny", *grid).exit_code == 0
+    assert not (tmp_path / "tuned.yaml").exists()
+    tuned = kosmos("eval", "tune", "tiny", "--grid", "retrieval.keyword_weight=0.0,5.0", *weak, "--json")
+    told = json.loads(tuned.stdout)
+    if told["changes"]:
+        assert (tmp_path / "tuned.yaml").read_text().startswith("# Tuned for nDCG@10")

@@ -1,0 +1,99 @@
+"""Sets in the BEIR layout: from a folder, from an archive, from what is none."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag.config import IngestionSettings, Settings
+from kosmos_rag.errors import RequestError, SourceError
+from kosmos_rag.evaluation import load_beir, tenant_of
+from kosmos_rag.evaluation.download import _unpacked, fetched
+
+FILES = {
+    "corpus.jsonl": '{"_id": "d1", "title": "T", "text": "words"}\n{"_id": "d2", "title": "", "text": ""}\n\n',
+    "queries.jsonl": '{"_id": "q1", "text": "Which?"}\n{"_id": "q2", "text": "Not judged?"}\n',
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td9\t0\n",
+}
+
+
+def _folder(tmp_path: Path, **changed: str) -> Path:
+    folder = tmp_path / "My Set!"
+    (folder / "qrels").mkdir(parents=True)
+    for name, text in FILES.items():
+        (folder / name).write_text(changed.get(Path(name).stem, text))
+    return folder
+
+
+def test_load__documents_and_judged_questions(tmp_path: Path) -> None:
+    found = load_beir(_folder(tmp_path))
+    (question,) = found.questions.questions
+    assert (question.id, question.text, question.judged, question.answerable) == (
+        "q1",
+        "Which?",
+        {"d1": 2, "d9": 0},
+        True,
+    )
+    (document,) = found.documents()
+    assert (document.source, document.title, document.data) == ("d1", "T", b"T\n\nwords")
+
+
+def test_tenant__is_another_one_where_chunks_or_vectors_are() -> None:
+    from kosmos_rag.evaluation import QuestionSet
+
+    asked = QuestionSet(name="My Set!", questions=())
+    names = [
+        tenant_of(asked, Settings.load(overrides=changes))
+        for changes in (
+            {},
+            {"rag.retrieval.top_k": 7},
+            {"rag.chunking.max_size": 900},
+            {"ingestion.language": "german"},
+        )
+    ]
+    assert names[0].startswith("eval-my-set-")
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"test": "q1\td1\t2\nq2\td1\t2\n"}, "is not judgements"),
+        ({"test": "query-id\tcorpus-id\tscore\nq1\td1\tx\n"}, "is not judgements"),
+        ({"test": "query-id\tcorpus-id\tscore\nq9\td1\t1\n"}, "no question of .* is judged"),
+        ({"queries": "{"}, r"queries.jsonl, line 1 is not JSON"),
+        ({"queries": "[]"}, "line 1 has no `_id`"),
+    ],
+)
+def test_load__refuses_what_is_none(changed: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=message):
+        load_beir(_folder(tmp_path, **changed))
+
+
+def test_load__names_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"missing .*corpus\.jsonl, .*queries\.jsonl, .*dev\.tsv"):
+        load_beir(tmp_path, split="dev")
+
+
+def test_archive__gives_the_files_of_the_set_and_no_other() -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in FILES.items():
+            archive.writestr(f"scifact/{name}", text)
+        archive.writestr("../../evil.py", "x")
+        archive.writestr("scifact/qrels/../../../evil.tsv", "x")
+    files = dict(_unpacked(data.getvalue(), "https://host/scifact.zip"))
+    assert {name: text.decode() for name, text in files.items()} == FILES
+    assert all(json.loads(line) for line in files["queries.jsonl"].splitlines())
+    with pytest.raises(SourceError, match="is no zip archive"):
+        dict(_unpacked(b"PK", "https://host/scifact.zip"))
+
+
+def test_url__goes_through_the_guard(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="allowed_hosts"):
+        fetched("https://example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)
+    with pytest.raises(RequestError, match="must not hold a user"):
+        fetched("https://me:secret@example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)

@@ -1,0 +1,193 @@
+"""Differences, what is more than chance, gates, and tuning."""
+
+import itertools
+import random
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kosmos_rag.config import EvaluationSettings, Settings
+from kosmos_rag.errors import ConfigError, RequestError
+from kosmos_rag.evaluation import Place, Question, QuestionSet, compare, plots, verdicts
+from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
+from kosmos_rag.evaluation.report import report
+from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
+from kosmos_rag.evaluation.tuning import configuration, halves, tune, usual_stages
+from tests.unit.evaluation.making import evaluation, of
+
+
+def test_randomisation__is_near_the_exact_value_over_all_signs() -> None:
+    gains = [0.4, -0.1, 0.3, 0.2, 0.5, 0.1, -0.05, 0.35]
+    sums = [
+        abs(sum(s * g for s, g in zip(signs, gains, strict=True))) for signs in itertools.product((1, -1), repeat=8)
+    ]
+    exact = statistics.fmean(value >= abs(sum(gains)) - 1e-9 for value in sums)
+    assert randomisation_p(gains) == pytest.approx(exact, abs=0.01)
+    assert randomisation_p([0.0] * 5) == 1.0
+    assert randomisation_p(gains) == randomisation_p(gains)
+
+
+def test_bootstrap__is_near_the_normal_interval() -> None:
+    dice = random.Random(4)
+    values = [dice.gauss(0.3, 0.2) for _ in range(400)]
+    mean, error = statistics.fmean(values), statistics.stdev(values) / 20
+    assert bootstrap_interval(values) == pytest.approx((mean - 1.96 * error, mean + 1.96 * error), abs=0.003)
+
+
+def test_holm__by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_compare__counts_wins_and_losses_and_tells_chance_from_more() -> None:
+    before = of("R@10", [0.2] * 30)
+    better = of("R@10", [0.5] * 28 + [0.1] * 2, number=2)
+    alike = of("R@10", [0.3, 0.1] * 15, number=3)
+    first, second = compare(before, [better, alike])
+    assert (first.wins, first.losses, first.questions) == (28, 2, 30)
+    assert first.difference == pytest.approx((28 * 0.3 - 2 * 0.1) / 30)
+    assert first.significant
+    assert not first.worse
+    assert first.low < first.difference < first.high
+    assert first.corrected_p == pytest.approx(2 * first.p)
+    assert (second.wins, second.losses, second.significant) == (15, 15, False)
+    (back,) = compare(better, [before])
+    assert back.worse
+
+
+def test_compare__of_a_measure_that_is_better_low() -> None:
+    (one,) = compare(of("false_answers", [1.0] * 20), [of("false_answers", [0.0] * 20, number=2)])
+    assert (one.wins, one.losses, one.significant, one.worse) == (20, 0, True, False)
+
+
+def test_compare__refuses_other_questions() -> None:
+    with pytest.raises(RequestError, match="only evaluations of the same questions"):
+        compare(of("R@10", [1.0]), [evaluation({"q000": {"R@10": 1.0}}, set_sha256="other")])
+
+
+def test_gate__says_of_each_measure_where_it_stands() -> None:
+    settings = EvaluationSettings(
+        targets={"R@10": 0.8, "RR@10": 0.6, "false_answers": 0.1}, alerts={"R@10": 0.7, "AP@10": 0.2}
+    )
+    one = evaluation({"q": {"R@10": 0.75, "RR@10": 0.6, "AP@10": 0.1, "false_answers": 0.2}})
+    assert {verdict.measure: verdict.state for verdict in verdicts(one, settings)} == {
+        "R@10": "below target",
+        "RR@10": "reached",
+        "false_answers": "below target",
+        "AP@10": "alert",
+    }
+    with pytest.raises(RequestError, match=r"has no R@10, but P@5"):
+        verdicts(of("P@5", [1.0]), settings)
+    with pytest.raises(RequestError, match="are empty"):
+        verdicts(one, EvaluationSettings(targets={}, alerts={}))
+
+
+def test_grid__is_every_combination() -> None:
+    tried = parse_grid(["retrieval.semantic_weight=0.5,0.7", "rag.retrieval.fusion=rrf,score"])
+    assert [list(changes.values()) for changes in tried] == [[0.5, "rrf"], [0.5, "score"], [0.7, "rrf"], [0.7, "score"]]
+    assert label(tried[0]) == "retrieval.semantic_weight=0.5 retrieval.fusion=rrf"
+    assert parse_grid(()) == [{}]
+    assert parse_grid(["evaluation.depth=5"]) == [{"evaluation.depth": 5}]
+
+
+@pytest.mark.parametrize("given", ["retrieval.top_k", "=1", "a=", "a=[", "a=b: {"])
+def test_grid__of_another_form_is_refused(given: str) -> None:
+    with pytest.raises(RequestError, match="is not KEY=VALUE,VALUE"):
+        parse_grid([given])
+
+
+def test_grid__that_a_preset_undoes_is_refused() -> None:
+    with pytest.raises(RequestError, match="the preset of the collection sets it"):
+        require_applied(Settings(), {"rag.retrieval.top_k": 7})
+    require_applied(Settings(), {"rag.retrieval.top_k": 20})
+
+
+def _set(count: int) -> QuestionSet:
+    questions = (Question(id=f"q{n:03}", text=f"{n}?", places=(Place(source="a"),)) for n in range(count))
+    return QuestionSet(name="set", questions=tuple(questions))
+
+
+def test_halves__are_always_the_same_and_share_nothing() -> None:
+    train, test = halves(_set(41))
+    ids = [{question.id for question in half.questions} for half in (train, test)]
+    assert (len(ids[0]), len(ids[1])) == (21, 20)
+    assert not ids[0] & ids[1]
+    assert halves(_set(41))[0].sha256 == train.sha256
+    with pytest.raises(RequestError, match="use 20 or more"):
+        halves(_set(19))
+
+
+def _asking(worth: dict[Any, float]) -> Any:
+    """Answers each half with the worth of the changed weight, a little more or less by question."""
+
+    def ask(changes: dict[str, Any], asked: QuestionSet) -> Any:
+        value = worth[changes.get("w")] + 0.01 * changes.get("d", 0)
+        measures = {q.id: {"R@10": value + 0.001 * (hash(q.text) % 3)} for q in asked.questions}
+        return evaluation(measures, number=2 if changes else 1, set_sha256=asked.sha256)
+
+    return ask
+
+
+def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path) -> None:
+    stages = [[{"w": 1}, {"w": 2}, {"w": 3}], [{"d": 0}, {"d": 5}]]
+    tuned = tune(_set(60), stages, "R@10", _asking({None: 0.3, 1: 0.2, 2: 0.5, 3: 0.4}))
+    assert tuned.changes == {"w": 2, "d": 5}
+    assert tuned.difference.difference == pytest.approx(0.25)
+    assert tuned.difference.significant
+    assert tuned.difference.questions == 30
+
+    base = tmp_path / "rag-config.yaml"
+    base.write_text("rag: {retrieval: {top_k: 7, rrf_k: 3}}")
+    file = tmp_path / "tuned.yaml"
+    file.write_text(configuration(replace(tuned, changes={"rag.retrieval.rrf_k": 9}), "rag-config.yaml"))
+    assert "more than chance" in file.read_text()
+    settings = Settings.load(file)
+    assert (settings.rag.retrieval.top_k, settings.rag.retrieval.rrf_k) == (7, 9)
+    assert Settings.load(base).rag.retrieval.rrf_k == 3
+    assert yaml.safe_load(file.read_text())["extends"] == "rag-config.yaml"
+
+
+def test_tune__keeps_what_there_is_where_nothing_is_better() -> None:
+    tuned = tune(_set(20), [[{"w": 1}]], "R@10", _asking({None: 0.3, 1: 0.3}))
+    assert tuned.changes == {}
+    assert tuned.difference.difference == 0
+    with pytest.raises(RequestError, match="P@5 is not measured"):
+        tune(_set(20), [], "P@5", _asking({None: 0.3}))
+
+
+def test_usual_stages__are_settings_that_can_be() -> None:
+    for changes in itertools.chain.from_iterable(usual_stages(Settings())):
+        assert Settings.load(overrides=dict(changes)) is not None
+
+
+def test_file__that_extends_itself_or_no_file_is_refused(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text("extends: other.yaml")
+    other.write_text("extends: one.yaml")
+    with pytest.raises(ConfigError, match="extends itself"):
+        Settings.load(one)
+    one.write_text("extends: [other.yaml]")
+    with pytest.raises(ConfigError, match="give the path of one file"):
+        Settings.load(one)
+    one.write_text("extends: missing.yaml")
+    with pytest.raises(ConfigError, match=r"missing\.yaml \(extended by .*one\.yaml\) cannot be read"):
+        Settings.load(one)
+
+
+def test_report__is_one_file_without_network_or_script_and_escapes() -> None:
+    before, after = of("R@10", [0.1, 0.5, 0.9]), of("R@10", [0.4, 0.5, 0.2], number=2)
+    page = report([before, after])
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+    assert "What is &lt;q000&gt;?" in page
+    assert "retrieval.rrf_k" in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/", "")
+    assert plots.gains(before, after, "R@10") in page
+    alone = report([before])
+    assert "Answered worst" in alone
+    assert alone.count("<svg") == 2

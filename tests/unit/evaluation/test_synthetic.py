@@ -1,0 +1,90 @@
+"""Questions made of documents."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from kosmos_rag.errors import ModelError
+from kosmos_rag.evaluation.synthetic import Piece, make, make_by_model
+from kosmos_rag.ports import Message
+
+
+def _piece(source: str, section: str, text: str, line: int = 1) -> Piece:
+    return Piece(source=source, section=("Handbook", section), line_start=line, line_end=line + 3, text=text)
+
+
+PIECES = [
+    _piece(
+        "a.md", "Parental Leave", "Parental leave is the time off after a birth. It is paid by the state insurance."
+    ),
+    _piece("a.md", "Parental Leave", "It is a long time. Requests arrive before twelve weeks.", 5),
+    _piece("b.md", "Overview", "An invoice is a demand for payment. Send invoices every month to customers.", 2),
+    _piece("c.md", "Overview", "An invoice is the end of a sale. Customers receive every month a statement.", 3),
+    _piece("c.md", "Sick Days", "This is a note from the doctor.", 9),
+    _piece("c.md", "Sick  days", "It is the other place of that heading.", 15),
+]
+
+
+def test_make__asks_by_headings_definitions_and_phrases_that_stand_in_one_place() -> None:
+    made = {question.text: (kind, question.places[0]) for question, kind in make(PIECES, 100)}
+    kind, place = made["What is there to know about Parental Leave?"]
+    assert (kind, place.source, place.lines) == ("heading", "a.md", (1, 8))
+    assert made["What is Parental leave?"][0] == "definition"
+    texts = " ".join(made)
+    assert "invoice?" not in texts  # defined twice
+    assert "Overview" not in texts  # one word, and in two documents
+    assert "What is It?" not in made
+    assert {kind for kind, _ in made.values()} == {"heading", "definition", "phrases"}
+    assert make(PIECES, 100) == make(PIECES, 100)
+    assert len(make(PIECES, 2)) == 2
+
+
+def test_make__leaves_near_duplicates_out() -> None:
+    pieces = [
+        _piece("a.md", f"Rules of travel expenses in the northern sales office part {letter}", "x", line)
+        for line, letter in enumerate("ABC", start=1)
+    ]
+    assert len(make(pieces, 100)) == 1
+
+
+@dataclass
+class Writer:
+    """A model that writes the same each time."""
+
+    answers: Sequence[str]
+    name: str = "writer"
+    asked: int = 0
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Iterator[str]:
+        assert "````" in messages[0].text
+        self.asked += 1
+        yield from self.answers[(self.asked - 1) % len(self.answers)]
+
+
+LONG = [
+    _piece("a.md", "S", f"Passage number {n} has ``` in it. " + "More words follow here. " * 12, n) for n in range(6)
+]
+
+
+def test_make_by_model__takes_questions_only_and_each_once() -> None:
+    writer = Writer(
+        [
+            '<think>What?</think>\nSure.\n"How long is parental leave at home?"',
+            "What does the passage say about leave?",
+            "No.",
+            "How long is  parental leave at home?",
+            "Who pays when a flight is cancelled?",
+        ]
+    )
+    made = make_by_model(writer, LONG, 5)
+    assert [question.text for question, _ in made] == [
+        "How long is parental leave at home?",
+        "Who pays when a flight is cancelled?",
+    ]
+    assert {kind for _, kind in made} == {"model"}
+
+
+def test_make_by_model__without_any_question_is_an_error() -> None:
+    with pytest.raises(ModelError, match="wrote no question about any of 6 passages"):
+        make_by_model(Writer(["I cannot."]), LONG, 5)
