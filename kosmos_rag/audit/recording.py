@@ -5,7 +5,7 @@ import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from kosmos_rag.config import AuditSettings
 from kosmos_rag.records import (
@@ -16,6 +16,7 @@ from kosmos_rag.records import (
     AuditPassage,
     Context,
     ContextPassage,
+    DocumentLines,
     Passage,
     Retrieval,
 )
@@ -24,7 +25,7 @@ from kosmos_rag.storage.publishing import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant
 
-Recorded = Retrieval | Context | Answer | AnswerSources
+Recorded = Retrieval | Context | Answer | AnswerSources | DocumentLines
 """What is given out: of an answer that comes by and by, the sources go first."""
 
 _RANDOM_BITS = 74
@@ -62,23 +63,24 @@ def record(
     Where it `follows` another record, of the same answer as it began, its passages are there. Returns its id. Raises
     DatabaseError: what cannot be recorded must not be given out.
     """
-    now = datetime.now(UTC)
-    record_id = new_id(now)
-    retrieval = _retrieval(result)
+    retrieval = None if isinstance(result, DocumentLines) else _retrieval(result)
+    named = retrieval.id if retrieval and follows is None else None
+    record_id = named or new_id(datetime.now(UTC))
+    question = _question(result)
     values = {
         "tenant_id": reader.tenant.id,
         "id": record_id,
-        "at": now,
+        "at": time_of(record_id),
         "kind": _kind(result),
         "collection": reader.collection,
         "subject": reader.subject,
         "principals": list(reader.principals),
-        "question": result.question if settings.questions else None,
-        "question_sha256": hashlib.sha256(result.question.encode()).hexdigest(),
-        "searched": _searched(result) if settings.questions else None,
+        "question": question if settings.questions else None,
+        "question_sha256": hashlib.sha256(question.encode()).hexdigest(),
+        "searched": retrieval.question if settings.questions and retrieval and retrieval.question != question else None,
         "settings": version,
-        "cached": retrieval.cached,
-        "milliseconds": retrieval.timings_ms["total"],
+        "cached": retrieval is not None and retrieval.cached,
+        "milliseconds": retrieval.timings_ms["total"] if retrieval else 0.0,
         "follows": follows,
     }
     passages = _passages(result)
@@ -97,6 +99,11 @@ def new_id(at: datetime) -> uuid.UUID:
     return uuid.UUID(int=first_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
 
 
+def time_of(made: uuid.UUID) -> datetime:
+    """Return the millisecond that an id was made in."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=made.int >> 80)
+
+
 def first_id(at: datetime) -> uuid.UUID:
     """Return the least id that a record of that millisecond may have."""
     return uuid.UUID(int=_milliseconds(at) << 80 | _VERSION | _VARIANT)
@@ -109,18 +116,19 @@ def _milliseconds(at: datetime) -> int:
 
 
 def _kind(result: Recorded) -> AuditKind:
-    if isinstance(result, Retrieval):
+    if isinstance(result, Retrieval | DocumentLines):
         return AuditKind.RETRIEVE
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 
 
-def _searched(result: Recorded) -> str | None:
-    """Return the question that was searched for, where it is another one than was asked."""
-    searched = _retrieval(result).question
-    return None if searched == result.question else searched
+def _question(result: Recorded) -> str:
+    """Return what was asked; of lines that were read by their place, which they are."""
+    if isinstance(result, DocumentLines):
+        return f"lines {result.line_start} to {result.line_end} of {result.document.source}"
+    return result.question
 
 
-def _retrieval(result: Recorded) -> Retrieval:
+def _retrieval(result: Retrieval | Context | Answer | AnswerSources) -> Retrieval:
     return result if isinstance(result, Retrieval) else _context(result).retrieval
 
 
@@ -136,6 +144,8 @@ def _outcome(result: Recorded, passages: Sequence[AuditPassage]) -> AuditOutcome
 
 def _passages(result: Recorded) -> list[AuditPassage]:
     """Return all that the result carries: a context carries its retrieval, with the hits that it does not show."""
+    if isinstance(result, DocumentLines):
+        return [_of_lines(result)]
     if isinstance(result, Retrieval):
         return [_of_hit(hit, rank=hit.rank, shown=True) for hit in result.hits]
     context = _context(result)
@@ -155,6 +165,20 @@ def _of_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
         source=hit.source,
         chunk_ids=(hit.chunk_id,),
         score=hit.score,
+    )
+
+
+def _of_lines(lines: DocumentLines) -> AuditPassage:
+    document = lines.document
+    return AuditPassage(
+        rank=1,
+        shown=True,
+        document_id=document.id,
+        version_id=lines.version_id,
+        version=document.version,
+        source=document.source,
+        chunk_ids=lines.chunk_ids,
+        score=0.0,
     )
 
 

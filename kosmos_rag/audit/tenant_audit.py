@@ -107,8 +107,9 @@ class TenantAudit:
     def failed(
         self, *, since: datetime | None = None, until: datetime | None = None, limit: int = 100
     ) -> list[FailedQuestion]:
-        """Return the questions that found nothing or were refused, the most frequent first: work for content owners.
+        """Return what found nothing, was refused or rated down, the most frequent first: work for content owners.
 
+        Ratings are here whether a log is kept or not.
         Raises RequestError, ConfigError, DatabaseError.
         """
         first, last = _span(since, until)
@@ -117,7 +118,14 @@ class TenantAudit:
             rows = connection.execute(statement("failed_questions"), values).fetchall()
         return [
             FailedQuestion(
-                question=row[0], question_sha256=row[1], times=row[2], refused=row[3], subjects=row[4], last_at=row[5]
+                question=row[0],
+                question_sha256=row[1],
+                times=row[2],
+                refused=row[3],
+                disliked=row[4],
+                subjects=row[5],
+                last_at=row[6],
+                comments=tuple(row[7]),
             )
             for row in rows
         ]
