@@ -1,0 +1,24 @@
+"""What a passage says of itself, as metadata of any library's document: plain values that JSON can hold."""
+
+from typing import Any
+
+from kosmos_rag.records import Passage
+
+
+def metadata_of(hit: Passage) -> dict[str, Any]:
+    """Return the document's own metadata, and over them where the passage stands and how it ranks."""
+    pages = None if hit.page_start is None else [hit.page_start, hit.page_end or hit.page_start]
+    return {
+        **hit.metadata,
+        "source": hit.source,
+        "title": hit.title,
+        "collection": hit.collection,
+        "section": list(hit.section),
+        "lines": [hit.line_start, hit.line_end],
+        "pages": pages,
+        "document_id": str(hit.document_id),
+        "version": hit.version,
+        "citation": f"{hit.source} | {hit.place}",
+        "rank": hit.rank,
+        "score": hit.score,
+    }

@@ -1,0 +1,99 @@
+"""Over streamable HTTP, for many: each request shows its token or key, and is on its own."""
+
+import asyncio
+
+from mcp.server.mcpserver import Context
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kosmos_rag.async_engine import AsyncEngine
+from kosmos_rag.config import Settings
+from kosmos_rag.engine import Engine
+from kosmos_rag.errors import KosmosError
+from kosmos_rag.mcp.server import Server
+from kosmos_rag.problems import MEDIA_TYPE
+from kosmos_rag.service import server as http
+from kosmos_rag.service.app import create_service
+from kosmos_rag.service.caller import Service
+from kosmos_rag.service.identity import LOOPBACK, Identity
+from kosmos_rag.service.metrics import served
+from kosmos_rag.service.middleware import Bodies, Requests
+from kosmos_rag.service.problems import body, headers_of, problem_of, told
+
+PATH = "/mcp"
+
+
+class Access:
+    """Finds out who sends a request, by the service's own rules, and lets no other through."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        # Without sessions there is nothing to listen to, and nothing to end.
+        if scope["method"] != "POST":
+            await PlainTextResponse("POST only\n", 405, {"allow": "POST"})(scope, receive, send)
+            return
+        try:
+            identity = await self._service.authenticator.identify(Headers(scope=scope).get("authorization"))
+            self._service.rates.count(identity)
+        except KosmosError as error:
+            problem = problem_of(error)
+            refused = Response(
+                body(problem, told(error, problem)), problem.status, headers_of(error, problem), MEDIA_TYPE
+            )
+            await refused(scope, receive, send)
+            return
+        scope.setdefault("state", {})["identity"] = identity
+        await self._app(scope, receive, send)
+
+
+def create_server(service: Service) -> Server:
+    """Return the server of a service whose requests come by HTTP."""
+    return Server(service, _identity)
+
+
+def _identity(context: Context) -> Identity:
+    request = context.request_context.request
+    assert request is not None, "by HTTP there is always one"
+    identity: Identity = request.state.identity
+    return identity
+
+
+def create_app(service: Service, server: Server) -> ASGIApp:
+    """Return the application; it serves while `server.session_manager.run()` is entered."""
+    settings = service.settings
+    names = [f"[{name}]" if ":" in name else name for name in sorted(LOOPBACK)]
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        stateless_http=True,
+        max_request_body_size=settings.service.body_kb * 1024,
+        # Whoever comes to a development service needs no credentials: a web page must not reach it.
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=settings.service.development.tenant is not None,
+            allowed_hosts=[f"{name}:*" for name in names],
+            allowed_origins=[f"http://{name}:*" for name in names],
+        ),
+    )
+    return Requests(Bodies(Access(app, service), settings), service.metrics)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable: nothing is served then."""
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    engine = Engine.open(settings)
+    async with AsyncEngine(engine) as shared:
+        await shared.run(engine.warm_up)
+        service = create_service(shared)
+        server = create_server(service)
+        app = create_app(service, server)
+        with served(service.metrics, settings.service):
+            async with server.session_manager.run():
+                await http.Server(service, app).serve()
