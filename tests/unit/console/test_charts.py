@@ -1,0 +1,64 @@
+"""What the health page draws."""
+
+import math
+from typing import Any
+
+from kosmos_rag.console.charts import CELL, durations, recalls, ticks, width_of
+from kosmos_rag.records import IndexInfo
+
+BOUNDS = (0.001, 0.01, 0.1)
+
+
+def _index(**health: Any) -> IndexInfo:
+    return IndexInfo(
+        kind="ivfflat",
+        state="ready",
+        collection=None,
+        rows=1,
+        rows_now=1,
+        bytes=0,
+        settings={},
+        health=health,
+        checked_at=None,
+        due=None,
+    )
+
+
+def test_durations__interpolates_quantiles_as_prometheus_does() -> None:
+    (row,) = durations(BOUNDS, {"dense": ([0, 10, 10, 0], 0.8)}, axis=BOUNDS)
+    assert math.isclose(row.p50_ms or 0, 10.0)  # all of the second bucket
+    assert math.isclose(row.p95_ms or 0, 10 + 90 * 0.9)
+    assert row.mean_ms == 40
+    assert [cell.x for cell in row.cells] == [CELL, 2 * CELL]
+
+
+def test_durations__knows_no_quantile_beyond_the_last_bound() -> None:
+    (row,) = durations(BOUNDS, {"slow": ([0, 0, 0, 3], 9.0)}, axis=BOUNDS)
+    assert row.p50_ms is None
+    assert row.cells[0].told == "over 100 ms: 3"
+
+
+def test_durations__share_an_axis_with_finer_buckets() -> None:
+    first, second = durations((0.1,), {"rare": ([0, 1], 1.0), "often": ([2, 0], 0.1)}, axis=BOUNDS)
+    assert (first.name, second.name) == ("often", "rare")
+    assert (first.cells[0].x, first.cells[0].width) == (0, 3 * CELL - 1)
+    assert second.cells[0].x + second.cells[0].width + 1 == width_of(BOUNDS)
+    assert list(ticks(BOUNDS)) == [(2 * CELL, "10")]
+
+
+def test_recalls__of_the_index_and_the_one_beside_it() -> None:
+    beside = {"kind": "hnsw", "recall_at_10": 0.9, "recall_at_100": 0.88, "p50_ms": 2.0}
+    lowest, rows = recalls(
+        [_index(), _index(recall_at_10=1.0, recall_at_100=0.95, recall_target=0.9, p50_ms=4.0, beside=beside)]
+    )
+    assert lowest == 0.8
+    assert [row.name for row in rows] == ["ivfflat", "hnsw, not chosen"]
+    assert [row.x_10 for row in rows] == [100, 50]
+    assert rows[0].x_target == 50
+    assert rows[1].x_target is None
+
+
+def test_recalls__begin_below_what_is_lowest() -> None:
+    lowest, (row,) = recalls([_index(recall_at_10=0.45, recall_at_100=0.4, p50_ms=1.0)])
+    assert lowest == 0.4
+    assert math.isclose(row.x_10, 100 * 0.05 / 0.6, abs_tol=0.01)
