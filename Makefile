@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-audit bench-schema clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-audit bench-schema clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -35,6 +35,18 @@ test-slow: $(STAMP)
 # Storms, zombies, restarts and hostile files; prints its figures.
 test-reliability: $(STAMP)
 	$(BIN)/python -m pytest -s tests/reliability
+
+# KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator; deploy/citus starts one. Without it all is skipped.
+test-citus: $(STAMP)
+	KOSMOS_TEST_CITUS_URL=$(KOSMOS_TEST_CITUS_URL) $(BIN)/python -m pytest -rs tests/citus
+
+# In headless Chromium, which CHROMIUM names where it is not on the path. Without it all is skipped.
+test-console: $(STAMP)
+	$(BIN)/python -m pytest -rs -s tests/unit/console tests/integration/service/test_console.py tests/integration/service/test_console_browser.py
+
+# The pictures of docs/console.md.
+console-images: $(STAMP)
+	$(BIN)/python -m tests.integration.service.console_images
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -66,6 +78,7 @@ bench-corporate: $(STAMP)
 
 bench-schema: $(STAMP)
 	$(BIN)/python -m benchmarks.schema.spider $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.example --columns 50000
 	$(BIN)/python -m benchmarks.schema.curve $(if $(DATA),--data $(DATA))
 

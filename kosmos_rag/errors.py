@@ -23,7 +23,8 @@
     │   ├── TooLarge              its body is larger than the service takes
     │   ├── TooManyRequests       the tenant or the subject has used up its rate
     │   ├── Overloaded            all turns are taken, or the service is about to stop
-    │   └── TimedOut              it took longer than it may
+    │   ├── TimedOut              it took longer than it may
+    │   └── ServiceUnreachable    to its client: nothing answers there, or nothing that is a service of ours
     ├── IndexesBusy               another process works on the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
@@ -173,6 +174,10 @@ class Overloaded(ServiceError):
 
 class TimedOut(ServiceError):
     """The request, or its body, took longer than it may."""
+
+
+class ServiceUnreachable(ServiceError):
+    """A client got no answer from a service, none to its end, or one that it does not understand."""
 
 
 class IndexesBusy(KosmosError):

@@ -2,6 +2,8 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +11,7 @@ from typing import Any, TypeVar
 from kosmos_rag.answering.checking import check_citations
 from kosmos_rag.answering.quotes import quote_status
 from kosmos_rag.answering.streams import AnswerStream
-from kosmos_rag.audit import Months, Reader, TenantAudit, record, strictest
+from kosmos_rag.audit import Months, Opinion, Reader, TenantAudit, keep, new_id, record, strictest
 from kosmos_rag.config import AuditSettings
 from kosmos_rag.context.assemble import assemble
 from kosmos_rag.errors import RequestError
@@ -27,18 +29,30 @@ from kosmos_rag.records import (
     CitationReport,
     Context,
     DocumentInfo,
+    DocumentLines,
+    Feedback,
     Filter,
     IngestReport,
     QuoteStatus,
+    Rating,
     Retrieval,
     SourceDocument,
     Turn,
 )
 from kosmos_rag.reembedding.tenant_spaces import TenantSpaces
-from kosmos_rag.storage.reading import list_documents, read_documents, read_spans, read_texts, read_totals
+from kosmos_rag.storage.reading import (
+    list_documents,
+    read_documents,
+    read_lines,
+    read_spans,
+    read_texts,
+    read_totals,
+)
 from kosmos_rag.storage.tenancy import Tenant
 
-_Result = TypeVar("_Result", Retrieval, Context, Answer, AnswerSources)
+_Result = TypeVar("_Result", Retrieval, Context, Answer, AnswerSources, DocumentLines)
+_MAX_LINES = 10_000
+_LAST_LINE = 2**31 - 1 - _MAX_LINES
 
 
 class TenantScope:
@@ -169,13 +183,30 @@ class TenantScope:
         Raises RequestError where an audit log is kept: it says who saw which passages, and knows no whole documents.
         Raises DatabaseError.
         """
-        presets = settings_of_presets(self._parts.database.app, self._tenant, self._collection)
-        if self._audit_rules(values.get("rag", {}).get("audit", {}) for values in presets).enabled:
+        if self._audit_rules_of(self._collection).enabled:
             raise RequestError(
                 "texts() gives out whole documents, which the audit log has no record of; use retrieve() or context(), "
                 "or turn rag.audit.enabled off for what is read"
             )
         return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+
+    def read_lines(self, document_id: uuid.UUID, *, first: int = 1, count: int = 200) -> DocumentLines | None:
+        """Return `count` lines of a document from the `first` on; None where there is none that this reader may read.
+
+        For what stands around a citation. At most 10,000 lines at once; they are in the log, where one is kept. Raises
+        RequestError where the document has no such line, DatabaseError.
+        """
+        if not 1 <= first <= _LAST_LINE or not 1 <= count <= _MAX_LINES:
+            raise RequestError(f"{count} lines from line {first} are asked for; begin at 1, take 1 to {_MAX_LINES}")
+        app = self._parts.database.app
+        found = read_lines(
+            app, self._tenant.id, self._principals, self._collection, document_id, first=first, count=count
+        )
+        if found is None:
+            return None
+        if first > found.total_lines:
+            raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
+        return self._recorded(self._shape(), found, self._audit_rules_of(found.document.collection))
 
     def retrieve(
         self,
@@ -264,6 +295,32 @@ class TenantScope:
         texts = read_documents(self._parts.database.app, self._tenant.id, self._principals, ids)
         return [quote_status(quote.citation, quote.text, texts.get(quote.citation.document_id, "")) for quote in asked]
 
+    def feedback(
+        self,
+        rating: Rating | str,
+        *,
+        retrieval_id: uuid.UUID | None = None,
+        question: str | None = None,
+        chunk_id: uuid.UUID | None = None,
+        comment: str | None = None,
+    ) -> Feedback:
+        """Keep what the subject thinks of a retrieval (`Retrieval.id`) or a question, or of one passage of it.
+
+        What the subject said of the same before is replaced. Raises RequestError, NotFound, ConfigError, DatabaseError.
+        """
+        if rating not in list(Rating):
+            raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
+        opinion = Opinion(
+            rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
+        )
+        return keep(self._parts.database, self._reader, opinion, self._audit_rules_of(self._collection))
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(
+            tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
+        )
+
     def _shape(self) -> Shape:
         """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
         return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)
@@ -274,6 +331,10 @@ class TenantScope:
             self._record(shape, rules, result)
         return result
 
+    def _audit_rules_of(self, collection: str | None) -> AuditSettings:
+        presets = settings_of_presets(self._parts.database.app, self._tenant, collection)
+        return self._audit_rules(values.get("rag", {}).get("audit", {}) for values in presets)
+
     def _audit_rules(self, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
         """Return the strictest of what the presets of what is read set for the log: a hit may be of any of them."""
         process = self._parts.settings.rag.audit
@@ -282,10 +343,7 @@ class TenantScope:
     def _record(
         self, shape: Shape, rules: AuditSettings, result: _Result, *, follows: uuid.UUID | None = None
     ) -> uuid.UUID:
-        reader = Reader(
-            tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
-        )
-        return record(self._parts.database.app, reader, result, rules, shape.version, follows=follows)
+        return record(self._parts.database.app, self._reader, result, rules, shape.version, follows=follows)
 
     def _record_end(
         self, shape: Shape, rules: AuditSettings, first: uuid.UUID, sources: AnswerSources, answer: Answer
@@ -317,7 +375,9 @@ class TenantScope:
         found = shape.retriever.retrieve(
             self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
         )
-        return found.retrieval, self._audit_rules(found.audit)
+        rules = self._audit_rules(found.audit)
+        retrieval = replace(found.retrieval, id=new_id(datetime.now(UTC))) if rules.enabled else found.retrieval
+        return retrieval, rules
 
     def _context(
         self,

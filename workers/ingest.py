@@ -14,7 +14,7 @@ from kosmos_rag.logs import set_up_logging
 
 log = logging.getLogger("kosmos_rag.worker")
 
-KINDS = ("document", "sync")
+KINDS = ("document", "sync", "schema")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -6,6 +6,7 @@ import numpy as np
 from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import QueryBundle, TextNode
 from llama_index.core.vector_stores import VectorStoreQuery
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
@@ -60,7 +61,7 @@ def _fused(store: PGVectorStore, dimensions: int) -> Search:
         for mode in ("default", "sparse")
     ]
     retriever = QueryFusionRetriever(
-        legs, llm=MockLLM(), mode="relative_score", similarity_top_k=K, num_queries=1, use_async=False
+        legs, llm=MockLLM(), mode=FUSION_MODES.RELATIVE_SCORE, similarity_top_k=K, num_queries=1, use_async=False
     )
 
     def search(question: str, vector: NDArray[np.float32]) -> list[str]:

@@ -1,9 +1,12 @@
 """Which tables and columns does a question need? Grounding on Spider, beside plain ways to rank.
 
-    python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE]
+    python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE] [--misses]
 
-FOLDER holds tables.json and questions.json in Spider's layout. The gold is what each question's SQL uses. Plain ways
-rank the documents of tables, or those of columns, by themselves; all ways have the same documents and vectors.
+FOLDER holds tables.json and questions.json in Spider's layout. The gold is what each question's SQL uses. Every way
+runs through the library over the same documents and vectors; plain ways rank the documents of tables, or those of
+columns, by themselves. Weights are chosen on one part of the databases (benchmarks.schema.tuning); both parts are
+reported.
+`--misses` shows what grounding missed in the part that was tuned on.
 """
 
 import argparse
@@ -14,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.schema.parts import TUNED_ON, parts
 from benchmarks.schema.vectors import KeptVectors
 from kosmos_rag import Engine, Settings, TenantScope
 from kosmos_rag.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.grounding import SchemaGrounding
-from kosmos_rag.grounding.evaluation import evaluate, holds_all, keys_of, r_precision
+from kosmos_rag.grounding.evaluation import Judged, figures, holds_all, holds_joins, judge, r_precision
 from kosmos_rag.presets import load
 from kosmos_rag.records import Filter
 from kosmos_rag.schema.documents import schema_documents
@@ -34,9 +38,23 @@ _RRF = {"signals": {}, "retrieval": {"fusion": "rrf", "rrf_k": 60}}
 PLAIN: dict[str, dict[str, Any]] = {
     "dense only": {"signals": {}, "retrieval": {"semantic_weight": 1.0, "keyword_weight": 0.0}},
     "BM25 only": {"signals": {}, "retrieval": {"semantic_weight": 0.0, "keyword_weight": 1.0}},
-    "plain RRF .7/.3": _RRF,
+    "RRF .7/.3": _RRF,
     "schema-classic": {},
 }
+FIGURES = {
+    "database_first": "all databases: the right one first",
+    "tables_in_5": "all tables of the SQL in the first 5",
+    "tables_in_10": "in the first 10",
+    "r_precision": "the question's database: R-precision of tables",
+    "columns_in_5": "all columns of the SQL in the first 5",
+    "columns_in_10": "in the first 10",
+    "joins": "the hints hold all keys of the SQL's joins",
+    "joins_needed": "those between the tables that were found to be needed",
+    "join_hints": "hints, mean",
+    "prompt_tables": "all databases: the prompt holds all tables of the SQL",
+    "prompt_tokens": "tokens of that prompt, mean",
+}
+Figures = Mapping[str, float]
 
 
 def embedder() -> KeptVectors:
@@ -55,41 +73,68 @@ def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Sett
     return shaped.model_copy(update={"rag": rag.model_copy(update={"retrieval": retrieval, "signals": signals})})
 
 
-def plain(scope: TenantScope, questions: Sequence[GoldQuestion]) -> dict[str, float]:
-    """Measure the ranking of documents by themselves."""
-    rows: dict[str, list[float]] = {}
+def plain(scope: TenantScope, gold: GoldQuestion) -> Figures:
+    """Measure the ranking of documents by themselves for one question; without columns, nothing is said of them."""
+    text = gold.question.replace('"', " ")
+    own = {"metadata.database": gold.database}
+    tables = scope.retrieve(text, 10, Filter(where={"metadata.kind": "schema_model"})).hits
+    found = [(hit.metadata["database"], hit.metadata["table"]) for hit in tables]
+    wanted = [(gold.database, table) for table in gold.tables]
+    in_own = scope.retrieve(text, 50, Filter(where={"metadata.kind": "schema_model", **own})).hits
+    measured = {
+        "database_first": float(bool(found) and found[0][0] == gold.database),
+        "tables_in_5": float(holds_all(found, wanted, 5)),
+        "tables_in_10": float(holds_all(found, wanted, 10)),
+        "r_precision": r_precision([hit.metadata["table"] for hit in in_own], gold.tables),
+    }
+    if gold.columns:
+        columns = scope.retrieve(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
+        refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
+        measured |= {f"columns_in_{k}": float(holds_all(refs, gold.columns, k)) for k in (5, 10)}
+    return measured
 
-    def note(name: str, value: float) -> None:
-        rows.setdefault(name, []).append(value)
 
-    for gold in questions:
-        text = gold.question.replace('"', " ")
-        own = {"metadata.database": gold.database}
-        tables = scope.retrieve(text, 10, Filter(where={"metadata.kind": "schema_model"})).hits
-        found = [(hit.metadata["database"], hit.metadata["table"]) for hit in tables]
-        wanted = [(gold.database, table) for table in gold.tables]
-        note("database_first", bool(found) and found[0][0] == gold.database)
-        note("tables_in_5", holds_all(found, wanted, 5))
-        note("tables_in_10", holds_all(found, wanted, 10))
-        tables = scope.retrieve(text, 50, Filter(where={"metadata.kind": "schema_model", **own})).hits
-        note("r_precision", r_precision([hit.metadata["table"] for hit in tables], gold.tables))
-        if gold.columns:
-            columns = scope.retrieve(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
-            refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
-            note("columns_in_5", holds_all(refs, gold.columns, 5))
-            note("columns_in_10", holds_all(refs, gold.columns, 10))
-    return {name: statistics.fmean(values) for name, values in rows.items()}
+def means(measured: Sequence[Figures]) -> dict[str, float]:
+    """Return the mean of each figure over the questions that have it."""
+    rows = {name: [row[name] for row in measured if name in row] for name in FIGURES}
+    return {name: statistics.fmean(values) for name, values in rows.items() if values}
 
 
 def joins_of_gold(schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion]) -> float:
     """Return the share of joining questions whose gold keys are in the join paths of the gold tables."""
     graphs = {schema.name: JoinGraph(schema) for schema in schemas}
-    joining = [gold for gold in questions if gold.joins]
-    held = (
-        {frozenset(pair) for pair in gold.joins} <= keys_of(graphs[gold.database].plans(gold.tables))
-        for gold in joining
+    return statistics.fmean(
+        holds_joins(graphs[gold.database].plans(gold.tables), gold) for gold in questions if gold.joins
     )
-    return sum(held) / len(joining)
+
+
+def measured_by_question(
+    schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path
+) -> tuple[list[Judged], dict[str, list[Figures]]]:
+    """Ask every question in every way."""
+    model = embedder()
+    with Engine(settings_of("schema", {}, folder), embedder=model) as engine:
+        scope = engine.tenant("spider")
+        done = scope.ingest([document for schema in schemas for document in schema_documents(schema)])
+        print(
+            f"{done.new} documents, {done.chunks} chunks, {len(done.failed)} failed, {done.seconds:.0f} s", flush=True
+        )
+        scope.indexes.build()
+        grounding = SchemaGrounding(scope)
+        judged = [judge(grounding, gold) for gold in questions]
+        for part, members in parts(questions).items():
+            own = [found for found in judged if found.gold in members]
+            print(f"grounding, {part}: {figures(own).as_json()}", flush=True)
+        model.save()
+    ways: dict[str, list[Figures]] = {}
+    for name, changed in PLAIN.items():
+        preset = name if name == "schema-classic" else "schema"
+        with Engine(settings_of(preset, changed, folder), embedder=model) as engine:
+            scope = engine.tenant("spider")
+            ways[name] = [plain(scope, gold) for gold in questions]
+        print(f"{name} done", flush=True)
+    model.save()
+    return judged, ways
 
 
 def main() -> None:
@@ -98,39 +143,43 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--questions", type=int)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--misses", action="store_true")
     arguments = parser.parse_args()
     schemas = from_spider(arguments.data / "tables.json")
-    questions = read_questions(arguments.data / "questions.json", schemas)[: arguments.questions]
-    model = embedder()
-    report: dict[str, dict[str, float]] = {}
+    questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
+    questions = questions[: arguments.questions]
     with tempfile.TemporaryDirectory() as folder:
-        database = Path(folder) / "database"
-        with Engine(settings_of("schema", {}, database), embedder=model) as engine:
-            scope = engine.tenant("spider")
-            done = scope.ingest([document for schema in schemas for document in schema_documents(schema)])
-            print(
-                f"{done.new} documents, {done.chunks} chunks, {len(done.failed)} failed, {done.seconds:.0f} s",
-                flush=True,
-            )
-            engine.tenant("spider").indexes.build()
-            report["grounding"] = evaluate(SchemaGrounding(scope), questions).as_json()
-            show("grounding", report["grounding"])
-            model.save()
-        for name, changed in PLAIN.items():
-            preset = name if name == "schema-classic" else "schema"
-            with Engine(settings_of(preset, changed, database), embedder=model) as engine:
-                report[name] = plain(engine.tenant("spider"), questions)
-                show(name, report[name])
-        report["gold tables"] = {"joins": joins_of_gold(schemas, questions)}
-        show("gold tables", report["gold tables"])
-    model.save()
+        judged, ways = measured_by_question(schemas, questions, Path(folder) / "database")
+    report: dict[str, dict[str, Figures]] = {}
+    for part, members in parts(questions).items():
+        databases = {gold.database for gold in members}
+        own = [at for at, gold in enumerate(questions) if gold.database in databases]
+        report[part] = {name: means([rows[at] for at in own]) for name, rows in ways.items()}
+        report[part]["grounding"] = figures([judged[at] for at in own]).as_json()
+        show(part, report[part], len(own), databases)
+        print(f"\nThe SQL's own tables: the hints hold all keys of {joins_of_gold(schemas, members):.3f}\n")
+        if arguments.misses and part == TUNED_ON:
+            show_misses([judged[at] for at in own])
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
-def show(name: str, figures: Mapping[str, float]) -> None:
-    """Print one row."""
-    print(f"{name:<16} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items()), flush=True)
+def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[str]) -> None:
+    """Print a table in Markdown: figures down, ways across."""
+    print(f"\n{part}: {questions} questions over {', '.join(sorted(databases))}\n")
+    print("\n".join([f"| | {' | '.join(ways)} |", f"|---|{'---|' * len(ways)}"]))
+    for name, said in FIGURES.items():
+        form = {"prompt_tokens": ".0f", "join_hints": ".1f"}.get(name, ".3f")
+        cells = [f"{way[name]:{form}}".removeprefix("0") if name in way else "-" for way in ways.values()]
+        print(f"| {said} | {' | '.join(cells)} |", flush=True)
+
+
+def show_misses(judged: Sequence[Judged]) -> None:
+    """Print the questions of which something was not found, with what."""
+    for found in judged:
+        names = ("database_first", "tables_in_5", "columns_in_10", "joins")
+        if missed := [name for name in names if not getattr(found, name)]:
+            print(f"{found.gold.database}: {found.gold.question} [{', '.join(missed)}]\n    {found.gold.sql}")
 
 
 if __name__ == "__main__":

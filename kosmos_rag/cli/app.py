@@ -13,10 +13,12 @@ from kosmos_rag.cli import (
     documents,
     embed,
     enqueue,
+    evaluation,
     index,
     ingest,
     jobs,
     key,
+    mcp,
     migrate,
     schema,
     search,
@@ -59,6 +61,7 @@ app.command("context")(context.context)
 app.command("documents")(documents.documents)
 app.command("delete")(delete.delete)
 app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
 app.add_typer(key.app, name="key")
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
@@ -66,6 +69,7 @@ app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")
 app.add_typer(embed.app, name="embed")
 app.add_typer(schema.app, name="schema")
+app.add_typer(evaluation.app, name="eval")
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 

@@ -136,7 +136,7 @@ def failed(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List questions that found nothing or were refused, the most frequent first."""
+    """List questions that found nothing, were refused or rated down, the most frequent first."""
     with reported(as_json=as_json):
         first, last = _time("--since", since), _time("--until", until)
         with opened(config, set_) as engine:
@@ -144,10 +144,11 @@ def failed(
         if as_json:
             print_json({"tenant": tenant, "questions": [plain(question) for question in found]})
             return
-        rows = table("times", "refused", "readers", "last", "question")
+        rows = table("times", "refused", "disliked", "readers", "last", "question", "comment")
         for one in found:
+            counts = (str(count) for count in (one.times, one.refused, one.disliked, one.subjects))
             told = one.question or f"sha256 {one.question_sha256}"
-            rows.add_row(str(one.times), str(one.refused), str(one.subjects), _minute(one.last_at), told)
+            rows.add_row(*counts, _minute(one.last_at), told, next(iter(one.comments), ""))
         console().print(rows if found else "no question failed")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -138,6 +138,27 @@ def table(*columns: str, right: Collection[str] = ()) -> "Table":
     for name in columns:
         made.add_column(name, overflow="fold", justify="right" if name in right else "left")
     return made
+
+
+@contextmanager
+def progress(*, shown: bool) -> "Iterator[Callable[[int, int, str], None] | None]":
+    """Show a bar on standard error, for a function that is told what is done, of how many, and what that is."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    out = Console(stderr=True)
+    # Not into a file or a pipe: an error is one line there.
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task("looking", total=None)
+
+        def advance(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total or None, description=what)
+
+        yield advance
 
 
 def console() -> "Console":

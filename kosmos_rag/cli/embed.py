@@ -1,6 +1,5 @@
 """kosmos-rag embed: move a tenant to another embedding model, while its questions are answered."""
 
-from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +15,12 @@ from kosmos_rag.cli.common import (
     console,
     opened,
     print_json,
+    progress,
     reported,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from kosmos_rag.records import SpaceInfo, SpaceQuality
     from kosmos_rag.reembedding.moving import Progress
@@ -81,7 +81,7 @@ def switch(
     as_json: JsonOption = False,
 ) -> None:
     """Answer questions from the other model's space, if it is complete and measured to be good enough."""
-    with reported(as_json=as_json), opened(config, set_) as running, _progress(shown=not as_json) as tell:
+    with reported(as_json=as_json), opened(config, set_) as running, progress(shown=not as_json) as tell:
         quality = running.tenant(tenant).spaces.switch(questions=questions, force=force, on_progress=tell)
     if as_json:
         print_json({"tenant": tenant, "switched": asdict(quality)})
@@ -117,33 +117,12 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    with reported(as_json=as_json), opened(config, set_) as engine, _progress(shown=not as_json) as tell:
+    with reported(as_json=as_json), opened(config, set_) as engine, progress(shown=not as_json) as tell:
         found = action(engine.tenant(tenant), tell)
     if as_json:
         print_json({"tenant": tenant, "spaces": [asdict(info) for info in found]})
     else:
         _print(found)
-
-
-@contextmanager
-def _progress(*, shown: bool) -> "Iterator[Progress | None]":
-    """Show a bar on standard error: standard output is for the result."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    out = Console(stderr=True)
-    # Not into a file or a pipe: an error is one line there.
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
-        task = bar.add_task("looking", total=None)
-
-        def advance(done: int, total: int, what: str) -> None:
-            bar.update(task, completed=done, total=total or None, description=what)
-
-        yield advance
 
 
 def _print(found: "Sequence[SpaceInfo]") -> None:

@@ -1,5 +1,7 @@
 """kosmos-rag schema: what a question needs of the schema of a database."""
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from kosmos_rag.grounding import GroundingResult
     from kosmos_rag.grounding.grounding import BuildReport
     from kosmos_rag.schema.model import DatabaseSchema
+    from kosmos_rag.schema.sources import SchemaSource
+    from kosmos_rag.schema.sources.source import SourceKind
 
 app = typer.Typer(help="Schemas of databases: the tables, columns and joins that a question needs.")
 synonyms_app = typer.Typer(help="Words that people use for tables and columns.")
@@ -32,6 +36,9 @@ app.add_typer(synonyms_app, name="synonyms")
 
 JsonFileOption = Annotated[Path | None, typer.Option("--file", help="Schema as JSON, as `schema export` writes it.")]
 UrlOption = Annotated[str | None, typer.Option("--url", help="Read the schema of this database.")]
+UrlEnvOption = Annotated[
+    str | None, typer.Option("--url-env", metavar="NAME", help="The same; the variable NAME holds the URL.")
+]
 ModelsOption = Annotated[
     str | None, typer.Option("--models", metavar="MODULE:NAME", help="SQLAlchemy models; the module is run.")
 ]
@@ -44,31 +51,46 @@ CollectionOption = Annotated[
     str, typer.Option("--collection", "-C", metavar="NAME", help="Collection of the schemas; goes by a preset.")
 ]
 PresetOption = Annotated[str, typer.Option("--preset", "-p", help="Preset of a collection that is made for this.")]
+_ONE_SOURCE = "name one source of the schema: --file, --url, --url-env, --models or --dbt"
 SynonymsOption = Annotated[Path | None, typer.Option("--synonyms", help="YAML file of synonyms of your own.")]
 
 
 def _source(
-    file: Path | None, url: str | None, models: str | None, dbt: Path | None, namespaces: list[str] | None
-) -> "DatabaseSchema":
-    """Read a schema from the one source that is named. Raises RequestError where it is not one."""
-    from kosmos_rag.schema.sources import from_database, from_dbt, from_json, from_models
+    file: Path | None, url_env: str | None, models: str | None, dbt: Path | None, namespaces: list[str] | None
+) -> "SchemaSource | None":
+    """Return the source that is named; None where none of these is. Raises RequestError where several are."""
+    from kosmos_rag.schema.sources import SchemaSource
 
-    if sum(given is not None for given in (file, url, models, dbt)) != 1:
-        raise RequestError("name one source of the schema: --file, --url, --models or --dbt")
-    if file is not None:
-        return from_json(file)
-    if url is not None:
+    given: dict[SourceKind, str | None] = {
+        "json": str(file.absolute()) if file else None,
+        "database": url_env,
+        "models": models,
+        "dbt": str(dbt.absolute()) if dbt else None,
+    }
+    named = [(kind, place) for kind, place in given.items() if place is not None]
+    if len(named) > 1:
+        raise RequestError(_ONE_SOURCE)
+    return next(
+        (SchemaSource(kind=kind, place=place, namespaces=tuple(namespaces or ())) for kind, place in named), None
+    )
+
+
+def _schema(source: "SchemaSource | None", url: str | None, namespaces: list[str] | None) -> "DatabaseSchema":
+    """Read a schema from the one source that is named. Raises RequestError where it is not one."""
+    from kosmos_rag.schema.sources import from_database
+
+    if source is not None and url is None:
+        return source.read()
+    if url is not None and source is None:
         return from_database(url, schemas=namespaces or (None,))
-    if models is not None:
-        return from_models(models)
-    assert dbt is not None, "one of them is"
-    return from_dbt(dbt)
+    raise RequestError(_ONE_SOURCE)
 
 
 @app.command("build")
 def build(
     file: JsonFileOption = None,
     url: UrlOption = None,
+    url_env: UrlEnvOption = None,
     models: ModelsOption = None,
     dbt: DbtOption = None,
     namespace: NamespaceOption = None,
@@ -82,7 +104,7 @@ def build(
 ) -> None:
     """Make a collection of a schema: a document for each table, column and recipe."""
     with reported(as_json=as_json):
-        schema = _source(file, url, models, dbt, namespace)
+        schema = _schema(_source(file, url_env, models, dbt, namespace), url, namespace)
         with opened(config, set_) as engine:
             if collection not in _with_preset(engine, tenant):
                 engine.tenant(tenant).collections.create(collection, preset=preset)
@@ -162,30 +184,56 @@ def _print(result: "GroundingResult") -> None:
 def sync(
     file: JsonFileOption = None,
     url: UrlOption = None,
+    url_env: UrlEnvOption = None,
     models: ModelsOption = None,
     dbt: DbtOption = None,
     namespace: NamespaceOption = None,
     recipes: RecipesOption = None,
+    every: Annotated[
+        float | None, typer.Option("--every", metavar="SECONDS", min=1, help="Have workers do it, this long apart.")
+    ] = None,
     tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a collection up to its source; where nothing has changed, nothing is written. For a scheduler to run."""
+    """Bring a collection up to its source; where nothing has changed, nothing is written."""
     with reported(as_json=as_json):
-        schema = _source(file, url, models, dbt, namespace)
+        source = _source(file, url_env, models, dbt, namespace)
+        if every is not None:
+            if source is None or url is not None:
+                raise RequestError("--every keeps the source in the queue: give --file, --url-env, --models or --dbt")
+            with opened(config, set_) as engine:
+                _check_built(engine, tenant, collection)
+                own = replace(source, recipes=str(recipes.absolute()) if recipes else None)
+                jobs = engine.tenant(tenant, collection=collection).jobs
+                _tell_job(jobs.sync_schema(own, every=timedelta(seconds=every)), as_json=as_json)
+            return
+        schema = _schema(source, url, namespace)
         with opened(config, set_) as engine:
-            if collection not in _with_preset(engine, tenant):
-                raise RequestError(f"there is no collection {collection} of schemas in tenant {tenant}; build it first")
+            _check_built(engine, tenant, collection)
             done = _write(engine, tenant, collection, schema, recipes)
     _report(done, as_json=as_json)
+
+
+def _check_built(engine: "Engine", tenant: str, collection: str) -> None:
+    if collection not in _with_preset(engine, tenant):
+        raise RequestError(f"there is no collection {collection} of schemas in tenant {tenant}; build it first")
+
+
+def _tell_job(job: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"jobs": [job]})
+    else:
+        console().print(f"job {job}: kosmos-rag worker brings the collection up to it again and again")
 
 
 @app.command("export")
 def export(
     file: JsonFileOption = None,
     url: UrlOption = None,
+    url_env: UrlEnvOption = None,
     models: ModelsOption = None,
     dbt: DbtOption = None,
     namespace: NamespaceOption = None,
@@ -195,7 +243,7 @@ def export(
     from kosmos_rag.schema.sources import to_json
 
     with reported(as_json=False):
-        text = to_json(_source(file, url, models, dbt, namespace))
+        text = to_json(_schema(_source(file, url_env, models, dbt, namespace), url, namespace))
     if output is None:
         typer.echo(text, nl=False)
     else:

@@ -1,6 +1,8 @@
 """The configuration: defaults < file < environment < arguments, and where each value came from."""
 
 from kosmos_rag.config.display import mask_password
+from kosmos_rag.config.evaluation import EvaluationSettings
+from kosmos_rag.config.mcp import McpSettings
 from kosmos_rag.config.rag import (
     AccessSettings,
     AnswerSettings,
@@ -40,10 +42,12 @@ __all__ = [
     "ContextSettings",
     "DatabaseSettings",
     "EmbeddingSettings",
+    "EvaluationSettings",
     "ExpansionSettings",
     "IndexSettings",
     "IngestionSettings",
     "LanguageModelSettings",
+    "McpSettings",
     "ModelsSettings",
     "NextEmbeddingSettings",
     "ObservabilitySettings",

@@ -11,6 +11,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kosmos_rag.config.conflicts import CONFLICT, Conflict
 from kosmos_rag.config.display import one_line, show
+from kosmos_rag.config.evaluation import EvaluationSettings
+from kosmos_rag.config.mcp import McpSettings
 from kosmos_rag.config.rag import RagSettings
 from kosmos_rag.config.schema import keys_of, nest
 from kosmos_rag.config.sections import (
@@ -28,7 +30,7 @@ from kosmos_rag.config.sources import (
     Origin,
     read_arguments,
     read_environment,
-    read_file,
+    read_files,
     read_preset,
 )
 from kosmos_rag.config.worker import WorkerSettings
@@ -55,6 +57,8 @@ class Settings(BaseSettings):
     indexes: IndexSettings = IndexSettings()
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
+    mcp: McpSettings = McpSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
 
     @classmethod
@@ -71,8 +75,7 @@ class Settings(BaseSettings):
         cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Origin]]:
         """Do as `load`, and say of each dotted key where its value came from."""
-        file = read_file(cls, path)
-        layers = [*([file] if file else []), *read_environment(cls), read_arguments(cls, overrides or {})]
+        layers = [*read_files(cls, path), *read_environment(cls), read_arguments(cls, overrides or {})]
         faults = [fault for layer in layers for fault in layer.faults]
         values: dict[str, Any] = {}
         origins = {key: Origin(level="default") for key, _ in keys_of(cls)}

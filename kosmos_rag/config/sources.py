@@ -15,6 +15,8 @@ from kosmos_rag.config.schema import keys_of, nearest_key, section_of
 from kosmos_rag.errors import ConfigError
 
 DEFAULT_FILE = Path("rag-config.yaml")
+EXTENDS = "extends"
+"""What a file lays itself over: the path of another one, from its own folder."""
 FILE_VARIABLE = "KOSMOS_CONFIG"
 PREFIX = "KOSMOS_"
 DELIMITER = "__"
@@ -67,29 +69,45 @@ class _PlainLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_file(settings: type[BaseSettings], path: str | Path | None) -> Layer | None:
-    """Read the file at `path`, else the one that KOSMOS_CONFIG names, else `rag-config.yaml` if there is one.
-
-    Raises ConfigError where the file cannot be read or is not a YAML mapping.
-    """
+def used_file(path: str | Path | None) -> Path | None:
+    """Return the file at `path`, else the one that KOSMOS_CONFIG names, else `rag-config.yaml` if there is one."""
     variable = os.environ.get(FILE_VARIABLE)
     if path is not None:
-        return _file_layer(settings, Path(path), "")
+        return Path(path)
     if variable is not None:
-        return _file_layer(settings, Path(variable), f" (named by {FILE_VARIABLE})")
-    return _file_layer(settings, DEFAULT_FILE, "") if DEFAULT_FILE.exists() else None
+        return Path(variable)
+    return DEFAULT_FILE if DEFAULT_FILE.exists() else None
 
 
-def _file_layer(settings: type[BaseSettings], path: Path, named_by: str) -> Layer:
+def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[Layer]:
+    """Read the file that is used, after the files that it extends.
+
+    Raises ConfigError where a file cannot be read or is not a YAML mapping, and where files extend each other in a
+    circle.
+    """
+    used = used_file(path)
+    named_by = f" (named by {FILE_VARIABLE})" if path is None and FILE_VARIABLE in os.environ else ""
+    return [] if used is None else _file_layers(settings, used, named_by, ())
+
+
+def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extended_by: tuple[Path, ...]) -> list[Layer]:
     subject = f"configuration file {path}{named_by}"
     data = read_yaml(path, subject)
+    place = path.expanduser().absolute()
+    if place in extended_by:
+        raise ConfigError(one_line(f"{subject} extends itself: take one of the lines `{EXTENDS}: …` out"))
     layer = Layer(origin=Origin(level="file", name=str(path)))
-    if isinstance(data, dict):
-        _collect(settings, data, layer)
-    elif data is not None:
+    if not isinstance(data, dict | None):
         sections = ", ".join(settings.model_fields)
         raise ConfigError(one_line(f"{subject} holds {show(data)}: its top level must be a mapping of {sections}"))
-    return layer
+    base = (data or {}).pop(EXTENDS, None)
+    if base is not None and not isinstance(base, str):
+        raise ConfigError(one_line(f"{EXTENDS} of the {subject} is {show(base)}: give the path of one file"))
+    _collect(settings, data or {}, layer)
+    if base is None:
+        return [layer]
+    below = path.parent / Path(base).expanduser()
+    return [*_file_layers(settings, below, f" (extended by {path})", (*extended_by, place)), layer]
 
 
 def read_yaml(path: Path, subject: str) -> Any:

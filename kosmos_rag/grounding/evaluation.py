@@ -8,7 +8,7 @@ from kosmos_rag.errors import RequestError
 from kosmos_rag.grounding.grounding import SchemaGrounding
 from kosmos_rag.grounding.result import GroundingResult
 from kosmos_rag.schema.gold import GoldQuestion
-from kosmos_rag.schema.joins import JoinPlan
+from kosmos_rag.schema.joins import Join, JoinPlan
 from kosmos_rag.schema.reading import ColumnRef
 
 _TABLES = 10
@@ -36,6 +36,10 @@ class Figures:
     columns_in_10: float
     joins: float
     """In the question's database, of questions whose SQL joins: the hints hold all of its keys."""
+    joins_needed: float
+    """Those hints do that are between the tables that were found to be needed."""
+    join_hints: float
+    """Mean number of hints, over all questions."""
 
     def as_json(self) -> dict[str, float]:
         """Return the figures by name."""
@@ -52,44 +56,86 @@ def r_precision(found: Sequence[object], wanted: Collection[object]) -> float:
     return len(set(wanted) & set(found[: len(wanted)])) / len(wanted)
 
 
-def keys_of(plans: Iterable[JoinPlan]) -> set[frozenset[ColumnRef]]:
-    """Return the pairs of columns that are equal in any path of join plans."""
+def keys_of(plans: Iterable[JoinPlan], further: Iterable[Join] = ()) -> set[frozenset[ColumnRef]]:
+    """Return the pairs of columns that are equal in any path of join plans, or in further joins."""
+    joins = (join for plan in plans for path in plan.paths for join in path.joins)
     return {
         frozenset(((join.table, own), (join.key.table, target)))
-        for plan in plans
-        for path in plan.paths
-        for join in path.joins
+        for join in (*joins, *further)
         for own, target in zip(join.key.columns, join.key.target, strict=True)
     }
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """What was found for one question, held against its SQL."""
+
+    gold: GoldQuestion
+    database_first: bool
+    tables_in_5: bool
+    tables_in_10: bool
+    prompt_tables: bool
+    prompt_tokens: int
+    r_precision: float
+    columns_in_5: bool
+    columns_in_10: bool
+    joins: bool
+    joins_needed: bool
+    join_hints: int
+
+
 def evaluate(grounding: SchemaGrounding, questions: Sequence[GoldQuestion], *, max_tokens: int = 700) -> Figures:
     """Ask every question over all databases and over its own. Raises RequestError where there is none with tables."""
-    asked = [question for question in questions if question.tables]
-    if not asked:
-        raise RequestError("there is no question whose SQL uses a table; give some")
-    every = [grounding.ask(gold.question, _COLUMNS, tables=_TABLES, max_tokens=max_tokens) for gold in asked]
-    own = [grounding.ask(gold.question, _COLUMNS, database=gold.database, tables=_TABLES) for gold in asked]
-    with_columns = [(gold, result) for gold, result in zip(asked, own, strict=True) if gold.columns]
-    joining = [(gold, result) for gold, result in zip(asked, own, strict=True) if gold.joins]
-    over_all = list(zip(asked, every, strict=True))
-    return Figures(
-        questions=len(asked),
-        database_first=_share(result.database == gold.database for gold, result in over_all),
-        tables_in_5=_share(holds_all(_tables(result), _wanted(gold), 5) for gold, result in over_all),
-        tables_in_10=_share(holds_all(_tables(result), _wanted(gold), 10) for gold, result in over_all),
-        prompt_tables=_share(prompt_holds(result, gold) for gold, result in over_all),
-        prompt_tokens=statistics.fmean(result.tokens for result in every),
-        r_precision=statistics.fmean(
-            r_precision(_tables(result), _wanted(gold)) for gold, result in zip(asked, own, strict=True)
-        ),
-        columns_in_5=_share(holds_all(_columns(result), gold.columns, 5) for gold, result in with_columns),
-        columns_in_10=_share(holds_all(_columns(result), gold.columns, 10) for gold, result in with_columns),
-        joins=_share(
-            {frozenset(pair) for pair in gold.joins} <= keys_of(result.selection.plans if result.selection else ())
-            for gold, result in joining
-        ),
+    return figures([judge(grounding, gold, max_tokens=max_tokens) for gold in questions if gold.tables])
+
+
+def judge(grounding: SchemaGrounding, gold: GoldQuestion, *, max_tokens: int = 700) -> Judged:
+    """Ask one question over all databases and over its own."""
+    every = grounding.ask(gold.question, _COLUMNS, tables=_TABLES, max_tokens=max_tokens)
+    own = grounding.ask(gold.question, _COLUMNS, database=gold.database, tables=_TABLES)
+    over_all, over_own, columns = _tables(every), _tables(own), _columns(own)
+    plans, further = (own.selection.plans, own.selection.further) if own.selection else ((), ())
+    return Judged(
+        gold=gold,
+        database_first=every.database == gold.database,
+        tables_in_5=holds_all(over_all, _wanted(gold), 5),
+        tables_in_10=holds_all(over_all, _wanted(gold), 10),
+        prompt_tables=prompt_holds(every, gold),
+        prompt_tokens=every.tokens,
+        r_precision=r_precision(over_own, _wanted(gold)),
+        columns_in_5=holds_all(columns, gold.columns, 5),
+        columns_in_10=holds_all(columns, gold.columns, 10),
+        joins=holds_joins(plans, gold, further),
+        joins_needed=holds_joins(plans, gold),
+        join_hints=len(own.join_hints),
     )
+
+
+def figures(judged: Sequence[Judged]) -> Figures:
+    """Sum up questions. Raises RequestError where there is none."""
+    if not judged:
+        raise RequestError("there is no question whose SQL uses a table; give some")
+    with_columns = [found for found in judged if found.gold.columns]
+    joining = [found for found in judged if found.gold.joins]
+    return Figures(
+        questions=len(judged),
+        database_first=_share(found.database_first for found in judged),
+        tables_in_5=_share(found.tables_in_5 for found in judged),
+        tables_in_10=_share(found.tables_in_10 for found in judged),
+        prompt_tables=_share(found.prompt_tables for found in judged),
+        prompt_tokens=statistics.fmean(found.prompt_tokens for found in judged),
+        r_precision=statistics.fmean(found.r_precision for found in judged),
+        columns_in_5=_share(found.columns_in_5 for found in with_columns),
+        columns_in_10=_share(found.columns_in_10 for found in with_columns),
+        joins=_share(found.joins for found in joining),
+        joins_needed=_share(found.joins_needed for found in joining),
+        join_hints=statistics.fmean(found.join_hints for found in judged),
+    )
+
+
+def holds_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Iterable[Join] = ()) -> bool:
+    """Whether join plans and further joins hold all keys by which a question's SQL joins."""
+    return {frozenset(pair) for pair in gold.joins} <= keys_of(plans, further)
 
 
 def _share(held: Iterable[bool]) -> float:

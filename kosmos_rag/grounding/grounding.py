@@ -161,7 +161,7 @@ class SchemaGrounding:
         stands = self._fresh(found.hits)
         linker = stands.linker(database)
         entities = find_entities(question, known=linker.known_values, today=datetime.now(UTC).date())
-        linked = linker.link(question, entities, _evidence(found.hits), tables=tables, columns=k)
+        linked = linker.link(question, entities, Evidence.of(found.hits), tables=tables, columns=k)
         selection = None
         refs: tuple[SchemaRef, ...] = ()
         prompt, tokens = "", 0
@@ -178,7 +178,7 @@ class SchemaGrounding:
             docs=found.hits,
             tables=linked.tables,
             schema_refs=refs,
-            join_hints=join_hints(selection.plans) if selection else (),
+            join_hints=join_hints(selection) if selection else (),
             selection=selection,
             entities=entities,
             prompt=prompt,
@@ -206,17 +206,3 @@ class SchemaGrounding:
             if self._read is None or time.monotonic() - self._read.read_at > self._refresh_s:
                 self._read = _Known(self._scope.documents(), self._synonyms, self._weights)
             return self._read
-
-
-def _evidence(hits: Iterable[Passage]) -> Evidence:
-    """Return the cosines of what was found; what only words found has none."""
-    tables, columns = {}, {}
-    for hit in hits:
-        said = hit.metadata
-        if hit.dense_score is None:
-            continue
-        if said.get("kind") == "schema_model":
-            tables[said["database"], said["table"]] = hit.dense_score
-        elif said.get("kind") == "schema_column":
-            columns[said["database"], said["table"], said["column"]] = hit.dense_score
-    return Evidence(tables=tables, columns=columns)

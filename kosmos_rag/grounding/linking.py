@@ -6,13 +6,16 @@ Khattab and Zaharia 2020, with words in place of vectors), in the table and its 
 gains where its database has words for all of the question.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Self
 
 import numpy as np
 
 from kosmos_rag.grounding.entities import Entities
 from kosmos_rag.grounding.names import Floats, NameIndex, Word, total_weight
+from kosmos_rag.records import Passage
 from kosmos_rag.schema.joins import JoinGraph
 from kosmos_rag.schema.model import ColumnSchema, TableSchema
 from kosmos_rag.schema.roles import is_moment, label_of
@@ -57,6 +60,20 @@ class Evidence:
     tables: Mapping[tuple[str, str], float]
     """(database, full name of the table) → cosine."""
     columns: Mapping[tuple[str, str, str], float]
+
+    @classmethod
+    def of(cls, hits: Iterable[Passage]) -> Self:
+        """Return the cosines of what was found; what only words found has none."""
+        tables, columns = {}, {}
+        for hit in hits:
+            said = hit.metadata
+            if hit.dense_score is None:
+                continue
+            if said.get("kind") == "schema_model":
+                tables[said["database"], said["table"]] = hit.dense_score
+            elif said.get("kind") == "schema_column":
+                columns[said["database"], said["table"], said["column"]] = hit.dense_score
+        return cls(tables=tables, columns=columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,10 +148,12 @@ class Linker:
         parts = self._table_parts(shares @ in_tables, tables_said, shares @ of_databases, meaning)
         order = _best_first(_sum(parts))
         chosen = self._chosen(words, tables_said, np.maximum(in_names, index.best_of_tables(in_columns)), order)
-        parts["chosen"] = self._weights.chosen * np.isin(np.arange(len(index.tables)), chosen).astype(np.float64)
+        needed = np.zeros(len(index.tables))
+        needed[chosen] = 1.0
+        parts["chosen"] = self._weights.chosen * needed
         scores = _sum(parts)
         return Linked(
-            tables=tuple(self._table(at, scores, parts) for at in _best_first(scores)[:tables]),
+            tables=tuple(self._table(at, scores, parts) for at in _best_first(scores, tables)),
             columns=self._columns(
                 shares @ in_columns, columns_said, scores, chosen, entities, of_columns, columns or len(index.columns)
             ),
@@ -198,14 +217,15 @@ class Linker:
     ) -> tuple[LinkedColumn, ...]:
         """Return the columns of the chosen tables' database, best first."""
         index, weights = self._index, self._weights
-        first = index.database_of_table[chosen[0]]
-        own = np.flatnonzero(index.database_of_table[index.table_of_column] == first)
+        own = index.columns_of_database(index.database_of_table[chosen[0]])
         tables = index.table_of_column[own]
+        needed = np.zeros(len(index.tables))
+        needed[list(chosen)] = 1.0
         parts: dict[str, Floats] = {
             "words": words[own],
             "named": named[own],
             "table": weights.table * of_tables[tables],
-            "chosen": weights.chosen * np.isin(tables, chosen).astype(np.float64),
+            "chosen": weights.chosen * needed[tables],
             "joined": weights.joined * self._joined(chosen)[own],
             "entity": weights.entity * self._holding(entities)[own],
             "value": weights.value * self._valued(entities)[own],
@@ -215,11 +235,11 @@ class Linker:
         return tuple(
             LinkedColumn(
                 table=index.tables[tables[at]][1].full_name,
-                column=index.columns[own[at]][1].name,
+                column=index.columns[own.start + at][1].name,
                 score=float(scores[at]),
                 parts={part: float(values[at]) for part, values in parts.items() if values[at]},
             )
-            for at in _best_first(scores)[:most]
+            for at in _best_first(scores, most)
         )
 
     def _holding(self, entities: Entities) -> Floats:
@@ -252,12 +272,16 @@ class Linker:
 
 
 def _sum(parts: Mapping[str, Floats]) -> Floats:
-    total: Floats = np.sum(list(parts.values()), axis=0)
-    return total
+    # One after the other: NumPy's sum would copy them into one array first.
+    return reduce(np.add, parts.values())
 
 
-def _best_first(scores: Floats) -> list[int]:
-    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+def _best_first(scores: Floats, most: int | None = None) -> list[int]:
+    """Return the positions of the best scores, or of all; of equal ones the first comes first."""
+    near = np.arange(len(scores))
+    if most is not None and most < len(scores):
+        near = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+    order: list[int] = near[np.argsort(-scores[near], kind="stable")][:most].tolist()
     return order
 
 

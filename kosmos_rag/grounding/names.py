@@ -225,6 +225,12 @@ class NameIndex:
                 best[number] = max(best[number], strength)
         return best
 
+    def columns_of_database(self, number: int) -> slice:
+        """Return where the columns of a database stand: its tables follow each other, and so do theirs."""
+        tables = np.searchsorted(self.database_of_table, [number, number + 1])
+        start, stop = np.searchsorted(self.table_of_column, tables).tolist()
+        return slice(start, stop)
+
     def best_of_tables(self, of_columns: Floats) -> Floats:
         """Return the best value among the columns of each table, along the last axis."""
         best = np.zeros((*of_columns.shape[:-1], len(self.tables)))

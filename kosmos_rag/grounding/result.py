@@ -44,7 +44,8 @@ class GroundingResult:
     schema_refs: tuple[SchemaRef, ...]
     """Each column once, best first."""
     join_hints: tuple[str, ...]
-    """Joins of the shortest paths between the tables needed, each once: the likeliest path first."""
+    """Joins of the shortest paths between the tables needed, each once: the likeliest path first; then those to the
+    next table found, which may be needed as well."""
     selection: Selection | None
     """Tables, joins, recipes and what is open, as the prompt was made of them."""
     entities: Entities

@@ -8,7 +8,7 @@ from kosmos_rag.grounding.linking import Linked, Linker
 from kosmos_rag.grounding.result import SchemaRef
 from kosmos_rag.records import Passage
 from kosmos_rag.schema.ambiguities import find_ambiguities
-from kosmos_rag.schema.joins import JoinPlan
+from kosmos_rag.schema.joins import Join, JoinGraph, JoinPlan
 from kosmos_rag.schema.model import DatabaseSchema
 from kosmos_rag.schema.recipes import Recipe
 from kosmos_rag.schema.rendering import Selection, prompt_block
@@ -37,7 +37,8 @@ def select(
 ) -> Selection:
     """Return what a prompt about the likeliest database is made of: the tables needed first, then others found."""
     found = [table.table for table in linked.tables if table.database == schema.name]
-    plans = linker.graph(schema.name).plans(linked.chosen)
+    graph = linker.graph(schema.name)
+    plans = graph.plans(linked.chosen)
     bridges = [bridge for plan in plans for bridge in plan.paths[0].bridges]
     tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *found]))
     columns = tuple((ref.table, ref.column) for ref in refs if ref.table in tables)
@@ -46,9 +47,22 @@ def select(
         tables=tables,
         columns=columns,
         plans=plans,
+        further=_further(graph, linked.chosen, found, plans),
         ambiguities=find_ambiguities(schema, tables, columns, plans),
         recipes=_recipes(schema.name, tables, docs),
     )
+
+
+def _further(
+    graph: JoinGraph, needed: Sequence[str], found: Sequence[str], plans: Sequence[JoinPlan]
+) -> tuple[Join, ...]:
+    """Return the joins to the best table that is not needed: which ones a question needs is often not sure."""
+    following = next((table for table in found if table not in needed), None)
+    if following is None:
+        return ()
+    known = {join for plan in plans for path in plan.paths for join in path.joins}
+    wider = graph.plans([*needed, following])
+    return tuple(join for plan in wider for join in plan.paths[0].joins if join not in known)
 
 
 def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage]) -> tuple[Recipe, ...]:
@@ -63,9 +77,10 @@ def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage]) -> t
     return tuple(recipe for recipe, _ in zip(fitting, range(_MOST_RECIPES), strict=False))
 
 
-def join_hints(plans: Sequence[JoinPlan]) -> tuple[str, ...]:
-    """Return the joins of all paths, each once."""
-    return tuple(dict.fromkeys(join.hint for plan in plans for path in plan.paths for join in path.joins))
+def join_hints(selection: Selection) -> tuple[str, ...]:
+    """Return the joins of all paths, each once, and then the further ones."""
+    joins = (join for plan in selection.plans for path in plan.paths for join in path.joins)
+    return tuple(dict.fromkeys(join.hint for join in (*joins, *selection.further)))
 
 
 def prompt_of(

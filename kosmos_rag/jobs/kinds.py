@@ -8,6 +8,8 @@ DOCUMENT = "document"
 """One document: load, parse, chunk, embed, publish."""
 SYNC = "sync"
 """One pass over a source."""
+SCHEMA = "schema"
+"""The schema of a database read, and its documents brought up to it."""
 MAINTAIN = "maintain"
 """A round of maintenance of a tenant: indexes, leftovers, old jobs."""
 RECONCILE = "reconcile"
@@ -16,7 +18,7 @@ RECONCILE = "reconcile"
 AUDIT = "audit"
 """Seals over the log of retrievals, and its months."""
 
-ALL = (DOCUMENT, SYNC, MAINTAIN, RECONCILE, AUDIT)
+ALL = (DOCUMENT, SYNC, SCHEMA, MAINTAIN, RECONCILE, AUDIT)
 
 RECONCILE_EVERY = timedelta(days=1)
 

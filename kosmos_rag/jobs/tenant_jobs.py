@@ -19,6 +19,7 @@ from kosmos_rag.jobs.ledger import Ledgers
 from kosmos_rag.jobs.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.jobs.uploads import store_upload
 from kosmos_rag.records import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
+from kosmos_rag.schema.sources import SchemaSource
 from kosmos_rag.sources import open_source
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenancy import Tenant, create_tenant
@@ -56,6 +57,26 @@ class TenantJobs:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
             return self._put(own, work, prune=prune, every=every, priority=priority)
 
+    def sync_schema(
+        self, source: SchemaSource, *, readers: tuple[str, ...] = (EVERYONE,), every: timedelta | None = None
+    ) -> int:
+        """Have workers bring the collection up to a schema, with `every` again and again. Returns the job's id.
+
+        A source of the collection has one such job: put in again, it takes the newer recipes, readers and pause.
+        Raises DatabaseError.
+        """
+        key = _digest({**source.as_json(), "recipes": None})
+        jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "readers": list(readers)}}
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            self._begin(connection)
+            (job_id,) = enqueue(connection, self._owner, self._collection, kinds.SCHEMA, jobs, every=every)
+        return job_id
+
+    def _begin(self, connection: psycopg.Connection) -> None:
+        """Have a tenant with jobs be there, and looked after."""
+        create_tenant(connection, self._owner, now=datetime.now(UTC))
+        enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
+
     def _checked(
         self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
     ) -> SourceDocument | dict[str, Any]:
@@ -81,8 +102,7 @@ class TenantJobs:
         every: timedelta | None,
         priority: int,
     ) -> int:
-        create_tenant(connection, self._owner, now=datetime.now(UTC))
-        enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
+        self._begin(connection)
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
             payload = self._upload(connection, item)

@@ -166,6 +166,8 @@ class Retrieval:
     """Why fewer came than requested; None when all came."""
     intent: str | None = None
     """What kind of question it is by the rules of `rag.intents`; None where none of them fits."""
+    id: uuid.UUID | None = field(default=None, compare=False)
+    """Of its record in the log, for feedback on it; None where no log is kept."""
 
     @property
     def returned(self) -> int:

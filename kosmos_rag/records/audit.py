@@ -1,4 +1,4 @@
-"""Records of the log of retrievals: who asked what, and was given which passages."""
+"""Records of the log of retrievals: who asked what, was given which passages, and what they thought of them."""
 
 import uuid
 from dataclasses import dataclass
@@ -95,11 +95,46 @@ class FailedQuestion:
     """As it was searched for, after a conversation."""
     question_sha256: str
     times: int
+    """How often nothing was found, or it was refused."""
     refused: int
     """How often passages were found that did not carry an answer; the other times nothing was found."""
+    disliked: int
+    """How often an answer to it, or a passage for it, was rated down."""
     subjects: int
-    """How many named readers asked it."""
+    """How many named readers asked or rated it."""
     last_at: datetime
+    comments: tuple[str, ...]
+    """What was said of it with a rating, the newest first; five at most."""
+
+
+class Rating(StrEnum):
+    """What a reader thinks of what was given out."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Feedback:
+    """What a reader thinks of an answer, or of one of its passages. Another word on the same replaces it."""
+
+    id: uuid.UUID
+    """Follows from who rated what."""
+    at: datetime
+    subject: str
+    collection: str | None
+    """None where all of the tenant were asked."""
+    retrieval_id: uuid.UUID | None
+    """Its record in the log; None where the question was named instead."""
+    question: str | None
+    """As it was searched for; None where `rag.audit.questions` keeps texts out."""
+    question_sha256: str
+    rating: Rating
+    chunk_id: uuid.UUID | None
+    """The passage that is rated; None for the answer, or the result, as a whole."""
+    source: str | None
+    """Of the passage's document."""
+    comment: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

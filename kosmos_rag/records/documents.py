@@ -182,6 +182,30 @@ class DocumentInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentLines:
+    """Lines of a live document, as they stand in the text that citations point into."""
+
+    document: DocumentInfo
+    version_id: uuid.UUID
+    text: str
+    start: int
+    """Offset of the text in its document."""
+    line_start: int
+    line_end: int
+    total_lines: int
+    """Of the whole document."""
+    page_start: int | None
+    page_end: int | None
+    chunk_ids: tuple[uuid.UUID, ...]
+    """The chunks that have text of these lines, in the order of the document."""
+
+    @property
+    def end(self) -> int:
+        """Where the text ends in its document."""
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CollectionInfo:
     """A collection of a tenant, as `collection list` tells of it."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kosmos_rag.schema.ambiguities import Ambiguity
-from kosmos_rag.schema.joins import JoinPlan
+from kosmos_rag.schema.joins import Join, JoinPlan
 from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.schema.quoting import condition, quoted, quoted_table
 from kosmos_rag.schema.reading import ColumnRef
@@ -26,6 +26,8 @@ class Selection:
     columns: tuple[ColumnRef, ...]
     """The columns that the question needs; keys of the tables are shown without being here."""
     plans: tuple[JoinPlan, ...] = ()
+    further: tuple[Join, ...] = ()
+    """Joins beside those of the plans, to a table that may be needed as well."""
     ambiguities: tuple[Ambiguity, ...] = ()
     recipes: tuple[Recipe, ...] = ()
 
@@ -77,6 +79,10 @@ def _by_importance(selection: Selection) -> Iterator[_Line]:
         yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]))
     for plan in selection.plans:
         yield from _joins(schema, plan)
+    if selection.further:
+        joins = " AND ".join(condition(schema, join) for join in selection.further)
+        tables_of = tuple({table for join in selection.further for table in join.tables})
+        yield _Line(key=("join", "further"), heading="Joins:", text=f"if needed {joins}", tables=tables_of)
     for table in tables:
         if table.comment:
             yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]) + _comment(table))
@@ -160,6 +166,7 @@ def as_json(selection: Selection) -> dict[str, Any]:
         "tables": [{"table": table.full_name, "model": table.model, "comment": table.comment} for table in tables],
         "columns": [{"table": table, "column": column} for table, column in selection.columns],
         "joins": [_plan(selection.schema, plan) for plan in selection.plans],
+        "further_joins": [join.hint for join in selection.further],
         "ambiguities": [
             {"kind": found.kind, "about": list(found.about), "text": found.text} for found in selection.ambiguities
         ],

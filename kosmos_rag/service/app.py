@@ -12,14 +12,17 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.errors import KosmosError
+from kosmos_rag.problems import MEDIA_TYPE, Problem
 from kosmos_rag.service.caller import Service
+from kosmos_rag.service.grounding import Groundings
 from kosmos_rag.service.identity import LOOPBACK, Authenticator
 from kosmos_rag.service.keys import ApiKeys
 from kosmos_rag.service.metrics import ServiceMetrics
 from kosmos_rag.service.middleware import Bodies, Requests
-from kosmos_rag.service.problems import INVALID, MEDIA_TYPE, Problem, body, headers_of, problem_of, told
+from kosmos_rag.service.openapi import describe
+from kosmos_rag.service.problems import INVALID, body, headers_of, more_of, problem_of, told
 from kosmos_rag.service.rates import Rates
-from kosmos_rag.service.routes import asking, holdings, operations
+from kosmos_rag.service.routes import asking, console, console_holdings, grounding, holdings, operations
 from kosmos_rag.service.streaming import Streams
 from kosmos_rag.service.turns import Turns
 from kosmos_rag.version import __version__
@@ -43,6 +46,7 @@ def create_service(engine: AsyncEngine) -> Service:
         streams=streams,
         authenticator=Authenticator(settings, ApiKeys(engine.parts.database), turns),
         rates=Rates(settings.service.rates),
+        groundings=Groundings(),
         metrics=metrics,
     )
 
@@ -58,7 +62,6 @@ def create_app(service: Service) -> FastAPI:
         description=_DESCRIPTION,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
-        responses=_documented(),
         middleware=[
             Middleware(Requests, metrics=service.metrics),
             *(guard if settings.service.development.tenant is not None else []),
@@ -66,8 +69,9 @@ def create_app(service: Service) -> FastAPI:
         ],
     )
     app.state.service = service
-    for router in (asking.router, holdings.router, operations.router):
-        app.include_router(router)
+    for module in (asking, grounding, holdings, operations, console, console_holdings):
+        app.include_router(module.router)
+    describe(app)
     app.add_exception_handler(KosmosError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -78,7 +82,7 @@ async def _of_ours(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.warning("%s %s: %s", request.method, request.url.path, error)
-    return _response(problem, told(error, problem), headers_of(error, problem))
+    return _response(problem, told(error, problem), headers_of(error, problem), **more_of(error))
 
 
 async def _of_validation(_: Request, error: Exception) -> Response:
@@ -96,22 +100,3 @@ async def _of_http(_: Request, error: Exception) -> Response:
 
 def _response(problem: Problem, detail: str, headers: dict[str, str], **more: Any) -> Response:
     return Response(body(problem, detail, **more), problem.status, headers, MEDIA_TYPE)
-
-
-def _documented() -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of the errors that any route may answer with."""
-    schema = {
-        "type": "object",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": {"type": "string", "format": "uri"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string"},
-        },
-    }
-    statuses = (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504)
-    return {
-        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
-        for status in statuses
-    }

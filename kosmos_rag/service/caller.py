@@ -10,6 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.config import Settings
 from kosmos_rag.scope import TenantScope
+from kosmos_rag.service.grounding import Groundings
 from kosmos_rag.service.identity import Authenticator, Identity
 from kosmos_rag.service.keys import ADMIN, INGEST, READ
 from kosmos_rag.service.metrics import ServiceMetrics
@@ -31,6 +32,7 @@ class Service:
     streams: Streams
     authenticator: Authenticator
     rates: Rates
+    groundings: Groundings
     metrics: ServiceMetrics
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.records import CollectionInfo, DocumentInfo, JobInfo
+from kosmos_rag.records import CollectionInfo, DocumentInfo, JobInfo, JobState
 from kosmos_rag.service.wire import Request
 
 
@@ -21,6 +21,7 @@ class DocumentView(BaseModel):
     media_type: str
     language: str
     version: int
+    content_hash: str
     bytes: int
     chunks: int
     metadata: dict[str, Any]
@@ -37,6 +38,7 @@ class DocumentView(BaseModel):
             media_type=info.media_type,
             language=info.language,
             version=info.version,
+            content_hash=info.content_hash,
             bytes=info.bytes,
             chunks=info.chunks,
             metadata=dict(info.metadata),
@@ -57,9 +59,15 @@ class JobView(BaseModel):
     id: int
     collection: str
     kind: str
+    key: str
     source: str | None
-    state: str
+    state: JobState
+    priority: int
+    run_at: datetime
+    every_s: float | None
     attempt: int
+    lost: int
+    worker: str | None
     outcome: str | None
     code: str | None
     error: str | None
@@ -74,9 +82,15 @@ class JobView(BaseModel):
             id=info.id,
             collection=info.collection,
             kind=info.kind,
+            key=info.key,
             source=_source(info.payload),
-            state=str(info.state),
+            state=info.state,
+            priority=info.priority,
+            run_at=info.run_at,
+            every_s=info.every_s,
             attempt=info.attempt,
+            lost=info.lost,
+            worker=info.worker,
             outcome=info.outcome,
             code=info.code,
             error=info.error,
@@ -110,11 +124,12 @@ class CollectionView(BaseModel):
     name: str
     preset: str | None
     chunks: int
+    created_at: datetime | None = Field(description="When it was given its preset.")
 
     @classmethod
     def of(cls, info: CollectionInfo) -> Self:
         """Tell of a collection."""
-        return cls(name=info.name, preset=info.preset, chunks=info.chunks)
+        return cls(name=info.name, preset=info.preset, chunks=info.chunks, created_at=info.created_at)
 
 
 class CollectionList(BaseModel):

@@ -25,9 +25,13 @@ class Identity:
     principals: tuple[str, ...]
     scopes: frozenset[str]
 
+    def has(self, scope: str) -> bool:
+        """Whether this identity has a scope; `admin` has all."""
+        return scope in self.scopes or ADMIN in self.scopes
+
     def require(self, scope: str) -> None:
-        """Raise NotPermitted unless this identity has a scope; `admin` has all."""
-        if scope not in self.scopes and ADMIN not in self.scopes:
+        """Raise NotPermitted unless this identity has a scope."""
+        if not self.has(scope):
             raise NotPermitted(f"this needs the scope {scope}; ask for a token or a key that has it")
 
 

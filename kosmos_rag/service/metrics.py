@@ -8,8 +8,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from kosmos_rag.config import ServiceSettings
 from kosmos_rag.errors import ConfigError
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_STAGE_SECONDS = (0.0005, 0.001, 0.0025, *_SECONDS)
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+STAGE_SECONDS = (0.0005, 0.001, 0.0025, *SECONDS)
+
+Buckets = dict[str, tuple[list[int], float]]
 
 
 class ServiceMetrics:
@@ -27,14 +29,14 @@ class ServiceMetrics:
             "kosmos_service_request_seconds",
             "Seconds to the first byte of a response, by route.",
             ["route"],
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
         self._stages = Histogram(
             "kosmos_service_stage_seconds",
             "Seconds of a stage of retrieval.",
             ["stage"],
-            buckets=_STAGE_SECONDS,
+            buckets=STAGE_SECONDS,
             registry=self.registry,
         )
         self._short = Counter(
@@ -43,7 +45,7 @@ class ServiceMetrics:
         self._first_token = Histogram(
             "kosmos_service_first_token_seconds",
             "Seconds from the sources of an answer to its first piece.",
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
 
@@ -63,6 +65,10 @@ class ServiceMetrics:
         """Count the wait for a language model."""
         self._first_token.observe(seconds)
 
+    def durations(self) -> tuple[Buckets, Buckets]:
+        """Return how long stages took, and routes: by name, how many fell into each bucket, and the sum of seconds."""
+        return _buckets(self._stages, "stage"), _buckets(self._seconds, "route")
+
     def watch(self, *, turns: Callable[[], float], streams: Callable[[], float]) -> None:
         """Show what is being worked on, at the time of the scrape."""
         for name, text, value in (
@@ -70,6 +76,21 @@ class ServiceMetrics:
             ("streams", "Answers that are being streamed.", streams),
         ):
             Gauge(f"kosmos_service_{name}", text, registry=self.registry).set_function(value)
+
+
+def _buckets(histogram: Histogram, label: str) -> Buckets:
+    upto: dict[str, list[float]] = {}
+    seconds: dict[str, float] = {}
+    (family,) = histogram.collect()
+    for sample in family.samples:
+        if sample.name.endswith("_bucket"):  # each counts those below it too
+            upto.setdefault(sample.labels[label], []).append(sample.value)
+        elif sample.name.endswith("_sum"):
+            seconds[sample.labels[label]] = sample.value
+    return {
+        name: ([int(one - before) for before, one in zip([0.0, *counts], counts, strict=False)], seconds[name])
+        for name, counts in upto.items()
+    }
 
 
 @contextmanager

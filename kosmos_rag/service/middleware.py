@@ -15,11 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kosmos_rag.config import Settings
 from kosmos_rag.errors import KosmosError, TimedOut, TooLarge
 from kosmos_rag.logs import REQUEST
+from kosmos_rag.problems import MEDIA_TYPE
 from kosmos_rag.service.metrics import ServiceMetrics
-from kosmos_rag.service.problems import INTERNAL, MEDIA_TYPE, body, problem_of
+from kosmos_rag.service.problems import INTERNAL, body, problem_of
 
-UPLOADS = "/v1/documents"
-"""The one path whose bodies may be as large as a document."""
+UPLOADS = frozenset({"/v1/documents", "/documents"})
+"""The paths whose bodies may be as large as a document: of the API, and of the console."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
@@ -114,7 +115,7 @@ class Bodies:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        upload = scope["method"] == "POST" and scope["path"] == UPLOADS
+        upload = scope["method"] == "POST" and scope["path"] in UPLOADS
         state = _Body(limit=self._upload_limit if upload else self._limit)
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and int(length[:20]) > state.limit:

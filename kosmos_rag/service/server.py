@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.config import Settings
@@ -21,14 +22,14 @@ _GRACE_S = 5
 
 
 class Server(uvicorn.Server):
-    """Serves one service; `should_exit` ends it."""
+    """Serves an application of one service; `should_exit` ends it."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, app: ASGIApp) -> None:
         settings = service.settings.service
         self._service = service
         super().__init__(
             uvicorn.Config(
-                create_app(service),
+                app,
                 host=settings.host,
                 port=settings.port,
                 ws="none",
@@ -75,4 +76,4 @@ async def _serve(settings: Settings) -> None:
         await shared.run(engine.warm_up)
         service = create_service(shared)
         with served(service.metrics, settings.service):
-            await Server(service).serve()
+            await Server(service, create_app(service)).serve()

@@ -28,6 +28,8 @@ logger = logging.getLogger("kosmos_rag.service")
 R = TypeVar("R")
 Item = AnswerEvent | Exception | None
 """What a thread hands over; None is its end."""
+Ending = Callable[[Answer], bytes]
+"""Makes one more event of the whole answer."""
 
 
 class Streams:
@@ -104,8 +106,11 @@ class Flow:
         """Give the answer up, and what a language model is asked; at the end it does no harm."""
         self._stream.close()
 
-    async def events(self, *, note: str | None = None) -> AsyncIterator[bytes]:
-        """Yield the events as they are sent; an error is the last one. A note goes with the sources."""
+    async def events(self, *, note: str | None = None, ending: Ending | None = None) -> AsyncIterator[bytes]:
+        """Yield the events as they are sent; an error is the last one. A note goes with the sources.
+
+        What `ending` makes of the whole answer follows it.
+        """
         began = time.monotonic()
         waiting = True
         while (item := await self._next()) is not None:
@@ -117,6 +122,8 @@ class Flow:
                 continue
             for event in _events_of(item, note):
                 yield event
+            if ending is not None and isinstance(item, AnswerDone):
+                yield ending(item.answer)
             if isinstance(item, Exception):
                 return
 
@@ -157,30 +164,32 @@ def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
         problem = problem_of(item)
         if problem.status >= 500:
             logger.warning("an answer ended early: %s", item, exc_info=item if problem.name == "internal" else None)
-        return [_event("error", document(problem, told(item, problem)))]
+        return [event_of("error", document(problem, told(item, problem)))]
     if isinstance(item, AnswerSources):
         view = SourcesView.of(item)
-        return [_event("sources", view.model_dump(mode="json") | {"notes": view.notes + ([note] if note else [])})]
+        return [event_of("sources", view.model_dump(mode="json") | {"notes": view.notes + ([note] if note else [])})]
     if isinstance(item, AnswerPiece):
-        return [_event("token", {"text": item.text})]
+        return [event_of("token", {"text": item.text})]
     whole = AnswerView.of(item.answer).model_dump(mode="json")
-    cited = {"sentences": whole.pop("sentences"), "problems": whole.pop("problems")}
-    return [_event("citations", cited), _event("done", {name: whole[name] for name in whole if name != "sources"})]
+    cited = {name: whole.pop(name) for name in ("sentences", "problems", "report")}
+    return [event_of("citations", cited), event_of("done", {name: whole[name] for name in whole if name != "sources"})]
 
 
-def _event(name: str, data: Mapping[str, Any]) -> bytes:
+def event_of(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return an event as it is sent."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
 class EventStream(Response):
     """The response that sends events until they end or the client goes, whichever is first."""
 
-    def __init__(self, flow: Flow, *, note: str | None = None) -> None:
+    def __init__(self, flow: Flow, *, note: str | None = None, ending: Ending | None = None) -> None:
         # Proxies must not collect what is meant to flow.
         super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._flow = flow
         self._note = note
+        self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send them."""
@@ -189,7 +198,7 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for event in self._flow.events(note=self._note):
+        async for event in self._flow.events(note=self._note, ending=self._ending):
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 

@@ -10,6 +10,7 @@ from kosmos_rag.records import (
     Answer,
     AnswerSentence,
     AnswerSources,
+    CheckedSentence,
     Citation,
     Context,
     ContextPassage,
@@ -17,8 +18,12 @@ from kosmos_rag.records import (
     Passage,
     Retrieval,
     Turn,
+    UnitKind,
+    Verdict,
+    Writer,
 )
 
+_LOGGED = Field(description="Its record in the log, for feedback on it; null where no log is kept.")
 _QUESTION = "How many days of annual leave do employees get?"
 
 
@@ -105,8 +110,12 @@ class HitView(BaseModel):
     text: str
     span: tuple[int, int]
     document_id: uuid.UUID
+    version_id: uuid.UUID
     version: int
     chunk_id: uuid.UUID
+    ordinal: int
+    splitter: str
+    media_type: str
     metadata: dict[str, Any]
     scores: dict[str, Any] | None = None
 
@@ -126,8 +135,12 @@ class HitView(BaseModel):
             text=hit.text,
             span=(hit.start, hit.end),
             document_id=hit.document_id,
+            version_id=hit.version_id,
             version=hit.version,
             chunk_id=hit.chunk_id,
+            ordinal=hit.ordinal,
+            splitter=hit.splitter,
+            media_type=hit.media_type,
             metadata=dict(hit.metadata),
             scores=_scores(hit) if explain else None,
         )
@@ -146,6 +159,7 @@ def _scores(hit: Passage) -> dict[str, Any]:
 class SearchView(BaseModel):
     """The answer to a search."""
 
+    retrieval_id: uuid.UUID | None = _LOGGED
     question: str
     requested: int
     returned: int
@@ -161,6 +175,7 @@ class SearchView(BaseModel):
     def of(cls, found: Retrieval, *, explain: bool) -> Self:
         """Tell of a retrieval."""
         return cls(
+            retrieval_id=found.id,
             question=found.question,
             requested=found.requested,
             returned=found.returned,
@@ -197,6 +212,7 @@ class CitationView(BaseModel):
     pages: tuple[int, int] | None
     span: tuple[int, int]
     document_id: uuid.UUID
+    version_id: uuid.UUID
     version: int
     quote_sha256: str
 
@@ -215,6 +231,7 @@ class CitationView(BaseModel):
             pages=None if first is None else (first, citation.page_end or first),
             span=(citation.start, citation.end),
             document_id=citation.document_id,
+            version_id=citation.version_id,
             version=citation.version,
             quote_sha256=citation.quote_sha256,
         )
@@ -225,17 +242,31 @@ class EvidenceView(BaseModel):
 
     text: str
     tokens: int
+    start: int
+    pages: tuple[int, int] | None
+    page_breaks: list[int]
+    chunk_ids: list[uuid.UUID]
     citation: CitationView
 
     @classmethod
     def of(cls, passage: ContextPassage) -> Self:
         """Tell of a passage."""
-        return cls(text=passage.text, tokens=passage.tokens, citation=CitationView.of(passage.citation))
+        first = passage.page_start
+        return cls(
+            text=passage.text,
+            tokens=passage.tokens,
+            start=passage.start,
+            pages=None if first is None else (first, passage.page_end or first),
+            page_breaks=list(passage.page_breaks),
+            chunk_ids=list(passage.chunk_ids),
+            citation=CitationView.of(passage.citation),
+        )
 
 
 class ContextView(BaseModel):
     """Evidence for a prompt."""
 
+    retrieval_id: uuid.UUID | None = _LOGGED
     question: str
     text: str
     tokens: int
@@ -248,6 +279,7 @@ class ContextView(BaseModel):
     def of(cls, context: Context) -> Self:
         """Tell of a context."""
         return cls(
+            retrieval_id=context.retrieval.id,
             question=context.question,
             text=context.text,
             tokens=context.tokens,
@@ -262,35 +294,61 @@ class QuotedView(BaseModel):
     """A sentence of a document that the answer is made of, or that bears it out."""
 
     text: str
-    kind: str
+    kind: UnitKind
+    score: float
     citation: CitationView
 
     @classmethod
     def of(cls, sentence: AnswerSentence) -> Self:
         """Tell of a sentence."""
-        return cls(text=sentence.text, kind=sentence.kind, citation=CitationView.of(sentence.citation))
+        citation = CitationView.of(sentence.citation)
+        return cls(text=sentence.text, kind=sentence.kind, score=sentence.score, citation=citation)
 
 
 class ProblemView(BaseModel):
     """A sentence of a model's answer that its citations do not bear out."""
 
     text: str
-    verdict: str
+    verdict: Verdict
     reason: str | None
+
+
+class CheckedView(ProblemView):
+    """A sentence of a model's answer, and what its citations are worth."""
+
+    markers: list[int]
+    overlap: float
+    similarity: float
+    quotes: list[QuotedView]
+
+    @classmethod
+    def of(cls, sentence: CheckedSentence) -> Self:
+        """Tell of a sentence."""
+        return cls(
+            text=sentence.text,
+            verdict=sentence.verdict,
+            reason=sentence.reason,
+            markers=list(sentence.markers),
+            overlap=sentence.overlap,
+            similarity=sentence.similarity,
+            quotes=[QuotedView.of(quote) for quote in sentence.quotes],
+        )
 
 
 class AnswerView(BaseModel):
     """An answer, or a refusal where the evidence does not carry the question."""
 
+    retrieval_id: uuid.UUID | None = _LOGGED
     question: str
     searched: str
     text: str
-    writer: str
+    writer: Writer
     refused: bool
     verified: bool
     confidence: float
     sentences: list[QuotedView]
     problems: list[ProblemView]
+    report: list[CheckedView] | None = Field(description="The check of what a model wrote, sentence by sentence.")
     sources: list[EvidenceView]
     notes: list[str]
 
@@ -299,6 +357,7 @@ class AnswerView(BaseModel):
         """Tell of an answer."""
         problems = answer.report.problems if answer.report else ()
         return cls(
+            retrieval_id=answer.context.retrieval.id,
             question=answer.question,
             searched=answer.searched,
             text=answer.text,
@@ -308,6 +367,7 @@ class AnswerView(BaseModel):
             confidence=round(answer.confidence, 4),
             sentences=[QuotedView.of(sentence) for sentence in answer.sentences],
             problems=[ProblemView(text=one.text, verdict=one.verdict, reason=one.reason) for one in problems],
+            report=[CheckedView.of(one) for one in answer.report.sentences] if answer.report else None,
             sources=[EvidenceView.of(passage) for passage in answer.context.passages],
             notes=[*answer.notes, *answer.context.retrieval.notes],
         )
@@ -316,7 +376,9 @@ class AnswerView(BaseModel):
 class SourcesView(BaseModel):
     """The first event of a stream: what the answer will be made of."""
 
+    retrieval_id: uuid.UUID | None = _LOGGED
     question: str
+    searched: str
     refused: bool
     sources: list[EvidenceView]
     notes: list[str]
@@ -325,7 +387,9 @@ class SourcesView(BaseModel):
     def of(cls, event: AnswerSources) -> Self:
         """Tell of the evidence."""
         return cls(
+            retrieval_id=event.context.retrieval.id,
             question=event.question,
+            searched=event.context.question,
             refused=event.refused,
             sources=[EvidenceView.of(passage) for passage in event.context.passages],
             notes=[*event.notes, *event.context.retrieval.notes],

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from psycopg.rows import class_row
 
-from kosmos_rag.records import DocumentInfo, Excerpt
+from kosmos_rag.records import DocumentInfo, DocumentLines, Excerpt
 from kosmos_rag.storage.database import Role
 from kosmos_rag.storage.sql import statement
 
@@ -66,6 +66,59 @@ def read_documents(
     with role.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
         return dict(connection.execute(statement("texts_of_documents"), values).fetchall())
+
+
+def read_lines(
+    role: Role,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    document_id: uuid.UUID,
+    *,
+    first: int,
+    count: int,
+) -> DocumentLines | None:
+    """Return lines of a document from the first on; None where these may read no such document.
+
+    Where the document has no such line, the text is empty and `line_end` is before `line_start`.
+    """
+    listed = {
+        "tenant_id": tenant_id,
+        "collection": collection,
+        "ids": [document_id],
+        "after_source": None,
+        "after_collection": None,
+        "limit": 1,
+    }
+    values = {
+        "tenant_id": tenant_id,
+        "document_id": document_id,
+        "first": first,
+        "last": first + count - 1,
+        "before": first - 1,
+    }
+    # One snapshot: what is told of the document is of the version that the lines are of.
+    with (
+        role.transaction(tenant_id, principals) as connection,
+        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
+    ):
+        info = cursor.execute(statement("list_documents"), listed).fetchone()
+        row = connection.execute(statement("lines_of_document"), values).fetchone()
+    if info is None or row is None:
+        return None
+    version_id, text, start, total, page_start, page_end, chunk_ids = row
+    return DocumentLines(
+        document=info,
+        version_id=version_id,
+        text=text,
+        start=start,
+        line_start=first,
+        line_end=min(first + count - 1, total),
+        total_lines=total,
+        page_start=page_start,
+        page_end=page_end,
+        chunk_ids=tuple(chunk_ids),
+    )
 
 
 def read_spans(

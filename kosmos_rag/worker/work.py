@@ -7,7 +7,7 @@ from kosmos_rag.config import Settings
 from kosmos_rag.engine import Engine
 from kosmos_rag.jobs import kinds
 from kosmos_rag.records import Job
-from kosmos_rag.worker import documents, maintenance, syncing
+from kosmos_rag.worker import documents, maintenance, schemas, syncing
 from kosmos_rag.worker.desk import Desk
 
 
@@ -20,14 +20,16 @@ class EngineWork:
         self.database = parts.database
         self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of)
         self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
+        self._schemas = schemas.SchemaWork(engine)
         self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, engine.settings.worker)
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:
         """Work on documents together, and on everything else one after the other, as long as the turn is."""
         until = time.monotonic() + documents.TURN_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk, until)
-        one_by_one: dict[str, syncing.SyncWork | maintenance.MaintenanceWork] = {
+        one_by_one: dict[str, syncing.SyncWork | schemas.SchemaWork | maintenance.MaintenanceWork] = {
             kinds.SYNC: self._sync,
+            kinds.SCHEMA: self._schemas,
             kinds.MAINTAIN: self._maintenance,
             kinds.RECONCILE: self._maintenance,
             kinds.AUDIT: self._maintenance,

@@ -107,6 +107,11 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     assert built["failed"] == []
     again = json.loads(run("sync", "--file", str(exported), "--recipes", str(EXAMPLE / "recipes.yaml"), *common))
     assert (again["new"], again["changed"], again["removed"]) == (0, 0, 0)
+    scheduled = json.loads(run("sync", "--file", str(exported), "--every", "3600", *common))["jobs"]
+    assert len(scheduled) == 1
+    refused = CliRunner().invoke(app, ["schema", "sync", "--url", "sqlite:///a.db", "--every", "3600", *common])
+    assert refused.exit_code == 1
+    assert "--every keeps the source in the queue" in refused.output
     asked = json.loads(run("ask", "How many failures for program forest fire?", *common))
     assert "ProgramStatistics.failure_count" in [ref["name"] for ref in asked["schema_refs"]]
     assert "program_statistics" in run("ask", "failures of a program", "--config", str(config))

@@ -11,6 +11,8 @@ from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import ConfigError, RequestError
 from kosmos_rag.presets import load
 from kosmos_rag.presets.preset import shipped
+from kosmos_rag.schema.documents import schema_documents
+from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, TableSchema
 from tests.integration.variants import opened
 
 SALES = SourceDocument(
@@ -29,7 +31,7 @@ def _policies(*departments: str) -> list[SourceDocument]:
     return [SourceDocument(source=f"/kb/{name}/policy.txt", data=text) for name in departments]
 
 
-@pytest.mark.parametrize("name", ["analytics", "corporate", "keyword"])
+@pytest.mark.parametrize("name", ["analytics", "corporate", "keyword", "schema", "schema-classic"])
 def test_shipped__can_be_laid_over_the_defaults(name: str) -> None:
     assert name in shipped()
     assert load(name, Settings()).over(Settings()) != Settings()
@@ -45,6 +47,28 @@ def test_shipped__say_what_the_documents_of_their_systems_say() -> None:
     assert (corporate.chunking.strategy, corporate.chunking.min_size) == ("paragraph", 40)
     keyword = load("keyword", Settings()).over(Settings()).rag
     assert keyword.retrieval.semantic_weight == 0
+
+
+def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_that(engine: Engine) -> None:
+    classic, tenth = (load(name, Settings()).over(Settings()).rag for name in ("schema-classic", "schema"))
+    assert classic.signals["schema_recipe"] == {"curated": 4.0, "pattern": 2.0}
+    assert classic.signals["schema_entities"] == {"names": 3.0, "temporal": 2.0, "moment": 2.0, "numeric": 1.0}
+    assert classic.signals["schema_penalty"] == {"nothing": -3.0, "elsewhere": -2.0}
+    assert list(tenth.signals) == list(classic.signals)
+    assert tenth.chunking == classic.chunking
+    assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 50})
+    columns = (ColumnSchema(name="status", type="text", enum=("failed", "passed")),)
+    schema = DatabaseSchema(name="lab", tables=(TableSchema(name="probes", model="Probe", columns=columns),))
+    given = {}
+    for name in ("schema-classic", "schema"):
+        engine.tenant("acme").collections.create(name, preset=name)
+        scope = engine.tenant("acme", collection=name)
+        scope.ingest(schema_documents(schema))
+        hits = {hit.metadata["kind"]: hit for hit in scope.retrieve("probes with the status failed").hits}
+        given[name] = dict(hits["schema_column"].signals)
+    lexical = 3.0 + 2.0 + 1.5
+    assert given["schema-classic"] == {"schema_lexical": lexical, "schema_status": 4.0 + 1.0, "schema_exact": 6.0}
+    assert given["schema"] == pytest.approx({name: value / 10 for name, value in given["schema-classic"].items()})
 
 
 def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:

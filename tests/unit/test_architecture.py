@@ -10,7 +10,7 @@ import kosmos_rag
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 ROOT = PACKAGE.parent
-BASE = {"bm25", "config", "errors", "explanation", "logs", "ports", "records", "sentences", "version"}
+BASE = {"bm25", "config", "errors", "explanation", "logs", "ports", "problems", "records", "sentences", "version"}
 
 # What each part may import beside the base. A stage never imports a later one.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -28,8 +28,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sources": set(),
     "ingestion": {"storage", "embedding", "sources"},
     "indexing": {"storage", "embedding"},
-    "reembedding": {"storage", "embedding", "ingestion", "indexing"},
-    "jobs": {"storage", "sources", "ingestion"},
+    "evaluation": {"storage", "sources"},
+    "reembedding": {"storage", "embedding", "ingestion", "indexing", "evaluation"},
+    "jobs": {"storage", "sources", "schema", "ingestion"},
     "audit": {"storage"},
     "ranking": {"embedding"},
     "presets": {"storage", "signals"},
@@ -62,9 +63,24 @@ MAY_IMPORT: dict[str, set[str]] = {
         "scope",
     },
     "grounding": {"expansion", "schema", "scope"},
-    "worker": {"storage", "audit", "sources", "ingestion", "indexing", "jobs", "engine"},
+    "worker": {"storage", "audit", "sources", "schema", "ingestion", "indexing", "jobs", "engine", "grounding"},
     "async_engine": {"engine", "parts", "scope"},
-    "service": {"answering", "async_engine", "engine", "jobs", "presets", "scope", "storage"},
+    "console": set(),
+    "service": {
+        "answering",
+        "async_engine",
+        "console",
+        "engine",
+        "grounding",
+        "jobs",
+        "presets",
+        "schema",
+        "scope",
+        "storage",
+    },
+    "client": set(),
+    "mcp": {"async_engine", "engine", "service", "storage"},
+    "adapters": {"scope"},
     "diagnosis": {"storage", "embedding"},
     "cli": {
         "storage",
@@ -73,12 +89,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reembedding",
         "sources",
         "engine",
+        "evaluation",
+        "language_model",
         "scope",
         "schema",
         "grounding",
         "keyword",
         "diagnosis",
         "service",
+        "mcp",
         "worker",
     },
 }

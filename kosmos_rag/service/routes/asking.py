@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from kosmos_rag.service.caller import Caller, Reader
+from kosmos_rag.service.feedback import FeedbackRequest, FeedbackView
 from kosmos_rag.service.keys import ADMIN
 from kosmos_rag.service.streaming import MEDIA_TYPE, EventStream, Flow
 from kosmos_rag.service.wire import (
@@ -21,7 +22,16 @@ from kosmos_rag.service.wire import (
 
 router = APIRouter(tags=["questions"])
 
-_EVENTS = {MEDIA_TYPE: {"example": 'event: token\ndata: {"text": "20 days"}\n\n'}}
+_EVENT = {
+    "type": "object",
+    "description": "Of each event; docs/service.md lists what they carry.",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["sources", "token", "citations", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+_EVENTS = {MEDIA_TYPE: {"schema": _EVENT, "example": {"event": "token", "data": '{"text": "20 days"}'}}}
 
 
 def _json(view: BaseModel) -> Response:
@@ -53,14 +63,18 @@ async def context(asked: ContextRequest, caller: Reader) -> Response:
 async def answer(asked: AnswerRequest, caller: Reader, request: Request) -> Response:
     """Answer a question from the evidence, or refuse; by events where `Accept: text/event-stream` asks for them."""
     options = {"k": asked.k, "filter": asked.filter, "max_tokens": asked.max_tokens, "history": asked.turns}
-    flow = await _flow(caller, asked.collection, asked.question, options)
+    flow = await flow_of(caller, asked.collection, asked.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
         return EventStream(flow)
     whole = await flow.answer(request.receive)
     return Response(status_code=499) if whole is None else _json(AnswerView.of(whole))
 
 
-@router.post("/api/chat", responses={200: {"description": "The events of the answer.", "content": _EVENTS}})
+@router.post(
+    "/api/chat",
+    response_class=Response,  # of no type of its own: else it would be said to answer with JSON too
+    responses={200: {"description": "The events of the answer.", "content": _EVENTS}},
+)
 async def chat(asked: ChatRequest, caller: Reader) -> Response:
     """Answer a question by events: `sources`, `token`s, `citations`, `done`; `error` where it ends early."""
     served = caller.service.settings.language_model.model
@@ -69,11 +83,11 @@ async def chat(asked: ChatRequest, caller: Reader) -> Response:
     if asked.model is not None and not (writes and asked.model == served):
         writer = f"the model {served}" if writes else "no model: answers are sentences of the documents"
         note = f"{asked.model} is not served here; {writer}"
-    flow = await _flow(caller, asked.collection, asked.query, {"history": asked.turns})
+    flow = await flow_of(caller, asked.collection, asked.query, {"history": asked.turns})
     return EventStream(flow, note=note)
 
 
-async def _flow(caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]) -> Flow:
+async def flow_of(caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]) -> Flow:
     """Look for the evidence when it is this caller's turn, then let go of it: a model may write for long."""
     streams = caller.service.streams
     streams.reserve()
@@ -85,3 +99,17 @@ async def _flow(caller: Caller, collection: str | None, question: str, options: 
     found = stream.sources.context.retrieval
     caller.service.metrics.retrieval(found.timings_ms, short=found.shortfall is not None)
     return streams.start(stream)
+
+
+@router.post("/v1/feedback")
+async def feedback(said: FeedbackRequest, caller: Reader) -> FeedbackView:
+    """Say whether an answer, or a passage of it, was of use; what you said of the same before is replaced."""
+    kept = await caller.run(
+        caller.scope(said.collection).feedback,
+        said.rating,
+        retrieval_id=said.retrieval_id,
+        question=said.question,
+        chunk_id=said.chunk_id,
+        comment=said.comment,
+    )
+    return FeedbackView.of(kept)

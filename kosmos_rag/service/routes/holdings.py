@@ -35,7 +35,12 @@ JobId = Annotated[int, Path(ge=1, lt=2**63)]
 _UPLOAD = {
     "requestBody": {
         "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"},
+                "example": "# Leave\n\nAll employees receive 20 days of annual leave.\n",
+            }
+        },
     }
 }
 

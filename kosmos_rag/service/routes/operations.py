@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
@@ -21,7 +22,10 @@ _MIRRORS = 1000
 logger = logging.getLogger("kosmos_rag.service")
 
 
-@router.get("/livez", tags=["health"], response_class=PlainTextResponse)
+_OK: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"example": "ok\n"}}}}
+
+
+@router.get("/livez", tags=["health"], response_class=PlainTextResponse, responses=_OK)
 async def livez() -> str:
     """Tell that the process turns."""
     return "ok\n"
@@ -31,7 +35,13 @@ async def livez() -> str:
     "/readyz",
     tags=["health"],
     response_class=PlainTextResponse,
-    responses={503: {"description": "Not ready.", "content": {"text/plain": {"example": "not now\n"}}}},
+    responses=_OK
+    | {
+        503: {
+            "description": "Not ready.",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": "not now\n"}},
+        }
+    },
 )
 async def readyz(request: Request) -> PlainTextResponse:
     """Tell whether the database can be served from: reached, at the right revision, its policies as they should be."""

@@ -81,14 +81,22 @@ SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.docu
  LIMIT %(limit)s
 
 -- name: failed_questions
--- By what was searched for: "and in May?" says nothing to who writes documents.
-SELECT max(coalesce(r.searched, r.question)), s.sha256, count(*), count(*) FILTER (WHERE r.outcome = 'refused'),
-       count(DISTINCT r.subject), max(r.at)
-  FROM kosmos.retrievals r
- CROSS JOIN LATERAL (SELECT coalesce(encode(sha256(convert_to(r.searched, 'UTF8')), 'hex'), r.question_sha256)) s (sha256)
- WHERE r.tenant_id = %(tenant_id)s AND r.outcome <> 'hits' AND r.at >= %(since)s AND r.at < %(until)s
- GROUP BY s.sha256
- ORDER BY count(*) DESC, max(r.at) DESC, s.sha256
+-- By what was searched for: "and in May?" says nothing to who writes documents. With what was rated down.
+SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
+       count(*) FILTER (WHERE q.outcome = 'refused'), count(*) FILTER (WHERE q.outcome = 'down'),
+       count(DISTINCT q.subject), max(q.at),
+       coalesce((array_agg(q.comment ORDER BY q.at DESC) FILTER (WHERE q.comment IS NOT NULL))[1:5], '{}')
+  FROM (SELECT coalesce(r.searched, r.question) AS question, s.sha256, r.outcome, r.subject, r.at, NULL AS comment
+          FROM kosmos.retrievals r
+         CROSS JOIN LATERAL (
+               SELECT coalesce(encode(sha256(convert_to(r.searched, 'UTF8')), 'hex'), r.question_sha256)) s (sha256)
+         WHERE r.tenant_id = %(tenant_id)s AND r.outcome <> 'hits' AND r.at >= %(since)s AND r.at < %(until)s
+         UNION ALL
+        SELECT f.question, f.question_sha256, f.rating, f.subject, f.at, f.comment
+          FROM kosmos.feedback f
+         WHERE f.tenant_id = %(tenant_id)s AND f.rating = 'down' AND f.at >= %(since)s AND f.at < %(until)s) q
+ GROUP BY q.sha256
+ ORDER BY count(*) DESC, max(q.at) DESC, q.sha256
  LIMIT %(limit)s
 
 -- name: last_seal

@@ -52,6 +52,30 @@ SELECT d.id, v.text
        OFFSET 0) v
  WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY(%(document_ids)s)
 
+-- name: lines_of_document
+-- Lines from one on, their pages, and the chunks that have text of them. The whole text stays with the server.
+SELECT v.id, s.text, s.start, cardinality(l.lines),
+       CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(s.start, v.pages)) END,
+       CASE WHEN cardinality(v.pages) > 0
+            THEN greatest(1, width_bucket(s.start + greatest(length(s.text), 1) - 1, v.pages)) END,
+       ARRAY(SELECT c.id
+               FROM kosmos.chunks c
+              WHERE c.tenant_id = %(tenant_id)s AND c.version_id = v.id
+                AND c.line_start <= %(last)s AND c.line_end >= %(first)s
+              ORDER BY c.ordinal)
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.id, n.text, n.pages
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ CROSS JOIN LATERAL (SELECT string_to_array(v.text, E'\n') AS lines OFFSET 0) l
+ CROSS JOIN LATERAL (
+       SELECT array_to_string(l.lines[%(first)s : %(last)s], E'\n') AS text,
+              CASE WHEN %(first)s > 1 THEN length(array_to_string(l.lines[: %(before)s], E'\n')) + 1 ELSE 0 END AS start
+       OFFSET 0) s
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
+
 -- name: fingerprints
 -- What is stored of these documents: enough to tell an unchanged one without reading it again.
 SELECT v.document_id, v.fingerprint

@@ -77,6 +77,7 @@ SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.rows
 -- tenant has many, and a join may then run over the whole tenant for each row. So conditions on other tables are
 -- subqueries that it does not turn into joins: OFFSET 0 keeps an EXISTS or a LATERAL looked up by key, where IS TRUE
 -- leaves it to the planner to run an EXISTS for the whole tenant once, and hash that.
+-- kosmos.matches() is given a row that is built from columns, and not d itself: a shard's own row type is another one.
 --
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
 -- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
@@ -91,7 +92,8 @@ SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
                SELECT
                  FROM kosmos.documents d
                 WHERE d.tenant_id = %(tenant_id)s AND d.id = l.document_id
-                  AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+                  AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                     %(folders)s)
                OFFSET 0))
            AND (%(required)s::text IS NULL OR EXISTS (
                SELECT
@@ -123,7 +125,8 @@ SELECT c.serial, c.id
               SELECT
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = n.document_id
-                 AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+                 AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                    %(folders)s)
               OFFSET 0))
           AND (%(required)s::text IS NULL OR n.tsv @@ %(required)s::tsquery)
        OFFSET 0) c
@@ -149,7 +152,8 @@ SELECT d.id, v.chunks
        OFFSET 0) v
  WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
-   AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+   AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                      %(folders)s)
  LIMIT %(limit)s
 
 -- name: dense_exact
@@ -166,7 +170,8 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
               SELECT
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-                 AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+                 AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                    %(folders)s)
               ) IS TRUE) IS TRUE)
    AND (%(required)s::text IS NULL OR EXISTS (
        SELECT
@@ -176,7 +181,8 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
  LIMIT %(depth)s
 
 -- name: dense_of_documents
--- Exact scan of a few documents' vectors, reached by key.
+-- Exact scan of a few documents' vectors, reached by key. IS NOT DISTINCT FROM is = here, and no condition of an index:
+-- nothing is known of how many rows a space has, and an index that begins with it would be read whole for each chunk.
 SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.document_versions v
  CROSS JOIN LATERAL (
@@ -188,7 +194,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
  CROSS JOIN LATERAL (
        SELECT n.chunk_id, n.embedding
          FROM kosmos.embeddings n
-        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = c.id AND n.space_id = %(space_id)s
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = c.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
        OFFSET 0) e
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s::uuid[])
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
@@ -213,7 +219,8 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
               SELECT
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-                 AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+                 AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                    %(folders)s)
               OFFSET 0)
        OFFSET 0))
    AND (%(required)s::text IS NULL OR EXISTS (
@@ -239,7 +246,8 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
                       SELECT
                         FROM kosmos.documents d
                        WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-                         AND kosmos.matches(d, %(condition)s, %(condition_values)s, %(sources)s, %(folders)s)
+                         AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                            %(folders)s)
                       OFFSET 0)
                OFFSET 0))
            AND (%(required)s::text IS NULL OR EXISTS (
@@ -261,13 +269,13 @@ SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
          CROSS JOIN LATERAL (
                SELECT n.embedding
                  FROM kosmos.embeddings n
-                WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id = %(space_id)s
+                WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
                OFFSET 0) b) m,
        unnest(%(candidates)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.chunk_id, n.embedding
          FROM kosmos.embeddings n
-        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id = %(space_id)s
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
        OFFSET 0) e
 
 -- name: clock

@@ -115,6 +115,21 @@ def test_readers__see_what_they_may_read_and_no_more(engine: Engine) -> None:
     assert SchemaGrounding(both).ask("salary of things").database == "hidden"
 
 
+def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
+    scope: TenantScope, schema: DatabaseSchema
+) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    result = grounding.ask("names of the programs")
+    assert result.selection is not None
+    assert result.selection.plans[0].tables == ("programs",)
+    further = tuple(join.hint for join in result.selection.further)
+    assert further
+    assert all("programs." in hint for hint in further)
+    assert result.join_hints == further
+    assert result.as_json()["selection"]["further_joins"] == list(further)
+
+
 def test_an_empty_collection__answers_with_nothing(scope: TenantScope) -> None:
     result = SchemaGrounding(scope).ask("anything")
     assert (result.database, result.tables, result.prompt, result.tokens) == (None, (), "", 0)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kosmos_rag import AsyncEngine, Engine, Settings
-from kosmos_rag.service.app import create_service
+from kosmos_rag.service.app import create_app, create_service
 from kosmos_rag.service.caller import Service
 from kosmos_rag.service.keys import ApiKeys
 from kosmos_rag.service.server import Server
@@ -82,7 +82,7 @@ def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
     """Serve an engine until the block ends; the engine stays open."""
     shared = AsyncEngine(engine)
     service = create_service(shared)
-    server = Server(service)
+    server = Server(service, create_app(service))
     listening = socket.create_server(("127.0.0.1", 0))
     loop = asyncio.new_event_loop()
 

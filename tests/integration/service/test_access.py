@@ -230,6 +230,8 @@ def test_scopes__are_asked_for(running: Running) -> None:
         ("POST", "/api/rag/reload"): "admin",
         ("GET", "/v1/documents"): "read",
         ("GET", "/api/rag/stats"): "read",
+        ("POST", "/v1/feedback"): "read",
+        ("POST", "/v1/schema/grounding"): "read",
     }
     for given in ("read", "ingest", "nothing", "read:all admins"):
         with running.client(scope=given) as client:

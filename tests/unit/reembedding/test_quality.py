@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kosmos_rag.errors import RequestError
 from kosmos_rag.records import SpaceQuality
 from kosmos_rag.reembedding.filling import EVERY_ID, part_of_ids
-from kosmos_rag.reembedding.quality import JudgedQuestion, read_questions, refusal
+from kosmos_rag.reembedding.quality import read_judged, refusal
 
 GOOD = SpaceQuality(
     model="new",
@@ -26,18 +26,18 @@ GOOD = SpaceQuality(
 
 
 def test_questions__of_the_sample_are_those_that_a_file_answers() -> None:
-    found = read_questions(Path(__file__).parents[3] / "examples" / "questions.yaml")
-    assert found[0] == JudgedQuestion(question="How is churn calculated?", source="example_sql.md")
-    assert all(asked.source.endswith(".md") for asked in found)
-    assert found[0].is_answered_by("/kb/example_sql.md")
-    assert found[0].is_answered_by("example_sql.md")
-    assert not found[0].is_answered_by("/kb/no_example_sql.md")
+    found = read_judged(Path(__file__).parents[3] / "examples" / "questions.yaml")
+    assert found[0].text == "How is churn calculated?"
+    (place,) = found[0].places
+    assert (place.source, place.section) == ("example_sql.md", "Churn Calculation")
+    assert all(asked.places[0].source.endswith(".md") for asked in found)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- question: Who?\n", "names the source of its answer"),
+        ("- {question: 'Who?', answerable: false}", "names the source of its answer"),
+        ("- question: Who?\n", "must either name the place of its answer or have none"),
         ("question: Who?\nsource: a.md\n", "is not a list of questions"),
         ("- who\n", "is not a list of questions"),
         ("", "is not a list of questions"),
@@ -48,9 +48,9 @@ def test_questions__that_are_another_thing_are_refused(text: str, message: str, 
     file = tmp_path / "set.yaml"
     file.write_text(text)
     with pytest.raises(RequestError, match=message):
-        read_questions(file)
+        read_judged(file)
     with pytest.raises(RequestError, match="cannot be read"):
-        read_questions(tmp_path / "missing.yaml")
+        read_judged(tmp_path / "missing.yaml")
 
 
 def test_refusal__names_what_was_measured() -> None:

@@ -1,6 +1,7 @@
 """What was chosen, as a prompt and as JSON."""
 
 import json
+from dataclasses import replace
 
 from kosmos_rag.schema.ambiguities import find_ambiguities
 from kosmos_rag.schema.joins import JoinGraph
@@ -72,6 +73,17 @@ def test_prompt__quotes_names_and_shows_self_joins() -> None:
         "Joins:",
         "order with itself: order.Prev -> order.id",
     ]
+
+
+def test_prompt__shows_further_joins_where_both_tables_stand() -> None:
+    schema = database(table("singers"), table("songs", "singer_id", keys={"singer_id": "singers.id"}))
+    graph = JoinGraph(schema)
+    further = graph.plans(["singers", "songs"])[0].paths[0].joins
+    needed = Selection(schema=schema, tables=("singers",), columns=(), plans=graph.plans(["singers"]), further=further)
+    assert "Joins:" not in prompt_block(needed, max_tokens=100, count=_count).text
+    text = prompt_block(replace(needed, tables=("singers", "songs")), max_tokens=100, count=_count).text
+    assert text.splitlines()[3:5] == ["Joins:", "if needed songs.singer_id = singers.id"]
+    assert as_json(needed)["further_joins"] == ["songs.singer_id -> singers.id"]
 
 
 def test_json__has_references_joins_and_what_is_open(example: DatabaseSchema) -> None:

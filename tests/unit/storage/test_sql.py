@@ -81,6 +81,20 @@ def test_migration__keeps_the_rules_of_row_level_security_and_citus(file: Path) 
             "becomes a COPY",
         ),
         ("SELECT set_config('kosmos.tenant', %(tenant_id)s, true)", "does not reach the workers"),
+        ("SET kosmos.tenant = 'x'", "sets for the session"),
+        (
+            "SELECT 1 FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND kosmos.matches(d, 'x')",
+            "passes the whole row d",
+        ),
+        ("UPDATE kosmos.chunks SET text = 'x', tenant_id = 'y' WHERE tenant_id = %(tenant_id)s", "changes tenant_id"),
+        (
+            "WITH gone AS (DELETE FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s AND c.at < now()) SELECT 1",
+            "takes the time from the server",
+        ),
+        (
+            "SELECT 1 FROM kosmos.uploads u JOIN kosmos.jobs j ON true WHERE u.tenant_id = %(tenant_id)s",
+            "joins the queue",
+        ),
     ],
 )
 def test_lint_statement__finds(statement: str, finding: str) -> None:
@@ -95,6 +109,7 @@ def test_lint_statement__finds(statement: str, finding: str) -> None:
         ("CREATE FUNCTION f() RETURNS int SECURITY DEFINER", "SECURITY DEFINER"),
         ("FOREIGN KEY (a, b) REFERENCES x ON DELETE SET NULL", "ON DELETE SET"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "materialised view"),
+        ("CREATE POLICY p ON t FOR SELECT USING (a IN (SELECT b FROM c))", "subquery"),
         ("ALTER TABLE t ADD COLUMN n bigint GENERATED ALWAYS AS IDENTITY", "IDENTITY"),
     ],
 )
@@ -117,6 +132,13 @@ def test_lint_metadata__finds_keys_without_the_tenant() -> None:
         ForeignKeyConstraint(["a_id"], ["a.id"], ondelete="SET NULL", onupdate="CASCADE"),
     )
     Table("c", wrong, Column("id", Integer, primary_key=True))
+    Table(
+        "jobs",
+        wrong,
+        Column("tenant_id", Integer, primary_key=True),
+        Column("a_id", Integer),
+        ForeignKeyConstraint(["tenant_id", "a_id"], ["a.tenant_id", "a.id"]),
+    )
     found = "\n".join(lint_metadata(wrong))
     for finding in (
         "b: tenant_id may be null",
@@ -127,6 +149,7 @@ def test_lint_metadata__finds_keys_without_the_tenant() -> None:
         "ON DELETE SET NULL",
         "ON UPDATE CASCADE",
         "c: has no column tenant_id",
+        "jobs: foreign key [('tenant_id', 'tenant_id'), ('a_id', 'id')] is between the queue",
     ):
         assert finding in found
     assert "a:" not in found

@@ -1,0 +1,154 @@
+"""The weights of grounding, chosen on one part of Spider's databases and judged on the other.
+
+    python -m benchmarks.schema.tuning [--data FOLDER]
+
+Every weight begins at 1. One after the other takes the value of a grid that is best for the mean of the seven figures
+over the questions of the first part, twice around; what is equally good stays as it was. The held-out part is measured
+once, with what was chosen and with the defaults, each with hints.yaml and without. What is searched for does not
+depend on weights, so that it is searched for once, through the library; what follows from it is done in memory.
+"""
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import date
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
+from benchmarks.schema.spider import DATA, embedder, settings_of
+from kosmos_rag import Engine, TenantScope
+from kosmos_rag.expansion.synonyms import Synonyms
+from kosmos_rag.expansion.synonyms_file import read_rules
+from kosmos_rag.grounding.entities import Entities, find_entities
+from kosmos_rag.grounding.evaluation import holds_all, holds_joins, r_precision
+from kosmos_rag.grounding.linking import Evidence, Linker, Weights
+from kosmos_rag.grounding.names import NameIndex
+from kosmos_rag.records import Filter
+from kosmos_rag.schema.documents import schema_documents
+from kosmos_rag.schema.gold import GoldQuestion, read_questions
+from kosmos_rag.schema.model import DatabaseSchema
+from kosmos_rag.schema.sources import from_spider
+
+GRID = (0.0, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0)
+_ROUNDS = 2
+_TODAY = date(2026, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """A question with what was searched for it."""
+
+    gold: GoldQuestion
+    entities: Entities
+    every: Evidence
+    """Over all databases."""
+    own: Evidence
+    """Over the question's own."""
+
+
+class Measure:
+    """Figures of weights over cases."""
+
+    def __init__(self, schemas: Sequence[DatabaseSchema], databases: set[str], synonyms: Synonyms) -> None:
+        self._every = NameIndex(schemas, synonyms)
+        self._own = {schema.name: NameIndex([schema], synonyms) for schema in schemas if schema.name in databases}
+
+    def __call__(self, weights: Weights, cases: Sequence[Case]) -> dict[str, float]:
+        """Return the mean of each figure over the cases that have it."""
+        every = Linker(self._every, weights)
+        own = {name: Linker(index, weights) for name, index in self._own.items()}
+        measured = [_measured(case, every, own[case.gold.database]) for case in cases]
+        names = dict.fromkeys(name for row in measured for name in row)
+        return {name: statistics.fmean(row[name] for row in measured if name in row) for name in names}
+
+
+def _measured(case: Case, every: Linker, own: Linker) -> dict[str, float]:
+    gold = case.gold
+    over_all = every.link(gold.question, case.entities, case.every, tables=10, columns=1)
+    found = [(table.database, table.table) for table in over_all.tables]
+    wanted = [(gold.database, table) for table in gold.tables]
+    over_own = own.link(gold.question, case.entities, case.own, tables=len(gold.tables), columns=10)
+    columns = [(column.table, column.column) for column in over_own.columns]
+    measured = {
+        "database_first": float(found[0][0] == gold.database),
+        "tables_in_5": float(holds_all(found, wanted, 5)),
+        "tables_in_10": float(holds_all(found, wanted, 10)),
+        "r_precision": r_precision([table.table for table in over_own.tables], gold.tables),
+    }
+    if gold.columns:
+        measured |= {f"columns_in_{k}": float(holds_all(columns, gold.columns, k)) for k in (5, 10)}
+    if gold.joins:
+        measured["joins"] = float(holds_joins(own.graph(gold.database).plans(over_own.chosen), gold))
+    return measured
+
+
+def searched(scope: TenantScope, gold: GoldQuestion) -> Case:
+    """Search for a question as `SchemaGrounding.ask` does."""
+    text = gold.question.replace('"', " ")
+    own = Filter(where={"metadata.database": gold.database})
+    return Case(
+        gold=gold,
+        entities=find_entities(gold.question, today=_TODAY),
+        every=Evidence.of(scope.retrieve(text).hits),
+        own=Evidence.of(scope.retrieve(text, filter=own).hits),
+    )
+
+
+def chosen(worth: Callable[[Weights], float]) -> Weights:
+    """Return the weights that coordinate ascent over the grid comes to."""
+    names = [field.name for field in fields(Weights)]
+    best = Weights(**dict.fromkeys(names, 1.0))
+    most = worth(best)
+    for _ in range(_ROUNDS):
+        for name in names:
+            for value in GRID:
+                trial = replace(best, **{name: value})
+                if trial != best and (found := worth(trial)) > most + 1e-9:
+                    best, most = trial, found
+            print(f"{name} {getattr(best, name)}: {most:.4f}", flush=True)
+    return best
+
+
+def main() -> None:
+    """Choose and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    arguments = parser.parse_args()
+    schemas = from_spider(arguments.data / "tables.json")
+    questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
+    model = embedder()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine,
+    ):
+        scope = engine.tenant("spider")
+        scope.ingest([document for schema in schemas for document in schema_documents(schema)])
+        scope.indexes.build()
+        split = parts(questions)
+        cases = {part: [searched(scope, gold) for gold in split[part]] for part in (TUNED_ON, HELD_OUT)}
+    model.save()
+    with as_file(files("kosmos_rag.grounding") / "hints.yaml") as path:
+        hints = Synonyms(read_rules(path))
+    databases = {gold.database for gold in questions}
+    measure = Measure(schemas, databases, hints)
+    best = chosen(lambda weights: statistics.fmean(measure(weights, cases[TUNED_ON]).values()))
+    print(best)
+    plain = Measure(schemas, databases, Synonyms([]))
+    rows = {
+        "chosen": (measure, best),
+        "defaults": (measure, Weights()),
+        "defaults, no hints": (plain, Weights()),
+        "chosen, no hints": (plain, best),
+    }
+    for part in (TUNED_ON, HELD_OUT):
+        for name, (way, weights) in rows.items():
+            found = way(weights, cases[part])
+            found["mean"] = statistics.fmean(found.values())
+            print(f"{part:<9} {name:<19} " + "  ".join(f"{figure} {value:.3f}" for figure, value in found.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Where a schema is read from, as a record that a job can hold: it names a variable, never a password."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from kosmos_rag.errors import ConfigError, RequestError
+from kosmos_rag.schema.model import DatabaseSchema
+from kosmos_rag.schema.recipes import Recipe, read_recipes, template_recipes
+from kosmos_rag.schema.sources.database import from_database
+from kosmos_rag.schema.sources.dbt import from_dbt
+from kosmos_rag.schema.sources.models import from_models
+from kosmos_rag.schema.sources.schema_json import from_json
+
+SourceKind = Literal["json", "database", "models", "dbt"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchemaSource:
+    """A source of a schema, to be read now or by a worker later."""
+
+    kind: SourceKind
+    place: str
+    """Path of a file; for `database` the variable of the environment that holds the URL; for `models` their import
+    path, whose module is run."""
+    namespaces: tuple[str, ...] = ()
+    """Of a database; none is the one that needs no naming."""
+    recipes: str | None = None
+    """Path of a YAML file of recipes, beside those that follow from keys."""
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Self:
+        """Return what `as_json` wrote. Raises RequestError where something else did."""
+        try:
+            found = cls(**{**said, "namespaces": tuple(said.get("namespaces", ()))})
+        except TypeError as error:
+            raise RequestError(f"the source of a schema cannot be used ({error}); put it in again") from None
+        if found.kind not in get_args(SourceKind):
+            raise RequestError(f"a schema of kind {found.kind!r}: take {', '.join(get_args(SourceKind))}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the source as values of JSON."""
+        return asdict(self) | {"namespaces": list(self.namespaces)}
+
+    def read(self) -> DatabaseSchema:
+        """Read the schema. Raises what the function of its kind raises, ConfigError where the variable is not set."""
+        if self.kind == "json":
+            return from_json(Path(self.place))
+        if self.kind == "dbt":
+            return from_dbt(Path(self.place))
+        if self.kind == "models":
+            return from_models(self.place)
+        if not (url := os.environ.get(self.place)):
+            raise ConfigError(f"{self.place} is not set: put the URL of the database into that variable")
+        return from_database(url, schemas=self.namespaces or (None,))
+
+    def read_recipes(self, schema: DatabaseSchema) -> list[Recipe]:
+        """Return the recipes of its file and those that follow from keys. Raises SchemaInvalid."""
+        own = read_recipes(Path(self.recipes), schema) if self.recipes else []
+        return [*own, *template_recipes(schema)]
