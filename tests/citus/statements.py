@@ -25,6 +25,7 @@ _TYPES = {
 _VALUES = {
     "uuid": "'00000000-0000-4000-8000-000000000001'",
     "text": "'$'",  # a jsonpath as well: conditions are texts
+    "json": "'{}'",
     "jsonb": "'{}'",
     "integer": "1",
     "bigint": "1",

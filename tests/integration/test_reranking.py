@@ -187,7 +187,7 @@ def test_warm_up__finds_a_broken_model_and_retrieval_goes_on(settings: Settings)
 
 def test_rerank__that_hangs_costs_its_deadline_and_no_more(settings: Settings, hanging: Hanging) -> None:
     """The first questions wait for the model; when it has all its places, those after them do not wait at all."""
-    changes = {"rag.reranking.deadline_ms": 150, "rag.reranking.concurrency": 2}
+    changes = {"rag.reranking.deadline_ms": 1_000, "rag.reranking.concurrency": 2}
     with opened(settings, changes, reranker=hanging) as engine:
         _ingest(engine)
         answers, took_ms = [], []
@@ -195,10 +195,10 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(settings: Settings, h
             started = time.monotonic()
             answers.append(engine.tenant("acme").retrieve("words"))
             took_ms.append((time.monotonic() - started) * 1000)
-    assert max(took_ms) <= 150 + SLOW_MACHINE_MS
+    assert max(took_ms) <= 1_000 + SLOW_MACHINE_MS
     assert len(hanging.asked) == 2
     for number, found in enumerate(answers):
-        late = "the deadline of 150 ms passed"
+        late = "the deadline of 1000 ms passed"
         reason = late if number < 2 else "2 earlier calls are past their deadline and have not ended"
         assert found.notes == (f"not reranked, in fused order: {reason}",)
         assert number < 2 or found.timings_ms["rerank"] < 100
