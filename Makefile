@@ -27,7 +27,7 @@ demo: $(STAMP)
 
 # Processes with a server each, more than cores: the tests wait about as long as they compute.
 test: check
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
