@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from kosmos_rag.answering.answerer import Answerer
 from kosmos_rag.config import Settings
@@ -25,11 +24,10 @@ class Shape:
     retriever: Retriever
     answerer: Answerer
     version: str = field(init=False)
-    """A hash of `rag` of the settings: equal means that questions are answered by the same ones."""
+    """That of the settings: equal means that questions are answered by the same ones."""
 
     def __post_init__(self) -> None:
-        version = sha256(self.settings.rag.model_dump_json().encode()).hexdigest()[:16]
-        object.__setattr__(self, "version", version)
+        object.__setattr__(self, "version", self.settings.rag_version)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

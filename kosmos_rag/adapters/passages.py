@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from kosmos_rag.records import Passage
+from kosmos_rag.records import Passage, page_range
 
 
 def metadata_of(hit: Passage) -> dict[str, Any]:
     """Return the document's own metadata, and over them where the passage stands and how it ranks."""
-    pages = None if hit.page_start is None else [hit.page_start, hit.page_end or hit.page_start]
+    pages = page_range(hit)
     return {
         **hit.metadata,
         "source": hit.source,
@@ -15,7 +15,7 @@ def metadata_of(hit: Passage) -> dict[str, Any]:
         "collection": hit.collection,
         "section": list(hit.section),
         "lines": [hit.line_start, hit.line_end],
-        "pages": pages,
+        "pages": None if pages is None else list(pages),
         "document_id": str(hit.document_id),
         "version": hit.version,
         "citation": f"{hit.source} | {hit.place}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import reduce
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
@@ -105,6 +106,11 @@ class Settings(BaseSettings):
         if faults:
             raise ConfigError(one_line("; ".join(faults))) from None
         return laid
+
+    @property
+    def rag_version(self) -> str:
+        """A hash of `rag`: equal means that questions are answered by the same settings."""
+        return sha256(self.rag.model_dump_json().encode()).hexdigest()[:16]
 
     @classmethod
     def _explain(cls, error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any, Protocol
 
 from kosmos_rag.config import Settings
@@ -128,7 +127,7 @@ def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress
         answered=plan.answers,
         measures=means(results),
         settings=settings.rag.model_dump(mode="json"),
-        settings_version=sha256(settings.rag.model_dump_json().encode()).hexdigest()[:16],
+        settings_version=settings.rag_version,
         code_version=__version__,
         index_state=index_state,
         seconds=round(seconds, 3),

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from kosmos_rag import records
-from kosmos_rag.records import Answer, AnswerSentence, ContextPassage, DocumentLines, Passage, Retrieval
+from kosmos_rag.records import Answer, AnswerSentence, ContextPassage, DocumentLines, Passage, Retrieval, page_range
 
 _MAX_CHARS = 50_000
 """Of a document at once: a line may be as long as the document."""
@@ -32,7 +32,6 @@ class Citation(BaseModel):
     @classmethod
     def of(cls, cited: records.Citation | Passage, quote_sha256: str) -> Self:
         """Tell where a citation or a passage stands."""
-        first = cited.page_start
         return cls(
             document_id=cited.document_id,
             version=cited.version,
@@ -41,7 +40,7 @@ class Citation(BaseModel):
             section=list(cited.section),
             place=cited.place,
             lines=(cited.line_start, cited.line_end),
-            pages=None if first is None else (first, cited.page_end or first),
+            pages=page_range(cited),
             quote_sha256=quote_sha256,
         )
 
@@ -166,7 +165,6 @@ class DocumentText(BaseModel):
         document, text = found.document, _fitting(found.text)
         last = found.line_start + text.count("\n")
         whole = text == found.text
-        first_page = found.page_start if whole else None
         return cls(
             document_id=document.id,
             version=document.version,
@@ -181,7 +179,7 @@ class DocumentText(BaseModel):
             total_lines=found.total_lines,
             next_offset=last + 1 if last < found.total_lines else None,
             cut=len(text) == _MAX_CHARS and not whole,
-            pages=None if first_page is None else (first_page, found.page_end or first_page),
+            pages=page_range(found) if whole else None,
             quote_sha256=_sha256(text),
         )
 

@@ -11,6 +11,7 @@ from kosmos_rag.records.answers import (
     LegAccount,
     Passage,
     Retrieval,
+    page_range,
 )
 from kosmos_rag.records.audit import (
     AuditKind,
@@ -129,5 +130,6 @@ __all__ = [
     "are_names",
     "department_of",
     "is_text",
+    "page_range",
     "storable",
 ]

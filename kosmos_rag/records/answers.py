@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kosmos_rag.explanation import explanation
+from kosmos_rag.records.documents import DocumentLines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,6 +105,11 @@ class Passage:
     def place(self) -> str:
         """Section and lines (or pages) for a reader: `Churn Calculation | L12 to L38`."""
         return _place(self)
+
+
+def page_range(of: "Citation | Passage | ContextPassage | DocumentLines") -> tuple[int, int] | None:
+    """Return the first and the last page of a text; None where its format has no pages."""
+    return None if of.page_start is None else (of.page_start, of.page_end or of.page_start)
 
 
 def _place(of: Citation | Passage) -> str:

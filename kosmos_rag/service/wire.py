@@ -21,6 +21,7 @@ from kosmos_rag.records import (
     UnitKind,
     Verdict,
     Writer,
+    page_range,
 )
 
 _LOGGED = Field(description="Its record in the log, for feedback on it; null where no log is kept.")
@@ -122,7 +123,6 @@ class HitView(BaseModel):
     @classmethod
     def of(cls, hit: Passage, *, explain: bool) -> Self:
         """Tell of a passage."""
-        pages = None if hit.page_start is None else (hit.page_start, hit.page_end or hit.page_start)
         return cls(
             rank=hit.rank,
             title=hit.title,
@@ -130,7 +130,7 @@ class HitView(BaseModel):
             collection=hit.collection,
             section=list(hit.section),
             lines=(hit.line_start, hit.line_end),
-            pages=pages,
+            pages=page_range(hit),
             place=hit.place,
             text=hit.text,
             span=(hit.start, hit.end),
@@ -219,7 +219,6 @@ class CitationView(BaseModel):
     @classmethod
     def of(cls, citation: Citation) -> Self:
         """Tell of a citation."""
-        first = citation.page_start
         return cls(
             index=citation.index,
             marker=citation.marker,
@@ -228,7 +227,7 @@ class CitationView(BaseModel):
             section=list(citation.section),
             place=citation.place,
             lines=(citation.line_start, citation.line_end),
-            pages=None if first is None else (first, citation.page_end or first),
+            pages=page_range(citation),
             span=(citation.start, citation.end),
             document_id=citation.document_id,
             version_id=citation.version_id,
@@ -251,12 +250,11 @@ class EvidenceView(BaseModel):
     @classmethod
     def of(cls, passage: ContextPassage) -> Self:
         """Tell of a passage."""
-        first = passage.page_start
         return cls(
             text=passage.text,
             tokens=passage.tokens,
             start=passage.start,
-            pages=None if first is None else (first, passage.page_end or first),
+            pages=page_range(passage),
             page_breaks=list(passage.page_breaks),
             chunk_ids=list(passage.chunk_ids),
             citation=CitationView.of(passage.citation),
