@@ -56,6 +56,12 @@ def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
     assert len({hit.source for hit in found.hits}) == found.returned
     assert all(re.search(r"\bchurn", " ".join((*hit.section, hit.text)), re.IGNORECASE) for hit in found.hits)
     assert not any(hit.section[-1].startswith("Purpose") for hit in found.hits)
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_questions__find_file_and_section(analyst: Engine) -> None:
+    scope = _scope(analyst)
     ranks = [place(scope.retrieve(asked.text, 10), asked) for asked in questions(ROOT / "examples" / "questions.yaml")]
     assert share(ranks, 1) >= 0.7
     assert share(ranks, 3) >= 0.75

@@ -339,6 +339,7 @@ def test_commands_that_need_no_model__start_without_torch() -> None:
     assert time.perf_counter() - started < 5
 
 
+@pytest.mark.slow
 def test_worker__mirrors_a_folder(folder: Path, kosmos: Run) -> None:
     from workers.ingest import main
 

@@ -79,6 +79,7 @@ def test_seven_questions__are_grounded_as_they_must_be(opened: Engine, preset: s
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_questions_over_the_example__find_model_and_column(opened: Engine) -> None:
     grounding = _grounding(opened, "schema")
     held = [right(grounding.ask(question.text), question) for question in questions()]

@@ -188,7 +188,8 @@ class Corpora(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)
-def test_answers__are_the_oracles_after_every_step(settings: Settings, database: DatabaseSettings) -> None:
+@pytest.mark.parametrize("worlds", [pytest.param(4, id="quick"), pytest.param(20, marks=pytest.mark.slow, id="long")])
+def test_answers__are_the_oracles_after_every_step(settings: Settings, database: DatabaseSettings, worlds: int) -> None:
     with ExitStack() as stack:
         engines = [
             stack.enter_context(Engine(_changed(settings, tail=tail), embedder=_embedder())) for tail in (1, 3, 8)
@@ -197,7 +198,7 @@ def test_answers__are_the_oracles_after_every_step(settings: Settings, database:
         run_state_machine_as_test(
             lambda: Corpora(engines, admin),
             settings=hypothesis_settings(
-                max_examples=12,
+                max_examples=worlds,
                 stateful_step_count=14,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

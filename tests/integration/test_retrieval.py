@@ -94,6 +94,7 @@ def test_lexical_leg__asks_again_until_the_top_is_complete(engine: Engine, setti
     assert found.legs["lexical"].returned == 100
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
     engine: Engine, database: DatabaseSettings, datasets: Path, monkeypatch: pytest.MonkeyPatch
