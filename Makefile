@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-audit bench-schema clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-audit bench-schema bench-service bench-slo clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -60,9 +60,10 @@ bench: $(STAMP) $(PEERS_STAMP)
 bench-quality: $(STAMP)
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
 
-bench-ingest: $(STAMP)
+bench-ingest: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.worker
+	$(BIN)/python -m benchmarks.peers.ingest
 
 bench-answers: $(STAMP)
 	$(BIN)/python -m benchmarks.answers
@@ -79,11 +80,19 @@ bench-corporate: $(STAMP)
 bench-schema: $(STAMP)
 	$(BIN)/python -m benchmarks.schema.spider $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.schema.joins $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.example --columns 50000
 	$(BIN)/python -m benchmarks.schema.curve $(if $(DATA),--data $(DATA))
 
+bench-service: $(STAMP) $(PEERS_STAMP)
+	$(BIN)/python -m benchmarks.service
+
 bench-audit: $(STAMP)
 	$(BIN)/python -m benchmarks.audit
+
+# The project's targets, on CHUNKS=N chunks; and what being observed costs.
+bench-slo: $(STAMP)
+	$(BIN)/python -m benchmarks.slo $(if $(CHUNKS),--chunks $(CHUNKS)) $(if $(DATA),--data $(DATA))
 
 # OUTPUT=FOLDER keeps the models that are trained.
 bench-reranker: $(STAMP)

@@ -3,7 +3,9 @@
     python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE]
 
 The documents and the questions are those of examples/. The service runs in a process of its own, as `kosmos-rag serve`
-does, in development mode, and both ask one database. What else the machine does falls on both alike.
+does, in development mode, and both ask one database. What else the machine does falls on all alike. Beside them a plain
+FastAPI service around LangChain's retriever has the same chunks, model and server; it runs in the environment that
+`make bench` makes for the peers, and is left out where there is none.
 """
 
 import argparse
@@ -17,23 +19,39 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import yaml
 
+from benchmarks.peers import children
+from benchmarks.peers.server import Server
 from kosmos_rag import Engine, Settings
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
 MODEL = {
     "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
     "rag.embedding.dimensions": 384,
     "rag.reranking.enabled": False,
 }
+ADDED_P50_MS = 5.0
+SPREAD = 10.0
+"""Targets: what HTTP may add to the p50, and the p99 by the p50 of many clients."""
+_TO_COME_AGAIN = {429, 503}
+_STARTED_WITHIN_S = 600
+_WARM_S = 5.0
+
+Told = dict[str, Any]
+Running = tuple[str, "subprocess.Popen[bytes]"]
+"""Address and process of a server."""
 
 
 def _ms(call: Callable[[], object]) -> float:
@@ -48,24 +66,20 @@ def _summary(times: list[float]) -> dict[str, float]:
 
 
 @contextmanager
-def _serving(folder: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Serve in development mode, whose one identity needs no key, from another process."""
+def _running(*command: str | Path) -> Iterator[Running]:
+    """Run a server in a process of its own, `--port` with a free one behind its command, until the block ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {
-        "database.data_dir": folder,
-        "service.port": port,
-        "service.development.tenant": "acme",
-        "service.rates.tenant_per_minute": 0,
-        "service.rates.subject_per_minute": 0,
-    }
-    pairs = [f"{key}={json.dumps(value)}" for key, value in (MODEL | own).items()]
-    options = [part for pair in pairs for part in ("--set", pair)]
-    process = subprocess.Popen([sys.executable, "-m", "kosmos_rag.cli", "serve", *options], env=os.environ.copy())
+    process = subprocess.Popen(
+        [*command, "--port", str(port)], cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1"}, stdout=sys.stderr
+    )
     url = f"http://127.0.0.1:{port}"
     try:
-        while process.poll() is None and not _ready(url):
+        until = time.monotonic() + _STARTED_WITHIN_S
+        while not _ready(url):
+            if process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"{command[2]} does not serve at {url}; see what it said above")
             time.sleep(0.1)
         yield url, process
     finally:
@@ -80,43 +94,75 @@ def _ready(url: str) -> bool:
         return False
 
 
-def in_turns(engine: Engine, url: str, questions: list[str], rounds: int) -> dict[str, dict[str, float]]:
-    """Return the times of both, and of the difference of each pair."""
+@contextmanager
+def ours(folder: str) -> Iterator[Running]:
+    """Serve in development mode, whose one identity needs no key."""
+    own = {
+        "database.data_dir": folder,
+        "service.development.tenant": "acme",
+        "service.rates.tenant_per_minute": 0,
+        "service.rates.subject_per_minute": 0,
+    }
+    pairs = [f"{key}={json.dumps(value)}" for key, value in (MODEL | own).items()]
+    options = [part for pair in pairs for part in ("--set", pair)]
+    with _running(sys.executable, "-m", "kosmos_rag.cli", "serve", *options) as running:
+        yield running
+
+
+@contextmanager
+def peer(python: Path, folder: str, texts: list[str]) -> Iterator[Running]:
+    """Serve the same chunks by FastAPI and LangChain, from a database of their own on the same server."""
+    file = Path(folder).with_suffix(".texts.json")
+    file.write_text(json.dumps(texts), encoding="utf-8")
+    command: list[str | Path] = [python, "-m", "benchmarks.peers.langchain_service", "--texts", file]
+    with Server(Path(folder)).database("bench_langchain_service") as url, _running(*command, "--url", url) as running:
+        yield running
+
+
+def in_turns(engine: Engine, servers: Mapping[str, str], questions: list[str], rounds: int) -> Told:
+    """Return the times of all, and of what each server's are longer than the library's, pair by pair."""
     scope = engine.tenant("acme")
-    times: dict[str, list[float]] = {"library": [], "service": []}
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    clients = {name: httpx.Client(base_url=url, trust_env=False, timeout=60) for name, url in servers.items()}
+    ways: dict[str, Callable[[str], object]] = {
+        "library": scope.retrieve,
+        **{name: partial(_post, client) for name, client in clients.items()},
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(-1, rounds):
+        for question in questions:
+            for name in ways if turn % 2 else reversed(ways):
+                taken = _ms(partial(ways[name], question))
+                if turn >= 0:  # the first round is to warm up
+                    times[name].append(taken)
+    for client in clients.values():
+        client.close()
+    added = {
+        f"{name}, added": [after - before for before, after in zip(times["library"], times[name], strict=True)]
+        for name in servers
+    }
+    return {name: _summary(taken) for name, taken in (times | added).items()}
 
-        def by_http(question: str) -> None:
-            client.post("/v1/search", json={"question": question}).raise_for_status()
 
-        for turn in range(-1, rounds):
-            for question in questions:
-                calls: list[tuple[str, Callable[[], object]]] = [
-                    ("library", partial(scope.retrieve, question)),
-                    ("service", partial(by_http, question)),
-                ]
-                for name, call in calls if turn % 2 else reversed(calls):
-                    taken = _ms(call)
-                    if turn >= 0:  # the first round is to warm up
-                        times[name].append(taken)
-    added = [after - before for before, after in zip(times["library"], times["service"], strict=True)]
-    return {name: _summary(taken) for name, taken in (times | {"added": added}).items()}
+def _post(client: httpx.Client, question: str) -> int:
+    return client.post("/v1/search", json={"question": question}).raise_for_status().status_code
 
 
-def _ask(clients: int, seconds: float, once: Callable[[int], int]) -> dict[str, object]:
-    """Have so many ask in a loop; `once` returns a status."""
+def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Told:
+    """Have so many ask in a loop; `once` is given the client and the turn, and returns a status, 0 for none."""
     until = time.monotonic() + seconds
     times: list[float] = []
-    statuses: dict[int, int] = {}
+    statuses: Counter[int] = Counter()
     lock = threading.Lock()
 
     def loop(number: int) -> None:
+        turn = 0
         while time.monotonic() < until:
             began = time.perf_counter()
-            status = once(number)
+            status = once(number, turn)
             taken = (time.perf_counter() - began) * 1000
+            turn += 1
             with lock:
-                statuses[status] = statuses.get(status, 0) + 1
+                statuses[status] += 1
                 if status == 200:
                     times.append(taken)
 
@@ -125,35 +171,82 @@ def _ask(clients: int, seconds: float, once: Callable[[int], int]) -> dict[str, 
         thread.start()
     for thread in threads:
         thread.join()
-    return {"per_s": round(len(times) / seconds, 1), **_summary(times), "statuses": statuses}
+    errors = sum(count for status, count in statuses.items() if status != 200 and status not in _TO_COME_AGAIN)
+    return {"per_s": round(len(times) / seconds, 1), **_summary(times), "statuses": dict(statuses), "errors": errors}
 
 
-def at_once(
-    engine: Engine, url: str, questions: list[str], clients: int, seconds: float, process: "subprocess.Popen[bytes]"
-) -> dict[str, object]:
-    """Return what many clients get of the service, and what as many threads get of the library."""
-    scope = engine.tenant("acme")
-    by_client = [httpx.Client(base_url=url, timeout=60, trust_env=False) for _ in range(clients)]
+def by_http(server: Running, questions: list[str], clients: int, seconds: float) -> Told:
+    """Return what many clients get of a server, and what it holds in memory before and after."""
+    url, process = server
     seen = psutil.Process(process.pid)
+    connected = [httpx.Client(base_url=url, timeout=60, trust_env=False) for _ in range(clients)]
 
-    def by_http(number: int) -> int:
-        question = questions[(number * 7) % len(questions)]
-        return by_client[number].post("/v1/search", json={"question": question}).status_code
+    def once(number: int, turn: int) -> int:
+        question = questions[(number * 7 + turn) % len(questions)]
+        try:
+            return connected[number].post("/v1/search", json={"question": question}).status_code
+        except httpx.HTTPError:
+            return 0
 
-    def by_library(number: int) -> int:
-        scope.retrieve(questions[(number * 7) % len(questions)])
+    _ask(clients, min(_WARM_S, seconds), once)
+    begun_mb = seen.memory_info().rss / (1 << 20)
+    found = _ask(clients, seconds, once)
+    ended_mb = seen.memory_info().rss / (1 << 20)
+    for client in connected:
+        client.close()
+    return {"clients": clients, **found, "memory_mb": [round(begun_mb), round(ended_mb)]}
+
+
+def by_library(engine: Engine, questions: list[str], seconds: float) -> Told:
+    """Return what as many threads get of the library as it has connections."""
+    scope, threads = engine.tenant("acme"), engine.settings.database.pool_size
+
+    def once(number: int, turn: int) -> int:
+        scope.retrieve(questions[(number * 7 + turn) % len(questions)])
         return 200
 
-    _ask(clients, min(5.0, seconds), by_http)
-    before = seen.memory_info().rss
-    service = _ask(clients, seconds, by_http)
-    grown = (seen.memory_info().rss - before) / (1 << 20)
-    for client in by_client:
-        client.close()
-    threads = engine.settings.database.pool_size
+    return {"threads": threads, **_ask(threads, seconds, once)}
+
+
+def measured(engine: Engine, folder: str, questions: list[str], given: argparse.Namespace) -> Told:
+    """Measure one question at a time, then many at once, of one system after the other."""
+    names = ["service"]
+    with ExitStack() as stack:
+        servers = {"service": stack.enter_context(ours(folder))}
+        if (python := _interpreter_of_peers()) is not None:
+            servers["langchain"] = stack.enter_context(peer(python, folder, _texts(engine)))
+            names.append("langchain")
+        found = in_turns(engine, {name: url for name, (url, _) in servers.items()}, questions, given.rounds)
+        many = {name: by_http(servers[name], questions, given.clients, given.seconds) for name in names}
+        return found | {"at_once": {"library": by_library(engine, questions, given.seconds), **many}}
+
+
+def _interpreter_of_peers() -> Path | None:
+    """Return what the peer runs in; None, and say so, where it is not there."""
+    python = children.environment()
+    needed = [str(python), "-c", "import fastapi, langchain_postgres, uvicorn"]
+    if python is not None and subprocess.run(needed, capture_output=True).returncode == 0:
+        return python
+    print(
+        "LangChain is left out: its environment lacks FastAPI, or is not there; `make bench` makes it", file=sys.stderr
+    )
+    return None
+
+
+def _texts(engine: Engine) -> list[str]:
+    with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+        return [text for (text,) in connection.execute("SELECT text FROM kosmos.chunks ORDER BY id")]
+
+
+def verdicts(found: Told) -> dict[str, bool]:
+    """Return which targets are met."""
+    many = found["at_once"]["service"]
     return {
-        "service": {"clients": clients, **service, "memory_grown_mb": round(grown, 1)},
-        "library": {"threads": threads, **_ask(threads, seconds, by_library)},
+        f"p50 of /v1/search is at most {ADDED_P50_MS:g} ms above the library's": (
+            found["service"]["p50_ms"] <= found["library"]["p50_ms"] + ADDED_P50_MS
+        ),
+        "many clients: no error but 429 and 503": many["errors"] == 0,
+        f"many clients: p99 below {SPREAD:g} times the p50": many["p99_ms"] < SPREAD * many["p50_ms"],
     }
 
 
@@ -164,21 +257,20 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
     ]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = f"{scratch}/data"
         settings = Settings.load(overrides=MODEL | {"database.data_dir": folder})
         with Engine.open(settings) as engine:
             engine.tenant("acme").ingest(EXAMPLES / "knowledge_base")
-            with _serving(folder) as (url, process):
-                found: dict[str, object] = dict(in_turns(engine, url, questions, arguments.rounds))
-                found["at_once"] = at_once(engine, url, questions, arguments.clients, arguments.seconds, process)
-    text = json.dumps(found, indent=2)
+            found = measured(engine, folder, questions, given)
+    text = json.dumps(found | {"targets": verdicts(found)}, indent=2)
     print(text)
-    if arguments.json:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    if given.json:
+        given.json.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,13 @@ from kosmos_rag.answering.answerer import Answerer
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding import SentenceTransformerEmbedder, configured
 from kosmos_rag.errors import RequestError
+from kosmos_rag.experiments import Experiments
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.language_model.chat import ChatModel
+from kosmos_rag.observation import Observation
 from kosmos_rag.parts import Parts, Shape
-from kosmos_rag.ports import Embedder, LanguageModel, Reranker
+from kosmos_rag.ports import Embedder, LanguageModel, Observer, Reranker
 from kosmos_rag.presets import Collections, PerCollection
 from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.records import EVERYONE, are_names, is_text
@@ -55,12 +57,13 @@ class Engine:
             reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
         self._chat = ChatModel(settings.language_model) if settings.language_model.url and not language_model else None
         self._database = Database(settings.database)
+        self._observation = Observation(slow_ms=settings.observability.slow_ms)
         try:
             self._parts, self._retriever = self._compose(
                 embedder, next_embedder, reranker, language_model or self._chat
             )
         except BaseException:
-            self.close()
+            self._disconnect()
             raise
 
     def _compose(
@@ -70,17 +73,18 @@ class Engine:
         reranker: Reranker | None,
         language_model: LanguageModel | None,
     ) -> tuple[Parts, Retriever]:
-        settings, database = self.settings, self._database
+        settings, database, observation = self.settings, self._database, self._observation
+        database.tell(observation)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedders = configured(settings, live, next_embedder)
-        retriever = Retriever(database, embedders, reranker, language_model, settings)
-        ingestor = Ingestor(database, embedders, settings)
+        retriever = Retriever(database, embedders, reranker, language_model, settings, observation)
+        ingestor = Ingestor(database, embedders, settings, observation)
         indexes = Indexes(database, embedders, settings)
 
         def shape_under(under: Settings, version: str) -> Shape:
             return Shape(
                 settings=under,
-                ingestor=Ingestor(database, embedders, under),
+                ingestor=Ingestor(database, embedders, under, observation),
                 retriever=retriever.under(under, version),
                 answerer=Answerer(live, language_model, under.rag),
             )
@@ -94,10 +98,12 @@ class Engine:
         parts = Parts(
             settings=settings,
             database=database,
+            observation=observation,
             embedder=live,
             ingestor=ingestor,
             collections=Collections(database, settings),
             shapes=PerCollection(plain, settings, shape_under),
+            experiments=Experiments(database, retriever, settings, observation),
             indexes=indexes,
             reembedding=Reembedding(database, embedders, indexes, settings),
             reembedding_again=partial(_reembedding_of, settings, embedder, next_embedder),
@@ -142,8 +148,17 @@ class Engine:
         """Load the models now and not with the first question. Raises ModelUnavailable for the embedding model."""
         self._retriever.warm_up()
 
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer of what is done from now on: `kosmos_rag.prometheus` has one."""
+        self._observation.add(observer)
+
     def close(self) -> None:
         """Close the connections. The embedded server stops with the last process that uses it."""
+        self._parts.experiments.close()
+        self._retriever.close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         self._database.close()
         if self._chat is not None:
             self._chat.close()

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 from kosmos_rag.answering.answerer import Answerer
 from kosmos_rag.config import Settings
+from kosmos_rag.experiments import Experiments
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor
+from kosmos_rag.observation import Observation
 from kosmos_rag.ports import Embedder
 from kosmos_rag.presets import Collections, PerCollection
 from kosmos_rag.reembedding.moving import Reembedding
@@ -36,11 +38,13 @@ class Parts:
 
     settings: Settings
     database: Database
+    observation: Observation
     embedder: Embedder
     ingestor: Ingestor
     """For what has nothing to do with the settings of a collection."""
     collections: Collections
     shapes: PerCollection[Shape]
+    experiments: Experiments
     indexes: Indexes
     reembedding: Reembedding
     reembedding_again: Callable[[], Reembedding]

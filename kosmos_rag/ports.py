@@ -3,7 +3,7 @@
 An adapter needs no base class: whatever has these methods fits. The contract is in the prose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, runtime_checkable
@@ -11,6 +11,7 @@ from typing import Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kosmos_rag.metrics import Metric
 from kosmos_rag.records import Chunk, ParsedDocument
 
 Vectors = NDArray[np.float32]
@@ -148,4 +149,19 @@ class Chunker(Protocol):
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split; an all-blank text gives no chunks."""
+        ...
+
+
+class Observer(Protocol):
+    """Listens to what an engine tells of itself, by the records of `kosmos_rag.metrics`.
+
+    Called by the threads that answer questions: it is quick, thread-safe, and raises nothing.
+    """
+
+    def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
+        """Add a value to a counter, or put it into a histogram; labels in the order of the metric's."""
+        ...
+
+    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Call `read` for the value whenever it is to be shown; it is cheap, and raises nothing."""
         ...

@@ -5,6 +5,7 @@ import importlib.metadata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -18,8 +19,24 @@ from benchmarks.peers.timing import Search, measure
 _MODEL_PACKAGES = ("sentence-transformers", "transformers", "torch")
 
 
+BATCH = 32
+"""Texts that the model is given at once, as the library does by default."""
+
+
+def load_model() -> Any:
+    """Load the model of the bench."""
+    return SentenceTransformer(str(get_model_path()), device="cpu")
+
+
+def embed_batch(model: Any, texts: list[str]) -> list[list[float]]:
+    """Embed texts as lists of numbers, which is what stores of vectors take."""
+    vectors = model.encode(texts, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+    embedded: list[list[float]] = vectors.tolist()
+    return embedded
+
+
 def _embedder() -> Callable[[str], NDArray[np.float32]]:
-    model = SentenceTransformer(str(get_model_path()), device="cpu")
+    model = load_model()
 
     def embed(question: str) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = model.encode(question, normalize_embeddings=True, show_progress_bar=False)

@@ -21,9 +21,14 @@ class PeerFailed(Exception):
     """A peer could not be measured; the message says why, in one line."""
 
 
+def environment() -> Path | None:
+    """Return the interpreter of the peers; None where their environment has not been made."""
+    return _PYTHON if _PYTHON.is_file() else None
+
+
 def require_environment() -> None:
     """Exit with a clear word where the peers' environment has not been made."""
-    if not _PYTHON.is_file():
+    if environment() is None:
         raise SystemExit(f"the peers have no environment at {_PYTHON.parents[1]}; run `make bench`, which makes it")
 
 

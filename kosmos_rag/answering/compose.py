@@ -1,13 +1,12 @@
 """Which units make the answer, and the answer as text: nothing in it that does not stand in the evidence."""
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence
 from kosmos_rag.answering.units import Unit
-from kosmos_rag.records import AnswerSentence, Citation, ContextPassage
+from kosmos_rag.records import AnswerSentence, Citation, ContextPassage, sha256_of
 
 # A unit that is this much worse than the best one is beside the point.
 _SHARE_OF_BEST = 0.75
@@ -54,7 +53,7 @@ def _citation(passage: ContextPassage, unit: Unit) -> Citation:
         line_end=line + unit.text.count("\n"),
         page_start=first,
         page_end=last,
-        quote_sha256=hashlib.sha256(unit.text.encode()).hexdigest(),
+        quote_sha256=sha256_of(unit.text),
     )
 
 

@@ -1,9 +1,7 @@
 """Whether a quote still stands in its document."""
 
-import hashlib
-
 from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Citation, QuoteStatus
+from kosmos_rag.records import Citation, QuoteStatus, sha256_of
 
 
 def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
@@ -11,7 +9,7 @@ def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
 
     Raises RequestError where the quote is not the one that was cited.
     """
-    if hashlib.sha256(quote.encode()).hexdigest() != citation.quote_sha256:
+    if sha256_of(quote) != citation.quote_sha256:
         raise RequestError(
             f"the quote {quote[:40]!r} is not the one that {citation.marker} cites: give the cited text, unchanged"
         )

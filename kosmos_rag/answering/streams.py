@@ -1,13 +1,15 @@
 """An answer that comes by and by, and can be given up at any moment."""
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Self
 
+from kosmos_rag import tracing
 from kosmos_rag.errors import ModelError
 from kosmos_rag.ports import BoundedStream, TextStream
-from kosmos_rag.records import Answer, AnswerDone, AnswerEvent, AnswerSources
+from kosmos_rag.records import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
 
 class DeferredStream:
@@ -60,6 +62,15 @@ class AnswerStream:
         self._events = events
         self._pieces = pieces
         self._at_end: Callable[[Answer], None] | None = None
+        self._timed: Callable[[float, str], None] | None = None
+        self._began = time.perf_counter()
+        self._waits = True
+
+    def telling(self, timed: Callable[[float, str], None]) -> Self:
+        """Tell of the seconds from now to the first piece, `first_token`, and to the end, `total`. Returns itself."""
+        self._timed = timed
+        self._began = time.perf_counter()
+        return self
 
     def before_end(self, told: Callable[[Answer], None]) -> None:
         """Tell of the whole answer before its end is given out; where that fails, it is not given out."""
@@ -70,9 +81,20 @@ class AnswerStream:
 
     def __next__(self) -> AnswerEvent:
         event = next(self._events)
+        if isinstance(event, AnswerPiece | AnswerDone):
+            self._time(event)
         if self._at_end is not None and isinstance(event, AnswerDone):
             self._at_end(event.answer)
         return event
+
+    def _time(self, event: AnswerPiece | AnswerDone) -> None:
+        took_s = time.perf_counter() - self._began
+        done = isinstance(event, AnswerDone)
+        if done:
+            tracing.passed("kosmos.answer", took_s, alone=True)
+        if self._timed is not None and (done or self._waits):
+            self._timed(took_s, "total" if done else "first_token")
+        self._waits = False
 
     def close(self) -> None:
         """Give it up; at the end it does no harm."""

@@ -20,11 +20,10 @@ def check(worker: Role, owner: Tenant) -> AuditReport:
     Records of months that rotation has given up may be gone: it leaves the day in the database, where who serves cannot
     write it. Raises DatabaseError.
     """
-    expired_before = _expired_before(worker, owner)
     report = AuditReport(seals=0, rows=0, expired=0, unsealed=0, head=None, broken=None, problem=None, failing=0)
     for before, seal in pairwise([None, *_seals(worker, owner)]):
         assert seal is not None, "only the first of them has none before it"
-        rows, problem = _check(worker, owner, before, seal, expired_before)
+        rows, problem = _check(worker, owner, before, seal)
         report = _holding(report, seal, rows) if problem is None else _failing(report, seal, problem)
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         last = last_seal(connection, owner.id)
@@ -70,9 +69,7 @@ def _seals(worker: Role, owner: Tenant) -> Iterator[Seal]:
         after = page[-1].number
 
 
-def _check(
-    worker: Role, owner: Tenant, before: Seal | None, seal: Seal, expired_before: date
-) -> tuple[int, str | None]:
+def _check(worker: Role, owner: Tenant, before: Seal | None, seal: Seal) -> tuple[int, str | None]:
     """Return how many records the seal still has, and what is wrong with it; None where it holds."""
     if seal.number != (before.number if before else 0) + 1:
         return 0, f"seal {seal.number} does not follow the one before it: seals are missing"
@@ -82,7 +79,8 @@ def _check(
     # One more than there may be: a record that was put in must not be cut off.
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         rows = sealed(connection, owner.id, after, seal.last_position, seal.rows + 1)
-    if len(rows) < seal.rows and seal.month < expired_before:
+    # Looked up behind the records: rotation, which may be at work, says first what it is about to drop.
+    if len(rows) < seal.rows and seal.month < _expired_before(worker, owner):
         return 0, None
     return len(rows), _difference(seal, rows)
 

@@ -1,6 +1,5 @@
 """What readers think of what they were given: kept beside the log, one word a reader and thing."""
 
-import hashlib
 import json
 import uuid
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from kosmos_rag.audit.reading import records
 from kosmos_rag.audit.recording import Reader
 from kosmos_rag.config import AuditSettings
 from kosmos_rag.errors import NotFound, RequestError
-from kosmos_rag.records import EVERYONE, AuditRecord, Feedback, Rating, is_text
+from kosmos_rag.records import EVERYONE, AuditRecord, Feedback, Rating, is_text, sha256_of
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import create_tenant
@@ -47,9 +46,7 @@ def keep(database: Database, reader: Reader, opinion: Opinion, rules: AuditSetti
     what is not there and for what is not theirs, ConfigError without `database.worker_url`, DatabaseError.
     """
     subject = _checked(reader, opinion)
-    rated = (
-        _asked(database, reader, opinion, rules) if opinion.retrieval_id is None else _logged(database, reader, opinion)
-    )
+    rated = _asked(database, reader, opinion) if opinion.retrieval_id is None else _logged(database, reader, opinion)
     now = datetime.now(UTC)
     feedback = Feedback(
         id=_id(subject, reader.collection, opinion, rated),
@@ -57,7 +54,7 @@ def keep(database: Database, reader: Reader, opinion: Opinion, rules: AuditSetti
         subject=subject,
         collection=reader.collection,
         retrieval_id=opinion.retrieval_id,
-        question=rated.question,
+        question=rated.question if rules.questions else None,
         question_sha256=rated.question_sha256,
         rating=opinion.rating,
         chunk_id=opinion.chunk_id,
@@ -77,6 +74,8 @@ def _checked(reader: Reader, opinion: Opinion) -> str:
         raise RequestError("feedback is somebody's; name the subject: engine.tenant(…, subject=…)")
     if (opinion.question is None) == (opinion.retrieval_id is None):
         raise RequestError("feedback is of one thing; give the id of a retrieval, or the question")
+    if opinion.rating is Rating.CLICK and opinion.chunk_id is None:
+        raise RequestError("a click is on a passage; give its chunk_id")
     if opinion.question is not None and not (
         is_text(opinion.question) and opinion.question.strip() and len(opinion.question) <= _MAX_QUESTION
     ):
@@ -86,7 +85,7 @@ def _checked(reader: Reader, opinion: Opinion) -> str:
     return reader.subject
 
 
-def _asked(database: Database, reader: Reader, opinion: Opinion, rules: AuditSettings) -> _Rated:
+def _asked(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
     assert opinion.question is not None, "it was checked"
     question = " ".join(opinion.question.split())
     source = None
@@ -97,7 +96,7 @@ def _asked(database: Database, reader: Reader, opinion: Opinion, rules: AuditSet
         if row is None:
             raise _no_passage()
         source = row[0]
-    return _Rated(question=question if rules.questions else None, question_sha256=_hash(question), source=source)
+    return _Rated(question=question, question_sha256=sha256_of(question), source=source)
 
 
 def _logged(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
@@ -110,7 +109,7 @@ def _logged(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")
     return _Rated(
         question=record.searched or record.question,
-        question_sha256=_hash(record.searched) if record.searched else record.question_sha256,
+        question_sha256=sha256_of(record.searched) if record.searched else record.question_sha256,
         source=_source(record, opinion.chunk_id),
     )
 
@@ -131,8 +130,6 @@ def _no_passage() -> NotFound:
 def _id(subject: str, collection: str | None, opinion: Opinion, rated: _Rated) -> uuid.UUID:
     of = str(opinion.retrieval_id or rated.question_sha256)
     told = [subject, collection, of, None if opinion.chunk_id is None else str(opinion.chunk_id)]
+    if opinion.rating is Rating.CLICK:
+        told.append(opinion.rating)
     return uuid.uuid5(_NAMESPACE, json.dumps(told))
-
-
-def _hash(question: str) -> str:
-    return hashlib.sha256(question.encode()).hexdigest()

@@ -1,6 +1,5 @@
 """Writing to the log: a result is in it, and on disk, before anybody is given it."""
 
-import hashlib
 import os
 import uuid
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ from kosmos_rag.records import (
     DocumentLines,
     Passage,
     Retrieval,
+    sha256_of,
+    storable,
 )
 from kosmos_rag.storage.database import Role
 from kosmos_rag.storage.publishing import text_hash
@@ -66,7 +67,8 @@ def record(
     retrieval = None if isinstance(result, DocumentLines) else _retrieval(result)
     named = retrieval.id if retrieval and follows is None else None
     record_id = named or new_id(datetime.now(UTC))
-    question = _question(result)
+    # As it was asked, and what a text column refuses must not keep the answer back.
+    question = storable(_question(result))
     values = {
         "tenant_id": reader.tenant.id,
         "id": record_id,
@@ -76,7 +78,7 @@ def record(
         "subject": reader.subject,
         "principals": list(reader.principals),
         "question": question if settings.questions else None,
-        "question_sha256": hashlib.sha256(question.encode()).hexdigest(),
+        "question_sha256": sha256_of(question),
         "searched": retrieval.question if settings.questions and retrieval and retrieval.question != question else None,
         "settings": version,
         "cached": retrieval is not None and retrieval.cached,

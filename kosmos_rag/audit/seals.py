@@ -117,6 +117,17 @@ def seal(worker: Role, owner: Tenant) -> list[Seal]:
     return done
 
 
+def unsealed_since(worker: Role, owner: Tenant) -> datetime | None:
+    """Return when the oldest record was written that has no seal yet. Raises DatabaseError."""
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        before = last_seal(connection, owner.id)
+        values = {"tenant_id": owner.id, "after": before.last_position if before else 0}
+        row = connection.execute(statement("oldest_unsealed"), values).fetchone()
+    assert row is not None, "an aggregate has one row"
+    at: datetime | None = row[0]
+    return at
+
+
 def _given_out(worker: Role, owner: Tenant) -> int:
     """Return a position such that all records of the tenant up to it are committed, and none of them will come."""
     with worker.transaction(owner.id, [EVERYONE]) as connection:

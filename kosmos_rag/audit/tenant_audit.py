@@ -11,6 +11,7 @@ from kosmos_rag.audit.reading import records
 from kosmos_rag.audit.recording import first_id
 from kosmos_rag.errors import RequestError
 from kosmos_rag.records import (
+    EVALUATOR,
     EVERYONE,
     AuditKind,
     AuditOutcome,
@@ -109,11 +110,17 @@ class TenantAudit:
     ) -> list[FailedQuestion]:
         """Return what found nothing, was refused or rated down, the most frequent first: work for content owners.
 
-        Ratings are here whether a log is kept or not.
+        Ratings are here whether a log is kept or not; what evaluations asked is left out.
         Raises RequestError, ConfigError, DatabaseError.
         """
         first, last = _span(since, until)
-        values = {"tenant_id": self._owner.id, "since": first, "until": last, "limit": _checked(limit)}
+        values = {
+            "tenant_id": self._owner.id,
+            "since": first,
+            "until": last,
+            "limit": _checked(limit),
+            "evaluator": EVALUATOR,
+        }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("failed_questions"), values).fetchall()
         return [
@@ -129,6 +136,10 @@ class TenantAudit:
             )
             for row in rows
         ]
+
+    def unsealed_since(self) -> datetime | None:
+        """Return when the oldest record was written that has no seal yet. Raises ConfigError, DatabaseError."""
+        return seals.unsealed_since(self._database.worker, self._owner)
 
     def seal(self) -> int:
         """Seal what is not sealed, and look after the months of the log. Returns how many seals were made.

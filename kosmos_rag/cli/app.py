@@ -14,6 +14,8 @@ from kosmos_rag.cli import (
     embed,
     enqueue,
     evaluation,
+    experiment,
+    guard,
     index,
     ingest,
     jobs,
@@ -67,9 +69,11 @@ app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")
+app.add_typer(guard.app, name="guard")
 app.add_typer(embed.app, name="embed")
 app.add_typer(schema.app, name="schema")
 app.add_typer(evaluation.app, name="eval")
+app.add_typer(experiment.app, name="experiment")
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 

@@ -6,29 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.cli.common import (
-    ConfigOption,
-    JsonOption,
-    PrincipalOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
-    console,
-    opened,
-    print_json,
-    reader,
-    reported,
-    shown,
-)
-from kosmos_rag.cli.search import (
-    LimitOption,
-    MetadataOption,
-    QuestionArgument,
-    SourceOption,
-    WhereOption,
-    as_object,
-    filter_of,
-)
+from kosmos_rag.cli.common import ConfigOption, JsonOption, SetOption, console, opened, print_json, reported, shown
+from kosmos_rag.cli.options import with_options
+from kosmos_rag.cli.search import QuestionArgument, SearchOptions, as_object
 
 if TYPE_CHECKING:
     from kosmos_rag.records import Answer, AnswerEvent, Citation, Context
@@ -36,36 +16,31 @@ if TYPE_CHECKING:
 _PREVIEW = 160
 
 
+@with_options
 def ask(
     question: QuestionArgument,
-    k: LimitOption = None,
-    source: SourceOption = None,
-    metadata: MetadataOption = None,
-    where: WhereOption = None,
+    options: SearchOptions,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget of the context.")] = None,
     evidence: Annotated[
         bool, typer.Option("--context", help="Show the numbered evidence, as it would go into a prompt, and no answer.")
     ] = False,
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
-    principal: PrincipalOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question from the documents, cited, and show the sources; refuse where they do not say it."""
     with reported(as_json=as_json):
-        wanted = filter_of(source, metadata, where)
+        wanted = options.filter()
         with opened(config, set_) as engine:
-            scope = reader(engine, tenant, collection, principal)
+            scope = options.scope(engine)
             engine.warm_up()
             if evidence:
-                _show_context(scope.context(question, k, wanted, max_tokens=max_tokens), as_json=as_json)
+                _show_context(scope.context(question, options.k, wanted, max_tokens=max_tokens), as_json=as_json)
             elif as_json:
-                answer = scope.answer(question, k, wanted, max_tokens=max_tokens)
+                answer = scope.answer(question, options.k, wanted, max_tokens=max_tokens)
                 print_json(_context_object(answer.context) | {"answer": _answer_object(answer)})
             else:
-                with scope.stream_answer(question, k, wanted, max_tokens=max_tokens) as stream:
+                with scope.stream_answer(question, options.k, wanted, max_tokens=max_tokens) as stream:
                     _print_answer(stream)
 
 

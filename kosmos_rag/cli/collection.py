@@ -16,6 +16,7 @@ from kosmos_rag.cli.common import (
     print_json,
     reader,
     reported,
+    table,
 )
 
 app = typer.Typer(help="A tenant's collections, and the presets that they go by.")
@@ -58,15 +59,12 @@ def list_(
     if as_json:
         print_json({"tenant": tenant, "collections": [asdict(info) for info in listed]})
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("collection", "preset", "chunks", box=None)
+    rows = table("collection", "preset", "chunks", right={"chunks"})
     for info in listed:
-        table.add_row(Text(info.name), Text(info.preset or "-"), f"{info.chunks:,}")
+        rows.add_row(info.name, info.preset or "-", f"{info.chunks:,}")
     out = console()
     if listed:
-        out.print(table)
+        out.print(rows)
     out.print(f"{len(listed)} collections in tenant {tenant}")
 
 

@@ -162,12 +162,11 @@ def progress(*, shown: bool) -> "Iterator[Callable[[int, int, str], None] | None
 
 
 def console() -> "Console":
-    """Return a console for people: colours only where it is a terminal, no markup read into document text."""
-    from rich.console import Console
+    """Return a console for people: colours only where it is a terminal, nothing read into document text."""
+    from kosmos_rag.cli.terminal import PlainConsole
 
     # What goes into a file or a pipe is cut and folded for no one.
-    width = None if sys.stdout.isatty() else _WIDE
-    return Console(markup=False, highlight=False, soft_wrap=True, width=width)
+    return PlainConsole(width=None if sys.stdout.isatty() else _WIDE)
 
 
 def shown(source: str) -> str:

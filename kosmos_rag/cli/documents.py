@@ -15,6 +15,7 @@ from kosmos_rag.cli.common import (
     reader,
     reported,
     shown,
+    table,
 )
 
 
@@ -32,14 +33,10 @@ def documents(
     if as_json:
         print_json({"tenant": tenant, "documents": [asdict(document) for document in listed]})
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        *("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated"), box=None
-    )
+    columns = ("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated")
+    rows = table(*columns, right={"version", "chunks", "bytes"})
     for document in listed:
-        cells = (
+        rows.add_row(
             shown(document.source),
             document.collection,
             document.title,
@@ -50,8 +47,7 @@ def documents(
             f"{document.bytes:,}",
             f"{document.updated_at:%Y-%m-%d %H:%M}",
         )
-        table.add_row(*(Text(cell) for cell in cells))
     out = console()
     if listed:
-        out.print(table)
+        out.print(rows)
     out.print(f"{len(listed)} documents, {sum(document.chunks for document in listed)} chunks in tenant {tenant}")

@@ -17,6 +17,7 @@ from kosmos_rag.cli.common import (
     print_json,
     progress,
     reported,
+    table,
 )
 
 if TYPE_CHECKING:
@@ -126,17 +127,14 @@ def _run(
 
 
 def _print(found: "Sequence[SpaceInfo]") -> None:
-    from rich.table import Table
-
     if not found:
         console().print("no documents, and so no embedding spaces")
         return
-    table = Table(box=None, pad_edge=False)
-    right = {"dimensions", "embedded", "chunks", "truncated", "recall@10"}
-    for name in ("model", "dimensions", "state", "live", "embedded", "chunks", "truncated", "index", "recall@10", "id"):
-        table.add_column(name, justify="right" if name in right else "left")
+    right = ("dimensions", "embedded", "chunks", "truncated", "recall@10")
+    columns = ("model", "dimensions", "state", "live", "embedded", "chunks", "truncated", "index", "recall@10", "id")
+    rows = table(*columns, right=right)
     for info in found:
-        table.add_row(
+        rows.add_row(
             info.model,
             str(info.dimensions),
             info.state,
@@ -148,7 +146,7 @@ def _print(found: "Sequence[SpaceInfo]") -> None:
             "" if info.recall_at_10 is None else str(info.recall_at_10),
             str(info.id),
         )
-    console().print(table)
+    console().print(rows)
 
 
 def _print_quality(quality: "SpaceQuality") -> None:

@@ -1,14 +1,24 @@
 """What the commands of `eval` share: their options, the set that is asked, and the engines that are asked."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from kosmos_rag.cli.common import not_blank, overrides
+from kosmos_rag.cli.common import (
+    ConfigOption,
+    JsonOption,
+    PrincipalOption,
+    ReadCollectionOption,
+    SetOption,
+    TenantOption,
+    load_settings,
+    not_blank,
+    overrides,
+)
 from kosmos_rag.errors import RequestError
 
 if TYPE_CHECKING:
@@ -32,6 +42,20 @@ OutputOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", he
 Tell = Callable[[int, int, str], None]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskingOptions:
+    """What is asked, of whom, as whom, and by which settings."""
+
+    answers: AnswersOption = False
+    split: SplitOption = "test"
+    tenant: TenantOption = "default"
+    collection: ReadCollectionOption = None
+    principal: PrincipalOption = None
+    config: ConfigOption = None
+    set_: SetOption = None
+    as_json: JsonOption = False
+
+
 @dataclass(kw_only=True)
 class Asking:
     """Asks a set under one configuration after the other. The model is loaded once where they share it."""
@@ -50,76 +74,69 @@ class Asking:
     _ingested: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(
-        cls,
-        named: str,
-        *,
-        split: str,
-        tenant: str,
-        collection: str | None,
-        principals: list[str] | None,
-        config: Path | None,
-        set_: list[str] | None,
-        answers: bool,
-    ) -> Self:
+    def of(cls, named: str, options: AskingOptions) -> Self:
         """Read the set that is named. Raises RequestError, and SourceError where it cannot be fetched."""
-        from kosmos_rag.config import Settings
         from kosmos_rag.evaluation import load_beir, read_questions
         from kosmos_rag.evaluation.download import fetched, is_url
         from kosmos_rag.records import EVERYONE
 
-        given, beir = overrides(set_), None
-        settings = Settings.load(config, overrides=given)
-        held = tuple(not_blank(principals, "--principal", remedy="name a principal, --principal department:sales"))
+        settings, beir = load_settings(options.config, options.set_), None
+        held = tuple(
+            not_blank(options.principal, "--principal", remedy="name a principal, --principal department:sales")
+        )
         if is_url(named) or Path(named).is_dir():
-            folder = fetched(named, settings.ingestion, split=split) if is_url(named) else Path(named)
-            if held or collection is not None:
+            if held or options.collection is not None:
                 raise RequestError("a BEIR set is a tenant of its own; leave --principal and --collection out")
+            split = options.split
+            folder = fetched(named, settings.ingestion, split=split) if is_url(named) else Path(named)
             beir = load_beir(folder, split=split)
         return cls(
-            config=config,
-            given=given,
+            config=options.config,
+            given=overrides(options.set_),
             asked=beir.questions if beir else read_questions(Path(named)),
             beir=beir,
-            tenant=tenant,
-            collection=collection,
+            tenant=options.tenant,
+            collection=options.collection,
             principals=held or (EVERYONE,),
-            answers=answers,
+            answers=options.answers,
         )
 
     def settings(self, changes: "dict[str, Any]") -> "Settings":
-        """Return the settings with changes, made fit for measuring. Raises ConfigError."""
+        """Return the settings with changes. Raises ConfigError."""
         from kosmos_rag.config import Settings
-        from kosmos_rag.evaluation import for_evaluation
 
-        return for_evaluation(Settings.load(self.config, overrides={**self.given, **changes}))
+        return Settings.load(self.config, overrides={**self.given, **changes})
+
+    def told(self, changes: "Mapping[str, Any]") -> dict[str, Any]:
+        """Return what a configuration has beyond files and environment: what `--set` says of `rag`, and changes."""
+        return {key: value for key, value in self.given.items() if key.startswith("rag.")} | {**changes}
 
     def ask(self, changes: "dict[str, Any]", asked: "QuestionSet | None" = None) -> "Evaluation":
         """Ask the set, or a part of it, under changed settings, and store what came of it where that is wanted."""
         from kosmos_rag.engine import Engine
-        from kosmos_rag.evaluation import Evaluations, Plan, evaluate
+        from kosmos_rag.evaluation import Evaluations, Plan, evaluate, for_evaluation
         from kosmos_rag.evaluation.grid import label, require_applied
+        from kosmos_rag.records import EVALUATOR
         from kosmos_rag.storage.tenancy import tenant
 
-        settings = self.settings(changes)
+        wanted = self.settings(changes)
+        settings = for_evaluation(wanted)
         key = json.dumps([settings.rag.embedding.model_dump(), settings.models.model_dump(mode="json")])
         with Engine(settings, embedder=self._embedders.get(key)) as engine:
             self._embedders[key] = engine.parts.embedder
             name = self._ingest(engine, settings)
             owner, database = tenant(name), engine.parts.database
             goes_by = engine.parts.shapes.of(database.app, owner, self.collection).settings
-            require_applied(goes_by, changes)
+            require_applied(wanted, goes_by, changes)
             engine.warm_up()
             plan = Plan(
-                label=label(changes),
+                label=label(self.told(changes)),
                 settings=goes_by,
                 answers=self.answers,
                 collection=self.collection,
                 principals=self.principals,
             )
-            scope = engine.tenant(
-                name, principals=self.principals, collection=self.collection, subject="kosmos-rag eval"
-            )
+            scope = engine.tenant(name, principals=self.principals, collection=self.collection, subject=EVALUATOR)
             done = evaluate(scope, asked or self.asked, plan, self.tell)
             if self.store:
                 Evaluations(database, owner).add(done)
@@ -136,6 +153,14 @@ class Asking:
             bring(engine.tenant(name), self.beir, self.tell)
             self._ingested.add(name)
         return name
+
+
+def require_new(output: Path) -> None:
+    """Raise RequestError where a file is there already, or its folder is not: before the work, and not after it."""
+    if output.exists():
+        raise RequestError(f"{output} is there already; name another file by --output, or take it away")
+    if not output.absolute().parent.is_dir():
+        raise RequestError(f"there is no folder for {output}; make it, or name another file by --output")
 
 
 def write(output: Path, text: str) -> None:

@@ -9,12 +9,9 @@ from kosmos_rag.cli import evaluation_questions, evaluation_tune
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
-    PrincipalOption,
-    ReadCollectionOption,
     SetOption,
     TenantOption,
     console,
-    load_settings,
     opened,
     plain,
     print_json,
@@ -22,7 +19,8 @@ from kosmos_rag.cli.common import (
     reported,
     table,
 )
-from kosmos_rag.cli.evaluating import AnswersOption, Asking, GridOption, OutputOption, SetArgument, SplitOption, write
+from kosmos_rag.cli.evaluating import Asking, AskingOptions, GridOption, OutputOption, SetArgument, write
+from kosmos_rag.cli.options import with_options
 from kosmos_rag.errors import RequestError
 
 if TYPE_CHECKING:
@@ -41,39 +39,19 @@ ReferenceArgument = Annotated[str, typer.Argument(metavar="EVALUATION", help="As
 
 
 @app.command("run")
-def run(
-    set_name: SetArgument,
-    grid: GridOption = None,
-    answers: AnswersOption = False,
-    split: SplitOption = "test",
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
-    principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@with_options
+def run(set_name: SetArgument, *, grid: GridOption = None, options: AskingOptions) -> None:
     """Ask a set of questions, and store what was found. A BEIR set is ingested into a tenant of its own, once."""
     from kosmos_rag.evaluation.grid import parse_grid
 
-    with reported(as_json=as_json):
-        load_settings(config, set_)
+    with reported(as_json=options.as_json):
         tried = parse_grid(grid or ())
-        asking = Asking.of(
-            set_name,
-            split=split,
-            tenant=tenant,
-            collection=collection,
-            principals=principal,
-            config=config,
-            set_=set_,
-            answers=answers,
-        )
+        asking = Asking.of(set_name, options)
         for changes in tried:
             asking.settings(dict(changes))  # what cannot be is refused before the first question
-        with progress(shown=not as_json) as asking.tell:
+        with progress(shown=not options.as_json) as asking.tell:
             done = [asking.ask(dict(changes)) for changes in tried]
-    if as_json:
+    if options.as_json:
         print_json({"evaluations": [_as_object(one) for one in done]})
     else:
         _print_evaluations(done)
@@ -142,7 +120,7 @@ def gate(
 
     with reported(as_json=as_json), opened(config, set_) as engine:
         one = _get(engine, tenant, evaluation)
-        judged = verdicts(one, engine.settings.evaluation)
+        judged = verdicts(one, engine.settings.evaluation, alerts_only=alert)
         before = _get(engine, tenant, baseline) if baseline is not None else None
         lost = [difference for difference in compare(before, [one]) if difference.worse] if before else []
     missed = [verdict for verdict in judged if verdict.state == "alert" or (verdict.state != "reached" and not alert)]

@@ -20,7 +20,7 @@ from kosmos_rag.cli.common import (
     progress,
     reported,
 )
-from kosmos_rag.cli.evaluating import OutputOption, write
+from kosmos_rag.cli.evaluating import OutputOption, require_new, write
 from kosmos_rag.errors import ConfigError, RequestError
 
 
@@ -43,14 +43,14 @@ def questions(
     from kosmos_rag.storage.tenancy import tenant as tenant_named
 
     with reported(as_json=as_json), opened(config, set_) as engine, progress(shown=not as_json) as tell:
+        require_new(output)
         held = not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
-        owner, app = tenant_named(tenant), engine.parts.database.app
-        if engine.parts.shapes.of(app, owner, collection).settings.rag.audit.enabled:
+        if engine.tenant(tenant, collection=collection).audited:
             raise RequestError(
                 "an audit log is kept of these documents, and it has no record of who reads them whole; "
-                "turn rag.audit.enabled off for the command, --set rag.audit.enabled=false"
+                "name a collection without one, --collection, or write questions by hand"
             )
-        found = pieces(app, owner, held or (EVERYONE,), collection)
+        found = pieces(engine.parts.database.app, tenant_named(tenant), held or (EVERYONE,), collection)
         if by_model:
             if engine.settings.language_model.url is None:
                 raise ConfigError("language_model.url is null, and --model needs one; name its server, or leave it out")

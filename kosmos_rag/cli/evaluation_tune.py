@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.cli.common import (
-    ConfigOption,
-    JsonOption,
-    PrincipalOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
-    console,
-    print_json,
-    progress,
-    reported,
-)
-from kosmos_rag.cli.evaluating import AnswersOption, Asking, GridOption, OutputOption, SetArgument, SplitOption, write
+from kosmos_rag.cli.common import console, print_json, progress, reported
+from kosmos_rag.cli.evaluating import Asking, AskingOptions, GridOption, OutputOption, SetArgument, require_new, write
+from kosmos_rag.cli.options import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,35 +17,22 @@ if TYPE_CHECKING:
     from kosmos_rag.evaluation.tuning import Tuned
 
 
+@with_options
 def tune(
     set_name: SetArgument,
+    *,
     grid: GridOption = None,
     measure: Annotated[str, typer.Option("--measure", metavar="NAME", help="What is to be best.")] = "nDCG@10",
     output: OutputOption = Path("tuned.yaml"),
-    answers: AnswersOption = False,
-    split: SplitOption = "test",
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
-    principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    options: AskingOptions,
 ) -> None:
     """Choose fusion, weights, depth and thresholds, or what --grid names, and write what is better into a file."""
     from kosmos_rag.evaluation.grid import parse_grid
     from kosmos_rag.evaluation.tuning import TEST, configuration, tune, usual_stages
 
-    with reported(as_json=as_json):
-        asking = Asking.of(
-            set_name,
-            split=split,
-            tenant=tenant,
-            collection=collection,
-            principals=principal,
-            config=config,
-            set_=set_,
-            answers=answers,
-        )
+    with reported(as_json=options.as_json):
+        require_new(output)
+        asking = Asking.of(set_name, options)
         stages = [parse_grid(grid)] if grid else usual_stages(asking.settings({}))
 
         def ask(changes: "Mapping[str, Any]", asked: "QuestionSet") -> "Evaluation":
@@ -63,11 +40,11 @@ def tune(
             asking.store = asked.name.endswith(TEST)
             return asking.ask(dict(changes), asked)
 
-        with progress(shown=not as_json) as asking.tell:
+        with progress(shown=not options.as_json) as asking.tell:
             tuned = tune(asking.asked, stages, measure, ask)
         if tuned.changes:
-            write(output, configuration(tuned, _base(config, output)))
-    if as_json:
+            write(output, configuration(tuned, asking.told(tuned.changes), _base(options.config, output)))
+    if options.as_json:
         print_json(_as_object(tuned, output))
     else:
         _print(tuned, output)

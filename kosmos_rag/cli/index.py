@@ -1,8 +1,8 @@
 """kosmos-rag index: look after the indexes of a tenant."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,10 @@ from kosmos_rag.cli.common import (
     TenantOption,
     console,
     opened,
+    plain,
     print_json,
     reported,
+    table,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +60,32 @@ def rebuild(
     _run(lambda scope, tell: scope.indexes.rebuild(tell), tenant, config, set_, as_json=as_json)
 
 
+@app.command("log")
+def log(
+    tenant: TenantOption = "default",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many steps, the latest first.")] = 20,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was done to the vector indexes, and why."""
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        steps = engine.tenant(tenant).indexes.log(limit)
+    if as_json:
+        print_json({"tenant": tenant, "steps": [plain(step) for step in steps]})
+        return
+    shown = table("at", "action", "before", "after", "why")
+    for step in steps:
+        shown.add_row(f"{step.at:%Y-%m-%d %H:%M:%S}", step.action, _how(step.before), _how(step.after), step.why)
+    console().print(shown if steps else "nothing was done to vector indexes")
+
+
+def _how(index: Mapping[str, Any]) -> str:
+    named = {name: index[name] for name in ("kind", "probes", "ef_search", "recall_at_10") if name in index}
+    kind = named.pop("kind", "")
+    return " ".join([kind, *(f"{name} {value}" for name, value in named.items())]).strip()
+
+
 def _run(
     action: "Callable[[TenantScope, Callable[[str], None] | None], Sequence[IndexInfo]]",
     tenant: str,
@@ -75,17 +103,14 @@ def _run(
 
 
 def _print(found: "Sequence[IndexInfo]") -> None:
-    from rich.table import Table
-
     if not found:
         console().print("no documents, and so no indexes")
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due"):
-        table.add_column(name, justify="right" if name in {"rows", "now", "MB", "recall@10", "p50 ms"} else "left")
+    columns = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
+    rows = table(*columns, right={"rows", "now", "MB", "recall@10", "p50 ms"})
     for info in found:
-        table.add_row(*_row(info))
-    console().print(table)
+        rows.add_row(*_row(info))
+    console().print(rows)
 
 
 def _row(info: "IndexInfo") -> list[str]:

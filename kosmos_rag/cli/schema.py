@@ -1,6 +1,6 @@
 """kosmos-rag schema: what a question needs of the schema of a database."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,7 @@ from kosmos_rag.cli.common import (
     reader,
     reported,
 )
+from kosmos_rag.cli.options import with_options
 from kosmos_rag.cli.search import QuestionArgument
 from kosmos_rag.errors import RequestError
 
@@ -34,66 +35,94 @@ app = typer.Typer(help="Schemas of databases: the tables, columns and joins that
 synonyms_app = typer.Typer(help="Words that people use for tables and columns.")
 app.add_typer(synonyms_app, name="synonyms")
 
-JsonFileOption = Annotated[Path | None, typer.Option("--file", help="Schema as JSON, as `schema export` writes it.")]
-UrlOption = Annotated[str | None, typer.Option("--url", help="Read the schema of this database.")]
-UrlEnvOption = Annotated[
-    str | None, typer.Option("--url-env", metavar="NAME", help="The same; the variable NAME holds the URL.")
-]
-ModelsOption = Annotated[
-    str | None, typer.Option("--models", metavar="MODULE:NAME", help="SQLAlchemy models; the module is run.")
-]
-DbtOption = Annotated[Path | None, typer.Option("--dbt", help="manifest.json of dbt.")]
-NamespaceOption = Annotated[
-    list[str] | None, typer.Option("--namespace", help="Namespace of the database to read; may be repeated.")
-]
 RecipesOption = Annotated[Path | None, typer.Option("--recipes", help="YAML file of recipes of your own.")]
 CollectionOption = Annotated[
     str, typer.Option("--collection", "-C", metavar="NAME", help="Collection of the schemas; goes by a preset.")
 ]
 PresetOption = Annotated[str, typer.Option("--preset", "-p", help="Preset of a collection that is made for this.")]
 _ONE_SOURCE = "name one source of the schema: --file, --url, --url-env, --models or --dbt"
+MaxTokensOption = Annotated[int, typer.Option("--max-tokens", help="Budget of the prompt.")]
 SynonymsOption = Annotated[Path | None, typer.Option("--synonyms", help="YAML file of synonyms of your own.")]
 
 
-def _source(
-    file: Path | None, url_env: str | None, models: str | None, dbt: Path | None, namespaces: list[str] | None
-) -> "SchemaSource | None":
-    """Return the source that is named; None where none of these is. Raises RequestError where several are."""
-    from kosmos_rag.schema.sources import SchemaSource
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceOptions:
+    """Where a schema comes from: one of these."""
 
-    given: dict[SourceKind, str | None] = {
-        "json": str(file.absolute()) if file else None,
-        "database": url_env,
-        "models": models,
-        "dbt": str(dbt.absolute()) if dbt else None,
-    }
-    named = [(kind, place) for kind, place in given.items() if place is not None]
-    if len(named) > 1:
+    file: Annotated[Path | None, typer.Option("--file", help="Schema as JSON, as `schema export` writes it.")] = None
+    url: Annotated[str | None, typer.Option("--url", help="Read the schema of this database.")] = None
+    url_env: Annotated[
+        str | None, typer.Option("--url-env", metavar="NAME", help="The same; the variable NAME holds the URL.")
+    ] = None
+    models: Annotated[
+        str | None, typer.Option("--models", metavar="MODULE:NAME", help="SQLAlchemy models; the module is run.")
+    ] = None
+    dbt: Annotated[Path | None, typer.Option("--dbt", help="manifest.json of dbt.")] = None
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", help="Namespace of the database to read; may be repeated.")
+    ] = None
+    samples: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--samples",
+            metavar="TABLE",
+            help="Read sample values of this table's columns, * for all tables; may be repeated. Without it none is "
+            "read, and never any of a column whose name speaks of people or secrets.",
+        ),
+    ] = None
+    no_samples: Annotated[
+        list[str] | None,
+        typer.Option("--no-samples", metavar="PATTERN", help="Leave out columns: expression of table.column."),
+    ] = None
+
+    def source(self) -> "SchemaSource | None":
+        """Return the source that is named; None where it is a URL or none. Raises RequestError where several are."""
+        from kosmos_rag.schema.sources import SchemaSource
+
+        given: dict[SourceKind, str | None] = {
+            "json": str(self.file.absolute()) if self.file else None,
+            "database": self.url_env,
+            "models": self.models,
+            "dbt": str(self.dbt.absolute()) if self.dbt else None,
+        }
+        named = [(kind, place) for kind, place in given.items() if place is not None]
+        if len(named) > 1:
+            raise RequestError(_ONE_SOURCE)
+        of_database = {
+            "--namespace": tuple(self.namespace or ()),
+            "--samples": tuple(self.samples or ()),
+            "--no-samples": tuple(self.no_samples or ()),
+        }
+        if any(kind != "database" for kind, _ in named) and (
+            told := [name for name, value in of_database.items() if value]
+        ):
+            raise RequestError(f"{', '.join(told)} is for databases: give --url or --url-env, or leave it out")
+        namespaces, samples, not_sampled = of_database.values()
+        return next(
+            (
+                SchemaSource(kind=kind, place=place, namespaces=namespaces, samples=samples, not_sampled=not_sampled)
+                for kind, place in named
+            ),
+            None,
+        )
+
+    def read(self) -> "DatabaseSchema":
+        """Read the schema. Raises RequestError where not one source is named."""
+        from kosmos_rag.schema.sources import SampleRules, from_database
+
+        source = self.source()
+        if source is not None and self.url is None:
+            return source.read()
+        if self.url is not None and source is None:
+            rules = SampleRules.of(self.samples or (), self.no_samples or ())
+            return from_database(self.url, schemas=self.namespace or (None,), samples=rules)
         raise RequestError(_ONE_SOURCE)
-    return next(
-        (SchemaSource(kind=kind, place=place, namespaces=tuple(namespaces or ())) for kind, place in named), None
-    )
-
-
-def _schema(source: "SchemaSource | None", url: str | None, namespaces: list[str] | None) -> "DatabaseSchema":
-    """Read a schema from the one source that is named. Raises RequestError where it is not one."""
-    from kosmos_rag.schema.sources import from_database
-
-    if source is not None and url is None:
-        return source.read()
-    if url is not None and source is None:
-        return from_database(url, schemas=namespaces or (None,))
-    raise RequestError(_ONE_SOURCE)
 
 
 @app.command("build")
+@with_options
 def build(
-    file: JsonFileOption = None,
-    url: UrlOption = None,
-    url_env: UrlEnvOption = None,
-    models: ModelsOption = None,
-    dbt: DbtOption = None,
-    namespace: NamespaceOption = None,
+    given: SourceOptions,
     recipes: RecipesOption = None,
     tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
@@ -104,7 +133,7 @@ def build(
 ) -> None:
     """Make a collection of a schema: a document for each table, column and recipe."""
     with reported(as_json=as_json):
-        schema = _schema(_source(file, url_env, models, dbt, namespace), url, namespace)
+        schema = given.read()
         with opened(config, set_) as engine:
             if collection not in _with_preset(engine, tenant):
                 engine.tenant(tenant).collections.create(collection, preset=preset)
@@ -146,7 +175,7 @@ def ask(
     k: Annotated[int, typer.Option("--limit", "-k", help="Columns to name.")] = 10,
     tables: Annotated[int, typer.Option("--tables", help="Tables to find.")] = 5,
     database: Annotated[str | None, typer.Option("--database", help="Only this database; else all.")] = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Budget of the prompt.")] = 700,
+    max_tokens: MaxTokensOption = 700,
     synonyms: SynonymsOption = None,
     tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
@@ -181,13 +210,9 @@ def _print(result: "GroundingResult") -> None:
 
 
 @app.command("sync")
+@with_options
 def sync(
-    file: JsonFileOption = None,
-    url: UrlOption = None,
-    url_env: UrlEnvOption = None,
-    models: ModelsOption = None,
-    dbt: DbtOption = None,
-    namespace: NamespaceOption = None,
+    given: SourceOptions,
     recipes: RecipesOption = None,
     every: Annotated[
         float | None, typer.Option("--every", metavar="SECONDS", min=1, help="Have workers do it, this long apart.")
@@ -200,9 +225,9 @@ def sync(
 ) -> None:
     """Bring a collection up to its source; where nothing has changed, nothing is written."""
     with reported(as_json=as_json):
-        source = _source(file, url_env, models, dbt, namespace)
         if every is not None:
-            if source is None or url is not None:
+            source = given.source()
+            if source is None or given.url is not None:
                 raise RequestError("--every keeps the source in the queue: give --file, --url-env, --models or --dbt")
             with opened(config, set_) as engine:
                 _check_built(engine, tenant, collection)
@@ -210,7 +235,7 @@ def sync(
                 jobs = engine.tenant(tenant, collection=collection).jobs
                 _tell_job(jobs.sync_schema(own, every=timedelta(seconds=every)), as_json=as_json)
             return
-        schema = _schema(source, url, namespace)
+        schema = given.read()
         with opened(config, set_) as engine:
             _check_built(engine, tenant, collection)
             done = _write(engine, tenant, collection, schema, recipes)
@@ -230,20 +255,16 @@ def _tell_job(job: int, *, as_json: bool) -> None:
 
 
 @app.command("export")
+@with_options
 def export(
-    file: JsonFileOption = None,
-    url: UrlOption = None,
-    url_env: UrlEnvOption = None,
-    models: ModelsOption = None,
-    dbt: DbtOption = None,
-    namespace: NamespaceOption = None,
+    given: SourceOptions,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")] = None,
 ) -> None:
     """Write a schema as JSON, to be looked through, edited and built from."""
     from kosmos_rag.schema.sources import to_json
 
     with reported(as_json=False):
-        text = to_json(_schema(_source(file, url_env, models, dbt, namespace), url, namespace))
+        text = to_json(given.read())
     if output is None:
         typer.echo(text, nl=False)
     else:
@@ -256,7 +277,7 @@ def evaluate(
     questions: Annotated[Path, typer.Option("--questions", help="Questions with db_id, question and query.")],
     tenant: TenantOption = "default",
     collection: CollectionOption = "schema-eval",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Budget of the prompt.")] = 700,
+    max_tokens: MaxTokensOption = 700,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,

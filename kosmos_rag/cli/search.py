@@ -22,44 +22,63 @@ from kosmos_rag.cli.common import (
     reported,
     shown,
 )
+from kosmos_rag.cli.options import with_options
 from kosmos_rag.errors import RequestError
 
 if TYPE_CHECKING:
+    from kosmos_rag.engine import Engine
     from kosmos_rag.records import Filter, Passage, Retrieval
+    from kosmos_rag.scope import TenantScope
 
 _PREVIEW_CHARS = 240
 
 QuestionArgument = Annotated[str, typer.Argument(help="What to look for, in plain words.")]
-LimitOption = Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")]
-SourceOption = Annotated[list[str] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")]
-MetadataOption = Annotated[
-    list[str] | None,
-    typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata; may be repeated."),
-]
-WhereOption = Annotated[
-    str | None,
-    typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
-]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How many passages are looked for, in which documents of whom, as whom."""
+
+    k: Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")] = None
+    source: Annotated[list[str] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")] = (
+        None
+    )
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata; may be repeated."),
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
+    ] = None
+    tenant: TenantOption = "default"
+    collection: ReadCollectionOption = None
+    principal: PrincipalOption = None
+
+    def scope(self, engine: "Engine") -> "TenantScope":
+        """Return what is searched. Raises RequestError on a malformed name."""
+        return reader(engine, self.tenant, self.collection, self.principal)
+
+    def filter(self) -> "Filter | None":
+        """Build the filter that the options describe; all of them must hold. Raises RequestError on a malformed one."""
+        from kosmos_rag.records import Filter
+        from kosmos_rag.sources.files import name_of
+
+        conditions = [_equality(pair) for pair in self.metadata or ()]
+        if self.where is not None:
+            conditions.append(_conditions(self.where))
+        if not self.source and not conditions:
+            return None
+        # A source need not be a file: what is not there is taken as the name it was ingested under.
+        names = tuple(
+            name_of(Path(source)) if Path(source).exists() else source for source in not_blank(self.source, "--source")
+        )
+        return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
+
+
 ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Show how each hit came to its rank, and what each stage did and took.")
 ]
-
-
-def filter_of(sources: list[str] | None, metadata: list[str] | None, where: str | None) -> "Filter | None":
-    """Build the filter that the options describe; all of them must hold. Raises RequestError on a malformed one."""
-    from kosmos_rag.records import Filter
-    from kosmos_rag.sources.files import name_of
-
-    conditions = [_equality(pair) for pair in metadata or ()]
-    if where is not None:
-        conditions.append(_conditions(where))
-    if not sources and not conditions:
-        return None
-    # A source need not be a file: what is not there is taken as the name it was ingested under.
-    names = tuple(
-        name_of(Path(source)) if Path(source).exists() else source for source in not_blank(sources, "--source")
-    )
-    return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
 
 
 def _equality(pair: str) -> dict[str, Any]:
@@ -83,15 +102,10 @@ def _conditions(where: str) -> dict[str, Any]:
     return conditions
 
 
+@with_options
 def search(
     question: QuestionArgument,
-    k: LimitOption = None,
-    source: SourceOption = None,
-    metadata: MetadataOption = None,
-    where: WhereOption = None,
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
-    principal: PrincipalOption = None,
+    options: SearchOptions,
     explain: ExplainOption = False,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -99,11 +113,11 @@ def search(
 ) -> None:
     """Show the best passages for a question."""
     with reported(as_json=as_json):
-        wanted = filter_of(source, metadata, where)
+        wanted = options.filter()
         with opened(config, set_) as engine:
-            scope = reader(engine, tenant, collection, principal)
+            scope = options.scope(engine)
             engine.warm_up()
-            found = scope.retrieve(question, k, wanted)
+            found = scope.retrieve(question, options.k, wanted)
     if as_json:
         print_json(as_object(found))
     elif explain:

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -227,6 +228,11 @@ def ground_schema(
 def stats() -> Call[Stats]:
     """Count what there is for you."""
     return Call(method="GET", path="/api/rag/stats", read=decoding.stats)
+
+
+def reload() -> Call[list[int]]:
+    """Have workers look now at every source that they look at again and again. Returns the ids of their jobs."""
+    return Call(method="POST", path="/api/rag/reload", read=itemgetter("jobs"))
 
 
 def _nothing(told: None) -> None:

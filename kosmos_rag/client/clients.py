@@ -90,6 +90,7 @@ class _Calls:
     feedback = _Method(calls.feedback)
     ground_schema = _Method(calls.ground_schema)
     stats = _Method(calls.stats)
+    reload = _Method(calls.reload)
 
 
 def _options(url: str, credentials: str | None, timeout_s: float) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import math
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kosmos_rag.client.records import Grounding, Page, Stats
 from kosmos_rag.records import (
@@ -28,7 +29,11 @@ from kosmos_rag.records import (
     Retrieval,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
 Told = Mapping[str, Any]
 
 _NO_SCORES: Told = {
@@ -57,7 +62,7 @@ def retrieval(told: Told) -> Retrieval:
         skipped=tuple(told["skipped"]),
         shortfall=told["shortfall"],
         timings_ms=account.get("timings_ms", {"total": told["milliseconds"]}),
-        legs={name: LegAccount(**leg) for name, leg in account.get("legs", {}).items()},
+        legs={name: _record(LegAccount, leg) for name, leg in account.get("legs", {}).items()},
         expansion=Expansion(
             synonyms=tuple(expansion.get("synonyms", ())),
             wordings=tuple(expansion.get("wordings", ())),
@@ -87,8 +92,10 @@ def _retrieval(told: Told, **known: Any) -> Retrieval:
 
 def passage(told: Told) -> Passage:
     """Read a hit."""
+    scores = told["scores"] or {}
+    known: dict[str, Any] = {name: scores.get(name, unknown) for name, unknown in _NO_SCORES.items()}
     return Passage(
-        **{**_NO_SCORES, **(told["scores"] or {})},
+        **known,
         **_place(told),
         rank=told["rank"],
         chunk_id=uuid.UUID(told["chunk_id"]),
@@ -214,46 +221,49 @@ def _checked(told: Told) -> CheckedSentence:
 
 def document(told: Told) -> DocumentInfo:
     """Read a document."""
-    return DocumentInfo(
-        **{**told, "id": uuid.UUID(told["id"]), "updated_at": datetime.fromisoformat(told["updated_at"])}
-    )
+    return _record(DocumentInfo, told, id=uuid.UUID(told["id"]), updated_at=datetime.fromisoformat(told["updated_at"]))
 
 
 def job(told: Told) -> JobInfo:
     """Read a job; of its payload, the source of a document is told and nothing else."""
     source = told["source"]
-    known = {name: value for name, value in told.items() if name != "source"}
     times = {name: _time(told[name]) for name in ("run_at", "created_at", "started_at", "finished_at")}
     payload = {} if source is None else {"document": {"source": source}}
-    return JobInfo(**{**known, **times, "state": JobState(told["state"]), "payload": payload})
+    return _record(JobInfo, told, **times, state=JobState(told["state"]), payload=payload)
 
 
 def collection(told: Told) -> CollectionInfo:
     """Read a collection."""
-    return CollectionInfo(**{**told, "created_at": _time(told["created_at"])})
+    return _record(CollectionInfo, told, created_at=_time(told["created_at"]))
 
 
 def feedback(told: Told) -> Feedback:
     """Read a rating as it is kept."""
     ids = {name: _uuid(told[name]) for name in ("id", "retrieval_id", "chunk_id")}
-    return Feedback(**{**told, **ids, "at": _time(told["at"]), "rating": Rating(told["rating"])})
+    return _record(Feedback, told, **ids, at=_time(told["at"]), rating=Rating(told["rating"]))
 
 
 def grounding(told: Told) -> Grounding:
     """Read the part of the schemas that a question needs."""
     several = {name: tuple(told[name]) for name in ("tables", "schema_refs", "join_hints", "docs", "notes")}
     left_out = tuple((database, table) for database, table in told["left_out"])
-    return Grounding(**{**told, **several, "left_out": left_out})
+    return _record(Grounding, told, **several, left_out=left_out)
 
 
 def stats(told: Told) -> Stats:
     """Read the totals."""
-    return Stats(**told)
+    return _record(Stats, told)
 
 
 def page(told: Told, items: str, read: Callable[[Told], T]) -> Page[T]:
     """Read a page whose items have this name."""
     return Page(items=tuple(read(one) for one in told[items]), next=told["next"])
+
+
+def _record(kind: type[D], told: Told, **read: Any) -> D:
+    """Return a record of what is told by the names of its fields: a newer service may tell more."""
+    names = {field.name for field in fields(kind)}
+    return kind(**{name: value for name, value in told.items() if name in names} | read)
 
 
 def _uuid(text: str | None) -> uuid.UUID | None:

@@ -56,7 +56,7 @@ class Call(Request, Generic[T]):
         """Return what a response says. Raises ServiceUnreachable where it is not what a service of ours says."""
         try:
             return self.read(response.json() if response.content else None)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ServiceUnreachable(
                 f"{response.url.copy_with(query=None)} answered what this client does not understand "
                 f"({type(error).__name__}: {errors.first_line(error)}); is it a kosmos-rag of this version?"

@@ -2,6 +2,7 @@
 
 from kosmos_rag.config.display import mask_password
 from kosmos_rag.config.evaluation import EvaluationSettings
+from kosmos_rag.config.guard import GuardSettings
 from kosmos_rag.config.mcp import McpSettings
 from kosmos_rag.config.rag import (
     AccessSettings,
@@ -44,6 +45,7 @@ __all__ = [
     "EmbeddingSettings",
     "EvaluationSettings",
     "ExpansionSettings",
+    "GuardSettings",
     "IndexSettings",
     "IngestionSettings",
     "LanguageModelSettings",

@@ -14,6 +14,8 @@ from pydantic.types import AllowInfNan
 from kosmos_rag.config.conflicts import Conflict, refuse
 from kosmos_rag.config.values import MAX_INTEGER, Amount, Count, Folder, Section, Share, Switch
 
+_OCR_MEMORY_MB = 2048
+
 EMBEDDED = "embedded"
 """The value of `database.url` that asks for a server of our own."""
 
@@ -160,6 +162,17 @@ class ParsingSettings(Section):
     )
     text_mb: Count = Field(default=20, description="Megabytes of text above which a parsed file is refused.")
     pages: Count = Field(default=5000, description="Pages above which a file is refused.")
+    ocr: Switch = Field(
+        default=False,
+        description="Read pages of a PDF that are pictures, seconds for each; needs memory_mb 2048 and the extra ocr.",
+    )
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        if self.ocr and self.memory_mb < _OCR_MEMORY_MB:
+            remedy = f"a page that is read takes more: set memory_mb to {_OCR_MEMORY_MB}, or ocr to false"
+            refuse(self, [Conflict(("ocr", "memory_mb"), remedy)])
+        return self
 
 
 HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9_:]([a-z0-9._:-]*[a-z0-9_:])?$")]
@@ -242,4 +255,13 @@ class ObservabilitySettings(Section):
     log_format: Literal["text", "json"] = Field(
         default="text",
         description="text for people, json for a log collector; one line a message either way.",
+    )
+    log_texts: Switch = Field(
+        default=False, description="Write to the log what tenants wrote: questions, names of documents, error texts."
+    )
+    slow_ms: Amount = Field(
+        default=1000, description="Milliseconds from which a retrieval is logged, with its plan; 0 logs none."
+    )
+    top_tenants: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
+        default=0, description="Tenants that ask most whose retrievals are metrics by name; 0: no metric names tenants."
     )

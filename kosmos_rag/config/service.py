@@ -1,9 +1,10 @@
 """The section of the configuration that is about the HTTP service."""
 
+from ipaddress import ip_network
 from typing import Annotated, Literal, Self
 
 from annotated_types import Ge, Gt, Le
-from pydantic import Field, Strict, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
 from kosmos_rag.config.conflicts import Conflict, refuse
 from kosmos_rag.config.values import MAX_INTEGER, Amount, Count, Section
@@ -11,6 +12,14 @@ from kosmos_rag.config.values import MAX_INTEGER, Amount, Count, Section
 Port = Annotated[int, Strict(), Ge(1), Le(65535)]
 Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
 Claim = Annotated[str, Field(min_length=1)]
+
+
+def _network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
 
 
 class TokenSettings(Section):
@@ -56,6 +65,11 @@ class RateSettings(Section):
 
     tenant_per_minute: Amount = Field(default=3000, description="Requests a minute of one tenant; 0 is no limit.")
     subject_per_minute: Amount = Field(default=600, description="Requests a minute of one subject; 0 is no limit.")
+    refused_per_minute: Amount = Field(
+        default=60,
+        description="Requests a minute of one address with no valid credentials, with service.trusted_proxies; 0 is no "
+        "limit.",
+    )
 
 
 class ServiceSettings(Section):
@@ -63,11 +77,14 @@ class ServiceSettings(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 is all of them.")
     port: Port = Field(default=8000, description="Port of the service.")
+    trusted_proxies: tuple[Network, ...] = Field(
+        default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
+    )
     metrics_port: Port | None = Field(default=None, description="Port of /metrics; null opens none.")
     body_kb: Count = Field(
         default=1024, description="Kilobytes of a request's body; of an upload, ingestion.max_file_mb."
     )
-    body_wait_s: Seconds = Field(default=20.0, description="Seconds between two pieces of a body.")
+    body_wait_s: Seconds = Field(default=20.0, description="Seconds between two pieces of a body, in or out.")
     wait_s: Seconds = Field(
         default=2.0, description="Seconds that a request waits for its turn; database.pool_size are worked on at once."
     )

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from kosmos_rag.config.conflicts import CONFLICT, Conflict
 from kosmos_rag.config.display import one_line, show
 from kosmos_rag.config.evaluation import EvaluationSettings
+from kosmos_rag.config.guard import GuardSettings
 from kosmos_rag.config.mcp import McpSettings
 from kosmos_rag.config.rag import RagSettings
 from kosmos_rag.config.schema import keys_of, nest
@@ -56,6 +57,7 @@ class Settings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
+    guard: GuardSettings = GuardSettings()
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()

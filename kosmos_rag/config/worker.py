@@ -45,6 +45,9 @@ class WorkerSettings(Section):
     keep_audit_months: Count = Field(
         default=12, description="Months before the running one that the log of retrievals is kept."
     )
+    keep_experiment_days: Count = Field(
+        default=30, description="Days that results of experiments are kept, and experiments after they were stopped."
+    )
     health_port: Annotated[int, Strict(), Ge(1), Le(65535)] | None = Field(
         default=None, description="Port of /livez, /readyz and /metrics; null opens none."
     )

@@ -1,10 +1,11 @@
-"""What the health page draws: where the durations of each stage fall, and how much of the truth an index finds."""
+"""What the health page draws: where durations fall, and how much of the truth an index finds, now and over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from kosmos_rag.records import IndexInfo
+from kosmos_rag.records import GuardRun, GuardState, IndexInfo
 
 CELL = 26
 """Width of a bucket, in units of the drawing."""
@@ -49,6 +50,33 @@ class Recall:
     p50_ms: float
     exact_p50_ms: float | None
     checked: IndexInfo
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One run of the guard, on axes of 0 to 100: time to the right, recall upwards."""
+
+    x: float
+    y: float
+    low: float
+    """One standard error below; `high` is one above."""
+    high: float
+    alarm: bool
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Course:
+    """Recall of live questions over time, as the guard measured it."""
+
+    points: tuple[Point, ...]
+    path: str
+    target: float
+    """Where the latest target lies, on the axis of recall."""
+    lowest: float
+    """Recall at the lower end of the axis."""
+    since: datetime
+    until: datetime
 
 
 def durations(
@@ -154,3 +182,45 @@ def _measured(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield info.kind, info.health
     if (beside := info.health.get("beside")) is not None:
         yield f"{beside['kind']}, not chosen", beside
+
+
+def course(runs: Sequence[GuardRun]) -> Course | None:
+    """Return recall over time by runs, of which the newest is the first; None where nothing was measured."""
+    measured = [run for run in reversed(runs) if "ann_recall_at_10" in run.figures]
+    if not measured:
+        return None
+    figures = [run.figures for run in measured]
+    lowest = min([_LOWEST, *(min(one["ann_recall_at_10"] - one["error"], one["recall_target"]) for one in figures)])
+    lowest = max(0, int(lowest * 10)) / 10
+    since, until = measured[0].at, measured[-1].at
+
+    def y(value: float) -> float:
+        return round(100 * (1 - min(1.0, max(lowest, value))) / (1 - lowest), 2)
+
+    points = tuple(
+        Point(
+            x=round(100 * (run.at - since) / (until - since), 2) if until > since else 50.0,
+            y=y(one["ann_recall_at_10"]),
+            low=y(one["ann_recall_at_10"] - one["error"]),
+            high=y(one["ann_recall_at_10"] + one["error"]),
+            alarm=run.state is GuardState.ALARM,
+            told=f"{one['ann_recall_at_10']:.3f} ± {one['error']:.3f}",
+        )
+        for run, one in zip(measured, figures, strict=True)
+    )
+    return Course(
+        points=points,
+        path="M" + "L".join(f"{point.x:g} {point.y:g}" for point in points),
+        target=y(figures[-1]["recall_target"]),
+        lowest=lowest,
+        since=since,
+        until=until,
+    )
+
+
+def latest(runs: Sequence[GuardRun]) -> list[GuardRun]:
+    """Return the newest run of each kind, by runs of which the newest is the first."""
+    by_kind: dict[str, GuardRun] = {}
+    for run in runs:
+        by_kind.setdefault(run.kind, run)
+    return list(by_kind.values())

@@ -15,6 +15,9 @@ LEG_ROW = 34
 HIT_ROW = 64
 """Pixels of height of a row of the final order, the style sheet's too."""
 _EXCERPT = 240
+_REST = "rest"
+_NAMED = 7
+"""Part of the time, in percent, that a stage's name takes on the bar."""
 _DENSE, _LEXICAL, _OTHER = "dense", "lexical", "other"
 
 
@@ -83,6 +86,8 @@ class Stage:
     milliseconds: float
     bar: Bar
     shade: float
+    named: bool
+    """Whether there is room for its name on the bar."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,12 +263,13 @@ def _stages(timings_ms: Mapping[str, float]) -> Iterator[Stage]:
     laps = {name: took for name, took in timings_ms.items() if name != "total"}
     rest = timings_ms["total"] - sum(laps.values())
     if rest > 0:
-        laps["rest"] = rest
+        laps[_REST] = rest
     whole = sum(laps.values()) or 1.0
     x = 0.0
     for row, (name, took) in enumerate(laps.items()):
         width = 100 * took / whole
         bar = Bar(x=round(x, 2), width=round(width, 2), kind="stage", told=f"{name} {took:.1f} ms")
-        # Neighbours differ, and no two shades have a meaning.
-        yield Stage(name=name, milliseconds=took, bar=bar, shade=(0.95, 0.55, 0.75, 0.35)[row % 4])
+        # Neighbours differ, and the shades have no meaning.
+        named = width >= _NAMED and name != _REST
+        yield Stage(name=name, milliseconds=took, bar=bar, shade=(1, 0.45)[row % 2], named=named)
         x += width

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from kosmos_rag.console.places import Span
 from kosmos_rag.records import DocumentLines
@@ -13,6 +13,8 @@ LINES = 240
 """Lines on a page."""
 _MOST = 120_000
 """Characters on a page: a line may be as long as a document."""
+_LEAD = 2000
+"""Characters that are shown before a passage in such a line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,9 @@ class Line:
 
     number: int
     cited: bool
+    cut_before: bool
+    cut_after: bool
+    """Whether there is more of it on that side, for which there was no room."""
     pieces: tuple[Piece, ...]
 
 
@@ -47,27 +52,47 @@ class Reading:
 
 def reading(shown: DocumentLines, *, passage: Span | None, marks: Sequence[Span]) -> Reading:
     """Return lines of a document with a passage of it cited, and words of that marked."""
-    lines = []
-    at, left = shown.start, _MOST
-    for number, text in enumerate(shown.text.split("\n"), start=shown.line_start):
-        kept = _kept(text, at, left, passage)
-        cited = passage is not None and at < passage[1] and passage[0] <= at + len(text)
-        lines.append(Line(number=number, cited=cited, pieces=tuple(_pieces(text[: len(kept)], at, marks))))
-        at += len(text) + 1
-        left -= len(kept)
+    texts = shown.text.split("\n")
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=shown.start))
+    cited = [_overlaps(text, at, passage) for text, at in zip(texts, starts, strict=False)]
+    windows: dict[int, Span] = {}
+    left = _MOST
+    # The passage is what the page was opened for: it is shown, however much stands before it.
+    for row in sorted(range(len(texts)), key=lambda row: not cited[row]):
+        windows[row] = _window(len(texts[row]), left, passage[0] - starts[row] if passage and cited[row] else 0)
+        left -= windows[row][1] - windows[row][0]
+    lines = [
+        _line(shown.line_start + row, text, starts[row], windows[row], cited[row], marks)
+        for row, text in enumerate(texts)
+    ]
     return Reading(
         lines=tuple(lines) if shown.line_end >= shown.line_start else (),
-        cut=left <= 0,
+        cut=any(line.cut_before or line.cut_after for line in lines),
         # A page begins before the line that it is asked for.
         before=max(1, shown.line_start - LINES + BEFORE) if shown.line_start > 1 else None,
         after=shown.line_end + 1 + BEFORE if shown.line_end < shown.total_lines else None,
     )
 
 
-def _kept(text: str, at: int, left: int, passage: Span | None) -> str:
-    # The passage is what the page was opened for: it is shown, however much stands before it.
-    until = max(left, passage[1] - at if passage is not None else 0, 0)
-    return text[:until]
+def _overlaps(text: str, at: int, passage: Span | None) -> bool:
+    return passage is not None and at < passage[1] and passage[0] <= at + len(text)
+
+
+def _window(length: int, room: int, wanted: int) -> Span:
+    """Return which part of a line is shown where not all of it fits in: one that begins a little before a place."""
+    begin = max(0, min(wanted - _LEAD, length - room))
+    return begin, min(length, begin + room)
+
+
+def _line(number: int, text: str, at: int, window: Span, cited: bool, marks: Sequence[Span]) -> Line:
+    begin, end = window
+    return Line(
+        number=number,
+        cited=cited,
+        cut_before=begin > 0,
+        cut_after=end < len(text),
+        pieces=tuple(_pieces(text[begin:end], at + begin, marks)),
+    )
 
 
 def _pieces(text: str, at: int, marks: Sequence[Span]) -> Iterator[Piece]:

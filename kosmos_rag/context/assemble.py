@@ -1,6 +1,5 @@
 """The context: passages chosen, numbered, cited and rendered, as many as the budget holds."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -8,7 +7,7 @@ from kosmos_rag.config import ContextSettings
 from kosmos_rag.context.select import Selection, SpanReader, alone, select, without_duplicates
 from kosmos_rag.errors import RequestError
 from kosmos_rag.ports import Tokenizer
-from kosmos_rag.records import Citation, Context, ContextPassage, Retrieval
+from kosmos_rag.records import Citation, Context, ContextPassage, Retrieval, sha256_of
 
 
 def assemble(
@@ -82,7 +81,7 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         line_end=last.line_end,
         page_start=first.page_start,
         page_end=last.page_end,
-        quote_sha256=hashlib.sha256(selection.quote.encode()).hexdigest(),
+        quote_sha256=sha256_of(selection.quote),
     )
 
 

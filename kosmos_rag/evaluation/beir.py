@@ -7,14 +7,14 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from kosmos_rag.config import Settings
-from kosmos_rag.errors import RequestError
-from kosmos_rag.evaluation.questions import Question, QuestionSet
+from kosmos_rag.errors import RequestError, first_line
+from kosmos_rag.evaluation.questions import Question, QuestionSet, require_own_ids
 from kosmos_rag.records import IngestReport, SourceDocument
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -51,10 +51,11 @@ def load_beir(folder: Path, *, split: str = "test") -> BeirSet:
         )
     judged = _judgements(judgements)
     questions = tuple(
-        Question(id=str(entry["_id"]), text=str(entry["text"]), documents=judged[str(entry["_id"])])
+        Question(id=str(entry["_id"]), text=_asked(entry, folder), documents=judged[str(entry["_id"])])
         for entry in _entries(folder / QUERIES)
         if str(entry["_id"]) in judged
     )
+    require_own_ids(questions, folder / QUERIES)
     if not questions:
         raise RequestError(f"no question of {folder / QUERIES} is judged in {judgements}; are they of one set?")
     name = folder.resolve().name if split == "test" else f"{folder.resolve().name}-{split}"
@@ -67,24 +68,38 @@ def _judgements(path: Path) -> dict[str, dict[str, int]]:
         try:
             for row in csv.DictReader(file, delimiter="\t"):
                 judged.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
             raise RequestError(
                 f"{path} is not judgements: it needs a first line `query-id`, `corpus-id`, `score`, by tabs ({error!r})"
             ) from error
     return judged
 
 
+def _asked(entry: Mapping[str, Any], folder: Path) -> str:
+    text = entry.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError(f"the question {entry['_id']} of {folder / QUERIES} has no `text`; write what is asked")
+    return text
+
+
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    entry = json.loads(line)
-                except ValueError as error:
-                    raise RequestError(f"{path}, line {number} is not JSON: {error}; correct it") from error
-                if not isinstance(entry, dict) or "_id" not in entry:
-                    raise RequestError(f"{path}, line {number} has no `_id`; give each its own")
-                yield entry
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _entry(line, f"{path}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path} cannot be read: {first_line(error)}; give it as UTF-8 text") from error
+
+
+def _entry(line: str, place: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{place} is not JSON: {first_line(error)}; correct it") from error
+    if not isinstance(entry, dict) or "_id" not in entry:
+        raise RequestError(f"{place} has no `_id`; give each its own")
+    return entry
 
 
 class Writing(Protocol):

@@ -2,19 +2,23 @@
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
 from kosmos_rag.config import IngestionSettings
-from kosmos_rag.errors import RequestError, SourceError
+from kosmos_rag.errors import RequestError, SourceError, first_line
 from kosmos_rag.evaluation.beir import CORPUS, QUERIES
 from kosmos_rag.sources.fetching import Fetcher, check_url
 
 _MAX_UNPACKED = 4 * 1024**3
+_SAFE = re.compile(r"[^\w.-]+")
+"""What is replaced in the name of a folder."""
 
 
 def is_url(given: str) -> bool:
@@ -34,21 +38,30 @@ def fetched(url: str, settings: IngestionSettings, *, split: str, cache: Path | 
     except ValueError as error:
         raise RequestError(f"the set {url!r} cannot be fetched: {error}") from None
     kept = cache or platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "evaluation"
-    name = PurePosixPath(url.split("?")[0].rstrip("/")).name.removesuffix(".zip")
+    name = _SAFE.sub("-", PurePosixPath(url.split("?")[0].rstrip("/")).name.removesuffix(".zip")).strip(".-") or "set"
     folder = kept / hashlib.sha256(url.encode()).hexdigest()[:16] / name
     if (folder / "qrels" / f"{split}.tsv").is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
     fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes)
-    # Beside its place and moved there whole: what was interrupted is not taken for a set.
+    try:
+        _keep(_files(url, fetcher, split), folder)
+    except OSError as error:
+        raise RequestError(
+            f"the set {url!r} cannot be kept in {folder}: {first_line(error)}; fetch it by hand"
+        ) from error
+    return folder
+
+
+def _keep(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
+    """Write the files beside their place and move them there whole: what was interrupted is not taken for a set."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "set"
-        for path, data in _files(url, fetcher, split):
+        for path, data in files:
             (made / path).parent.mkdir(parents=True, exist_ok=True)
             (made / path).write_bytes(data)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(made, folder)  # noqa: PTH105 — Path.replace says no more
-    return folder
 
 
 def _files(url: str, fetcher: Fetcher, split: str) -> Iterator[tuple[str, bytes]]:
@@ -64,13 +77,15 @@ def _unpacked(data: bytes, url: str) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             wanted = [entry for entry in archive.infolist() if _place_of(entry.filename)]
+            if len({_place_of(entry.filename) for entry in wanted}) < len(wanted):
+                raise SourceError("unreadable", f"{url} holds several sets; unpack it, and name the folder of one")
             if sum(entry.file_size for entry in wanted) > _MAX_UNPACKED:
                 raise SourceError(
                     "too_large", f"{url} unpacks to more than {_MAX_UNPACKED >> 30} GB; unpack it by hand"
                 )
             for entry in wanted:
                 yield _place_of(entry.filename), archive.read(entry)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
         raise SourceError("unreadable", f"{url} is no zip archive to be read: {error}; check the address") from error
 
 

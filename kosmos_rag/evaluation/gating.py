@@ -33,14 +33,15 @@ class Verdict:
         return self.value > bound if self.measure in LOWER_IS_BETTER else self.value < bound
 
 
-def verdicts(evaluation: Evaluation, settings: EvaluationSettings) -> list[Verdict]:
+def verdicts(evaluation: Evaluation, settings: EvaluationSettings, *, alerts_only: bool = False) -> list[Verdict]:
     """Return how each measure stands that the settings have a target or an alert for.
 
     Raises RequestError where the evaluation lacks one of them, or where nothing is asked for: that would always pass.
     """
     wanted = _wanted(settings.targets, settings.alerts)
-    if not wanted:
-        raise RequestError("evaluation.targets and evaluation.alerts are empty; name what is to be reached, R@10: 0.8")
+    if not (settings.alerts if alerts_only else wanted):
+        empty = "evaluation.alerts is" if alerts_only else "evaluation.targets and evaluation.alerts are"
+        raise RequestError(f"{empty} empty; name what is to be reached, R@10: 0.8")
     if missing := [name for name in wanted if name not in evaluation.measures]:
         raise RequestError(
             f"the evaluation {evaluation.name} has no {missing[0]}, but {', '.join(evaluation.measures)}; "

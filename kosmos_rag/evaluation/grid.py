@@ -1,6 +1,7 @@
 """Configurations that are tried one after the other: every combination of the values given."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -48,14 +49,12 @@ def label(changes: Changes) -> str:
     return " ".join(told) or "as configured"
 
 
-def require_applied(settings: Settings, changes: Changes) -> None:
-    """Raise RequestError where changes have no effect because the preset of a collection sets the same keys."""
-    for key, value in changes.items():
-        inside: Any = settings
-        for name in key.split("."):
-            inside = getattr(inside, name)
-        if (list(inside) if isinstance(inside, tuple) else inside) != value:
+def require_applied(wanted: Settings, settings: Settings, changes: Changes) -> None:
+    """Raise RequestError where changes of `wanted` have no effect on the settings that questions go by."""
+    for key in changes:
+        asked_for, stays = (reduce(getattr, key.split("."), held) for held in (wanted, settings))
+        if asked_for != stays:
             raise RequestError(
-                f"{key} stays {inside!r} and does not become {value!r}, for the preset of the collection sets it; "
-                "ask a collection without a preset, or change the preset"
+                f"{key} stays {stays!r} and does not become {asked_for!r}: the preset of the collection sets it, or "
+                "each evaluation does (docs/evaluation.md); leave it out, or ask a collection without a preset"
             )

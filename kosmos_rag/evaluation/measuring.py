@@ -42,11 +42,12 @@ def measured(names: Sequence[str], results: Iterable[QuestionResult]) -> dict[st
     judged = [result for result in results if result.judged]
     if not judged:
         return {}
-    found: dict[str, dict[str, float]] = {result.question_id: {} for result in judged}
     grades = {result.question_id: dict(result.judged) for result in judged}
     # Ranks as scores: ties would be broken by name otherwise.
     run = {result.question_id: {name: float(-rank) for rank, name in enumerate(result.ranking)} for result in judged}
-    by_measure = dict(zip(map(str, measures), names, strict=True))
+    computed: dict[str, dict[str, float]] = {}
     for metric in _ir_measures().iter_calc(measures, grades, run):
-        found[metric.query_id][by_measure[str(metric.measure)]] = float(metric.value)
-    return {key: {name: values[name] for name in names} for key, values in found.items()}
+        computed.setdefault(metric.query_id, {})[str(metric.measure)] = float(metric.value)
+    # One measure has several names: MRR is RR.
+    named = dict(zip(names, map(str, measures), strict=True))
+    return {key: {name: values[own] for name, own in named.items()} for key, values in computed.items()}

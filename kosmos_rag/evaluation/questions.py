@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -159,10 +160,15 @@ def read_questions(path: Path) -> QuestionSet:
             "write `- question: …` and below it `source: handbook.md`, for each"
         )
     questions = [_question(entry, f"question {number} of {path}") for number, entry in enumerate(entries, start=1)]
-    ids = [question.id for question in questions]
-    if twice := next((question for question in questions if ids.count(question.id) > 1), None):
-        raise RequestError(f"the question {twice.text!r} is there twice in {path}; take one out, or give each an `id`")
+    require_own_ids(questions, path)
     return QuestionSet(name=path.stem, questions=tuple(questions))
+
+
+def require_own_ids(questions: Sequence[Question], path: Path) -> None:
+    """Raise RequestError where questions share an id: what came of them could not be told apart."""
+    times = Counter(question.id for question in questions)
+    if twice := next((question for question in questions if times[question.id] > 1), None):
+        raise RequestError(f"the question {twice.text!r} is there twice in {path}; take one out, or give each an `id`")
 
 
 def _question(entry: Mapping[str, Any], subject: str) -> Question:

@@ -1,7 +1,7 @@
 """A report on evaluations: one HTML file that asks nothing of any network."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -9,12 +9,10 @@ from typing import Any
 from kosmos_rag.errors import RequestError
 from kosmos_rag.evaluation import plots
 from kosmos_rag.evaluation.comparing import Difference, compare
-from kosmos_rag.evaluation.records import DEGRADED, Evaluation, percentile
+from kosmos_rag.evaluation.records import DEGRADED, LOWER_IS_BETTER, Evaluation, QuestionResult, percentile
 
 _SHOWN = 15
 """Questions that are listed of the most won and of the most lost."""
-_FOUND = 5
-"""What is shown of a ranking."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +34,8 @@ class Against:
     evaluation: Evaluation
     differences: tuple[Difference, ...]
     changed_settings: tuple[tuple[str, str, str], ...]
-    measure: str
+    measure: str | None
+    """What questions are won and lost in; None where they have no measure in common."""
     plot: str
     won: tuple[Change, ...]
     lost: tuple[Change, ...]
@@ -53,37 +52,57 @@ def report(evaluations: Sequence[Evaluation]) -> str:
         raise RequestError("nothing to report on; name an evaluation, latest")
     first, *others = evaluations
     differences = compare(first, others)
-    measures = [name for name in first.measures if name != DEGRADED or any(one.measures[name] for one in evaluations)]
+    measures = _told(evaluations)
+    main = _main(first.measures)
     page = files(__package__).joinpath("report.html").read_text(encoding="utf-8")
     # Escaped throughout: questions and sources are others' text. Only the plots, which are drawn here, are not.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(page).render(
         evaluations=evaluations,
         measures=measures,
-        quality=plots.quality(evaluations, measures),
+        colours=[plots.colour(number) for number in range(len(evaluations))],
+        quality=plots.quality(evaluations, measures) if measures else "",
         latency=plots.latency(evaluations),
-        timings=[(one, [(stage, *_times(times)) for stage, times in one.timings().items()]) for one in evaluations],
+        timings=_timings(evaluations),
         against=[_against(first, other, differences) for other in others],
         settings=json.dumps(first.settings, indent=1, sort_keys=True),
-        worst=_worst(first, measures),
+        main=main,
+        worst=_worst(first, main) if main else [],
     )
 
 
-def _times(times: Sequence[float]) -> tuple[float, float, float]:
-    return percentile(times, 0.5), percentile(times, 0.95), percentile(times, 0.99)
+def _told(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Return the measures that any of them has; that no stage was left out is what is expected."""
+    names = dict.fromkeys(name for one in evaluations for name in one.measures)
+    return [name for name in names if name != DEGRADED or any(one.measures.get(name) for one in evaluations)]
+
+
+def _main(names: Iterable[str]) -> str | None:
+    """Return what questions are ranked by: the first measure; without judged rankings, whether refusals were right."""
+    return next((name for name in names if name not in LOWER_IS_BETTER), None)
+
+
+def _timings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[tuple[float, ...]]]]:
+    """Return p50, p95 and p99 by stage, of each evaluation; nothing where one has no such stage."""
+    timings = [one.timings() for one in evaluations]
+    stages = dict.fromkeys(stage for times in timings for stage in times)
+    return [(stage, [_percentiles(times.get(stage, ())) for times in timings]) for stage in stages]
+
+
+def _percentiles(times: Sequence[float]) -> tuple[float, ...]:
+    return tuple(percentile(times, share) for share in (0.5, 0.95, 0.99)) if times else ()
 
 
 def _against(first: Evaluation, other: Evaluation, differences: Sequence[Difference]) -> Against:
     own = tuple(one for one in differences if one.evaluation == other.name)
-    # What is ranked by is the first measure: of a set without judged rankings, whether refusals were right.
-    measure = own[0].measure
-    changes = _changes(first, other, measure)
+    measure = _main(one.measure for one in own)
+    changes = _changes(first, other, measure) if measure else []
     return Against(
         evaluation=other,
         differences=own,
         changed_settings=tuple(_changed(first.settings, other.settings)),
         measure=measure,
-        plot=plots.gains(first, other, measure),
+        plot=plots.gains(first, other, measure) if measure else "",
         won=tuple(sorted((one for one in changes if one.after > one.before), key=_loss))[:_SHOWN],
         lost=tuple(sorted((one for one in changes if one.after < one.before), key=_loss, reverse=True))[:_SHOWN],
     )
@@ -101,18 +120,18 @@ def _changes(first: Evaluation, other: Evaluation, measure: str) -> list[Change]
             before=before[result.question_id].measures[measure],
             after=result.measures[measure],
             judged=tuple(result.judged),
-            found_before=before[result.question_id].ranking[:_FOUND],
-            found=result.ranking[:_FOUND],
+            found_before=before[result.question_id].ranking,
+            found=result.ranking,
         )
         for result in other.results
         if measure in result.measures and measure in before[result.question_id].measures
     ]
 
 
-def _worst(evaluation: Evaluation, measures: Sequence[str]) -> list[Change]:
-    """Return the questions that are answered worst, by the first measure: what to look at next."""
-    changes = _changes(evaluation, evaluation, measures[0])
-    return sorted(changes, key=lambda change: change.after)[:_SHOWN]
+def _worst(evaluation: Evaluation, measure: str) -> list[tuple[QuestionResult, float]]:
+    """Return the questions that are answered worst: what to look at next."""
+    valued = [(result, result.measures[measure]) for result in evaluation.results if measure in result.measures]
+    return sorted(valued, key=lambda one: one[1])[:_SHOWN]
 
 
 def _changed(before: Any, after: Any, key: str = "rag") -> "list[tuple[str, str, str]]":

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -125,7 +125,7 @@ def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress
         depth=settings.evaluation.depth,
         questions=len(results),
         answered=plan.answers,
-        measures=means(results),
+        measures=_in_order(means(results), settings.evaluation.measures),
         settings=settings.rag.model_dump(mode="json"),
         settings_version=settings.rag_version,
         code_version=__version__,
@@ -133,6 +133,11 @@ def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress
         seconds=round(seconds, 3),
         results=tuple(sorted(results, key=lambda result: result.question_id)),
     )
+
+
+def _in_order(measures: Mapping[str, float], first: Sequence[str]) -> dict[str, float]:
+    """Put what was configured first: by the first measure of all, reports tell better questions from worse."""
+    return {name: measures[name] for name in dict.fromkeys([*first, *measures]) if name in measures}
 
 
 def _index_state(scope: Scope) -> dict[str, Any]:

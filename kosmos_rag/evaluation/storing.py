@@ -82,6 +82,8 @@ class Evaluations:
 
         Raises RequestError where there is none, or the beginning is that of several ids. Raises DatabaseError.
         """
+        if not reference.strip():
+            raise RequestError("the evaluation is not named; give the beginning of its id, a label, or latest")
         listed = self.recent()
         found = [one for one in listed if str(one.id).startswith(reference.lower())]
         if reference == LATEST:

@@ -129,8 +129,11 @@ def _better(mean: float, best: float, measure: str) -> bool:
     return mean < best - 1e-9 if measure in LOWER_IS_BETTER else mean > best + 1e-9
 
 
-def configuration(tuned: Tuned, base: str | None) -> str:
-    """Return a configuration file with what was chosen, laid over `base`; what it is worth stands above."""
+def configuration(tuned: Tuned, changes: Changes, base: str | None) -> str:
+    """Return a configuration file with what was chosen, laid over `base`; what it is worth stands above.
+
+    `changes` are those, with what else was asked under and stands in no file.
+    """
     one = tuned.difference
     verdict = "more than chance" if one.significant else "NOT more than chance"
     asked = tuned.baseline.set_name.removesuffix(TEST)
@@ -139,7 +142,7 @@ Tuned for {tuned.measure} on one half of {asked!r}: {tuned.trained_before:.4f} b
 On the other half, {one.questions} questions: {one.baseline_mean:.4f} before, {one.mean:.4f} with this;
 95 % interval of the difference {one.low:+.4f} to {one.high:+.4f}, p {one.p:.4f}: {verdict}.
 To take it away again, name the file that it extends."""
-    values = ({"extends": base} if base is not None else {}) | nest(dict(tuned.changes))
+    values = ({"extends": base} if base is not None else {}) | nest(dict(changes))
     return "".join(f"# {line}\n" for line in head.splitlines()) + yaml.safe_dump(
         values, sort_keys=False, allow_unicode=True
     )

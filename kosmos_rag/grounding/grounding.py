@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -30,8 +30,10 @@ _LINES_KEPT = 5_000
 class _Known:
     """The schemas that the reader may read, ready to be asked. Thread-safe."""
 
-    def __init__(self, listed: Sequence[DocumentInfo], synonyms: Synonyms, weights: Weights) -> None:
-        self.read_at = time.monotonic()
+    def __init__(
+        self, changes: Mapping[str, int], listed: Sequence[DocumentInfo], synonyms: Synonyms, weights: Weights
+    ) -> None:
+        self.changes = changes
         self.schemas = {schema.name: schema for schema in schemas_of(listed)}
         self.versions = {info.source: info.version for info in listed}
         self._synonyms, self._weights = synonyms, weights
@@ -71,11 +73,12 @@ class SchemaGrounding:
         *,
         weights: Weights | None = None,
         synonyms: Path | None = None,
-        refresh_s: float = 300.0,
+        refresh_s: float = 10.0,
     ) -> None:
         """`synonyms` is a file of your own, beside the general ones. Raises ConfigError where it cannot be read.
 
-        Schemas are read again when a question finds a document that is newer, and after `refresh_s`.
+        Schemas are read again when a question finds a document that is newer. Every `refresh_s` the next question looks
+        whether anything has changed: so long may an answer still name what is gone, or no longer for this reader.
         """
         self._scope = scope
         self._weights = weights or Weights()
@@ -86,6 +89,7 @@ class SchemaGrounding:
         self._tokens_of_line = lru_cache(maxsize=_LINES_KEPT)(scope.count_tokens)
         self._lock = threading.Lock()
         self._read: _Known | None = None
+        self._looked_at = 0.0
 
     def build(
         self, schema: DatabaseSchema, recipes: Iterable[Recipe] = (), *, readers: tuple[str, ...] = (EVERYONE,)
@@ -203,6 +207,10 @@ class SchemaGrounding:
 
     def _known(self) -> _Known:
         with self._lock:
-            if self._read is None or time.monotonic() - self._read.read_at > self._refresh_s:
-                self._read = _Known(self._scope.documents(), self._synonyms, self._weights)
+            now = time.monotonic()
+            if self._read is None or now - self._looked_at > self._refresh_s:
+                changes = self._scope.last_changes()  # before what is read: what changes in between is seen next time
+                if self._read is None or self._read.changes != changes:
+                    self._read = _Known(changes, self._scope.documents(), self._synonyms, self._weights)
+                self._looked_at = now
             return self._read

@@ -4,10 +4,12 @@ One maintenance of a tenant runs at a time. New indexes are built beside the old
 ready; what a crash leaves behind is found by the next run and taken away.
 """
 
+import math
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 import psycopg
@@ -15,8 +17,8 @@ from numpy.typing import NDArray
 
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding import Embedders
-from kosmos_rag.errors import DatabaseError, IndexesBusy
-from kosmos_rag.indexing import catalogue, segments, tuning, vectors
+from kosmos_rag.errors import ConfigError, DatabaseError, IndexesBusy
+from kosmos_rag.indexing import catalogue, log, segments, tuning, vectors
 from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
 from kosmos_rag.indexing.status import (
     LIVE_SHARE,
@@ -29,7 +31,7 @@ from kosmos_rag.indexing.status import (
     segments_of,
     why_due,
 )
-from kosmos_rag.records import EVERYONE, IndexInfo, Space
+from kosmos_rag.records import EVERYONE, IndexInfo, IndexStep, Space
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant, live_space
@@ -38,6 +40,13 @@ Progress = Callable[[str], None]
 """Told what is being done, one line a step."""
 
 HNSW, IVFFLAT = "hnsw", "ivfflat"
+_FURTHER = 1.5
+"""How many times further, at least, an index is searched that was seen to find too little: by readers of a part of it,
+which a measurement over all of it does not show."""
+_FURTHEST = 0.5
+"""Share of the furthest that an index can be searched beyond which another is to be built."""
+_CHANGED = 0.1
+"""Share of an index's rows that must have been published since it was built for another build to be of use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +91,7 @@ class Indexes:
             self._clean_up(run)
             self._pack(run)
             self._merge(run, everything=False)
-            self._build_vectors(run, self._live(tenant), everything=False)
+            self._build_vectors(run, self._live(tenant))
         return self.status(tenant)
 
     def rebuild(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
@@ -91,7 +100,7 @@ class Indexes:
             self._clean_up(run)
             self._pack(run)
             self._merge(run, everything=True)
-            self._build_vectors(run, self._live(tenant), everything=True)
+            self._build_vectors(run, self._live(tenant), asked="asked for")
         return self.status(tenant)
 
     def tune(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
@@ -101,6 +110,39 @@ class Indexes:
                 self._tune(run, space)
         return self.status(tenant)
 
+    def log(self, tenant: Tenant, *, limit: int = 20) -> list[IndexStep]:
+        """Return what was done to the tenant's vector indexes, and why, the latest first. Raises DatabaseError."""
+        with self._transaction(tenant) as connection:
+            return log.steps(connection, tenant.id, limit=limit)
+
+    def in_use(self, tenant: Tenant) -> tuple[uuid.UUID, datetime] | None:
+        """Return the vector index over the live space, and when it was last built or tuned. Raises DatabaseError."""
+        space = self._live(tenant)
+        entry = None if space is None else self._ready(tenant, space)
+        return None if entry is None else (entry.id, entry.checked_at or entry.created_at)
+
+    def restore(
+        self, tenant: Tenant, queries: Sequence[NDArray[np.float32]], why: str, progress: Progress
+    ) -> str | None:
+        """Bring back the recall of the live vector index, which these vectors of questions have shown to be low.
+
+        At first it is searched further. Where that was done before, or does not reach the target, or nearly all of it
+        is searched, it is built again, unless too little has changed for that to be of use. Returns what was done:
+        `raised`, `built`, `left` with its reason in the log; None without an index. Raises what `tune` raises.
+        """
+        with self._locked(tenant, progress) as run:
+            space = self._live(tenant)
+            entry = None if space is None else self._ready(tenant, space)
+            if space is None or entry is None:
+                return None
+            if not entry.health.get("raised") and self._raised(run, space, entry, queries, why, at_least=_FURTHER):
+                return log.RAISED
+            if (hindrance := self._rebuilt(run, space, queries, why)) is None:
+                return log.BUILT
+            with self._transaction(tenant) as connection:
+                log.note(connection, tenant.id, log.LEFT, f"{why}; {hindrance}", index_id=entry.id, before=entry)
+            return log.LEFT
+
     def prepare_space(self, tenant: Tenant, space: Space, progress: Progress) -> Entry | None:
         """Build the vector index that a space beside the live one is due, or measure the one that it has.
 
@@ -109,7 +151,7 @@ class Indexes:
         with self._locked(tenant, progress) as run:
             self._clean_up(run)
             before = self._ready(tenant, space)
-            self._build_vectors(run, space, everything=False)
+            self._build_vectors(run, space)
             if before is not None and self._ready(tenant, space) == before:
                 self._tune(run, space)
         return self._ready(tenant, space)
@@ -142,10 +184,6 @@ class Indexes:
     def _entries(self, tenant: Tenant) -> list[Entry]:
         with self._transaction(tenant) as connection:
             return catalogue.entries(connection, tenant.id)
-
-    def _store(self, tenant: Tenant, entry: Entry) -> None:
-        with self._transaction(tenant) as connection:
-            catalogue.change(connection, tenant.id, entry)
 
     # --- the lexical leg ----------------------------------------------------------------------------------------
 
@@ -200,7 +238,12 @@ class Indexes:
         survey, entry = self._survey(run, space), self._ready(run.tenant, space)
         if survey is not None and entry is not None:
             run.progress(f"measuring {entry.kind}")
-            self._store(run.tenant, self._tuned(run, survey, entry))
+            after = self._tuned(run, survey, entry)
+            with self._transaction(run.tenant) as connection:
+                catalogue.change(connection, run.tenant.id, after)
+                log.note(
+                    connection, run.tenant.id, log.TUNED, "asked for", index_id=entry.id, before=entry, after=after
+                )
 
     def _clean_up(self, run: _Run) -> None:
         """Drop what no run will finish, and forget what is gone: nobody else holds the lock."""
@@ -217,7 +260,53 @@ class Indexes:
         with self._transaction(run.tenant) as connection:
             catalogue.delete(connection, run.tenant.id, [entry for entry in known if entry.relation not in good])
 
-    def _build_vectors(self, run: _Run, space: Space | None, *, everything: bool) -> None:
+    def _raised(
+        self,
+        run: _Run,
+        space: Space,
+        entry: Entry,
+        queries: Sequence[NDArray[np.float32]],
+        why: str,
+        *,
+        at_least: float = 0.0,
+    ) -> bool:
+        """Search an index as far as these questions need, never less far than before: others have asked for that.
+
+        Returns whether it is searched further now, and so reaches the target without being searched almost whole.
+        """
+        run.progress(f"measuring {entry.kind} with {len(queries)} live questions")
+        over = vectors.Space(tenant_id=run.tenant.id, space_id=space.id, dimensions=space.dimensions)
+        name, most = vectors.search_setting(entry)
+        with self._transaction(run.tenant) as connection:
+            target = self._settings.recall_target
+            found = vectors.tuned(connection, over, entry, queries=queries, target=target)
+            setting = min(most, max(found.settings[name], math.ceil(at_least * entry.settings[name])))
+            if setting <= entry.settings[name]:
+                return False
+            health = {**entry.health, **found.health, "raised": True}
+            after = replace(found, settings={**found.settings, name: setting}, health=health)
+            catalogue.change(connection, run.tenant.id, after)
+            log.note(connection, run.tenant.id, log.RAISED, why, index_id=entry.id, before=entry, after=after)
+        return bool(health["recall_at_10"] >= target and setting <= _FURTHEST * most)
+
+    def _rebuilt(self, run: _Run, space: Space, queries: Sequence[NDArray[np.float32]], why: str) -> str | None:
+        """Build the index again, and search the new one as far as these questions need. Returns what hindered it."""
+        entry = self._ready(run.tenant, space)
+        assert entry is not None, "it is there, and the lock is held"
+        with self._transaction(run.tenant) as connection:
+            since = published_of(connection, run.tenant.id) - entry.health.get("published", 0)
+        if since < _CHANGED * entry.rows:
+            return f"{since:,} chunks published since it was built are too few for another build"
+        try:
+            self._clean_up(run)
+            self._build_vectors(run, space, asked=why)
+        except (ConfigError, DatabaseError) as error:
+            return str(error)
+        if (newest := self._ready(run.tenant, space)) is not None:
+            self._raised(run, space, newest, queries, "the new index, measured with the same questions")
+        return None
+
+    def _build_vectors(self, run: _Run, space: Space | None, *, asked: str | None = None) -> None:
         """Build or drop the index over one space; what the others have is left to them."""
         if space is None:
             return
@@ -227,15 +316,17 @@ class Indexes:
             old = [entry for entry in catalogue.entries(connection, run.tenant.id) if entry.space_id == space.id]
         current = next(iter(old), None)
         wanted = is_large(rows, self._settings, indexed=current is not None)
-        due = everything or current is None or why_due(current, rows, published, self._settings) is not None
-        kept = current if wanted and not due else None
-        gone = [entry for entry in old if entry is not kept]
+        grown = f"indexes.vector_min_chunks is {self._settings.vector_min_chunks:,}"
+        due = asked or (why_due(current, rows, published, self._settings) if current else grown)
+        gone = [entry for entry in old if due or not wanted or entry is not current]
         if wanted and due and (survey := self._survey(run, space)) is not None:
-            best = self._best(run, survey)
+            best = replace(self._best(run, survey), state=READY)
             with self._transaction(run.tenant) as connection:
                 catalogue.retire(connection, run.tenant.id, gone)
-                catalogue.change(connection, run.tenant.id, replace(best, state=READY))
-        self._drop(gone, run.tenant)
+                catalogue.change(connection, run.tenant.id, best)
+                log.note(connection, run.tenant.id, log.BUILT, due, index_id=best.id, before=current, after=best)
+            due = None
+        self._drop(gone, run.tenant, due)
 
     def _survey(self, run: _Run, space: Space) -> _Survey | None:
         """Look at what an index is planned for and measured with; None where nothing is left to be found.
@@ -296,11 +387,14 @@ class Indexes:
         counted = {"rows": survey.rows, "published": survey.published}
         return replace(measured, health={**entry.health, **measured.health, **counted})
 
-    def _drop(self, gone: list[Entry], tenant: Tenant) -> None:
+    def _drop(self, gone: list[Entry], tenant: Tenant, why: str | None = None) -> None:
+        """Drop indexes; where nothing takes their place, `why` goes into the log."""
         if not gone:
             return
         with vectors.administrator(self._database.admin_conninfo) as admin:
             for entry in gone:
                 vectors.drop(admin, entry.relation)
         with self._transaction(tenant) as connection:
+            for entry in gone if why else ():
+                log.note(connection, tenant.id, log.DROPPED, str(why), index_id=entry.id, before=entry)
             catalogue.delete(connection, tenant.id, gone)

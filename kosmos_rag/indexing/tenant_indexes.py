@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kosmos_rag.indexing.lifecycle import Indexes
-from kosmos_rag.records import IndexInfo
+from kosmos_rag.records import IndexInfo, IndexStep
 from kosmos_rag.storage.tenancy import Tenant
 
 
@@ -17,6 +17,10 @@ class TenantIndexes:
     def status(self) -> list[IndexInfo]:
         """Return the tenant's indexes, how they are, and what is due. Raises DatabaseError."""
         return self._indexes.status(self._owner)
+
+    def log(self, limit: int = 20) -> list[IndexStep]:
+        """Return what was done to the vector indexes, and why, the latest first. Raises DatabaseError."""
+        return self._indexes.log(self._owner, limit=limit)
 
     def build(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
         """Build what is due: safe at any time, beside questions and ingestion.

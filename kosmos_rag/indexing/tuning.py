@@ -85,12 +85,15 @@ def _some_words(text: str) -> str:
 
 def exact(connection: psycopg.Connection, scope: Mapping[str, Any]) -> Search:
     """Return the exact search over a space."""
+    return lambda query: [chunk_id for chunk_id, _ in nearest(connection, scope, query)]
 
-    def search(query: NDArray[np.float32]) -> list[Any]:
-        values = {**NO_FILTER, **scope, "vector": HalfVector(query.astype(np.float16)), "depth": DEPTH}
-        return [row[0] for row in connection.execute(statement("dense_exact"), values).fetchall()]
 
-    return search
+def nearest(
+    connection: psycopg.Connection, scope: Mapping[str, Any], query: NDArray[np.float32]
+) -> list[tuple[uuid.UUID, float]]:
+    """Return the nearest of a space with their scores, by an exact scan."""
+    values = {**NO_FILTER, **scope, "vector": HalfVector(query.astype(np.float16)), "depth": DEPTH}
+    return connection.execute(statement("dense_exact"), values).fetchall()
 
 
 def by_index(
@@ -112,6 +115,11 @@ def by_index(
 def measure(search: Search, setting: int, queries: Sequence[NDArray[np.float32]], truth: list[list[Any]]) -> Measured:
     """Return recall and median latency of a search over these queries."""
     found, p50_ms = timed(search, queries)
+    return summary(setting, found, truth, p50_ms)
+
+
+def summary(setting: int, found: list[list[Any]], truth: list[list[Any]], p50_ms: float) -> Measured:
+    """Return recall of what searches found, by what an exact scan did."""
     at_10 = [_share(hits, nearest, 10) for hits, nearest in zip(found, truth, strict=True)]
     at_100 = [_share(hits, nearest, DEPTH) for hits, nearest in zip(found, truth, strict=True)]
     return Measured(

@@ -141,7 +141,7 @@ def tuned(
         return tuning.measure(search, setting, queries, truth)
 
     result = tuning.smallest_that_meets(target, _search_settings(entry), measured)
-    name = "probes" if entry.kind == "ivfflat" else "ef_search"
+    name, _ = search_setting(entry)
     readers = connection.execute(statement("readers_of_space"), space.scope).fetchall()
     health = {
         "recall_at_10": round(result.recall_at_10, 4),
@@ -158,9 +158,14 @@ def tuned(
     )
 
 
+def search_setting(entry: Entry) -> tuple[str, int]:
+    """Return the name of what says how far an index is searched, and how far it can be."""
+    return ("probes", entry.settings["lists"]) if entry.kind == "ivfflat" else ("ef_search", _MAX_EF_SEARCH)
+
+
 def _search_settings(entry: Entry) -> list[int]:
     """Return the settings worth measuring, rising by about a fifth."""
-    low, high = (1, entry.settings["lists"]) if entry.kind == "ivfflat" else (tuning.DEPTH, _MAX_EF_SEARCH)
+    low, high = 1 if entry.kind == "ivfflat" else tuning.DEPTH, search_setting(entry)[1]
     settings = [low]
     while settings[-1] < high:
         settings.append(min(high, max(settings[-1] + 1, round(settings[-1] * 1.2))))

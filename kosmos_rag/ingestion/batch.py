@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import accumulate
@@ -13,6 +14,8 @@ import psycopg
 from kosmos_rag.embedding import Embedders
 from kosmos_rag.errors import IngestionError, SpaceSwitched, StatementFailed
 from kosmos_rag.ingestion.prepare import ChunkedDocument, content_hash, version_id
+from kosmos_rag.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
+from kosmos_rag.observation import Observation
 from kosmos_rag.ports import Embedder, Vectors
 from kosmos_rag.records import EVERYONE, Space
 from kosmos_rag.storage.database import Database
@@ -40,8 +43,16 @@ class Fence(Protocol):
 class Publisher:
     """Publishes into one collection. Tenant, collection and embedding space are made with the first document."""
 
-    def __init__(self, database: Database, embedders: Embedders, tenant: Tenant, collection: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        embedders: Embedders,
+        tenant: Tenant,
+        collection: str,
+        observation: Observation | None = None,
+    ) -> None:
         self._database = database
+        self._observation = observation or Observation()
         self._embedders = embedders
         self._tenant = tenant
         self._collection = collection
@@ -100,7 +111,9 @@ class Publisher:
         return self._embedders.writable(spaces, self._tenant.name)
 
     def _prepare(self, documents: Sequence[ChunkedDocument]) -> list[PreparedDocument]:
-        vectors = self._embed([text for document in documents for text in document.indexed])
+        with self._observed("embed"):
+            vectors = self._embed([text for document in documents for text in document.indexed])
+        self._observation.record(INGESTION_EMBEDDED_DOCUMENTS, len(documents))
         ends = list(accumulate(len(document.chunks) for document in documents))
         return [
             _prepared(document, {space: rows[end - len(document.chunks) : end] for space, rows in vectors.items()})
@@ -125,7 +138,7 @@ class Publisher:
 
     def _write(self, documents: Sequence[PreparedDocument], fence: Fence | None) -> Collection[uuid.UUID]:
         """Publish those documents that the fence holds; returns their ids."""
-        with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
+        with self._observed("write"), self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
             held: Collection[uuid.UUID] = [document.id for document in documents]
             if fence is not None:
                 held = fence.hold(connection, list(held))
@@ -134,6 +147,9 @@ class Publisher:
                 if fence is not None:
                     fence.settle(connection, ours)
             return held
+
+    def _observed(self, stage: str) -> AbstractContextManager[None]:
+        return self._observation.stage(INGESTION_STAGE_SECONDS, stage)
 
     def _write_alone(self, document: PreparedDocument, fence: Fence | None) -> IngestionError | None:
         try:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import psycopg
 
-from kosmos_rag.config import Settings
+from kosmos_rag.config import ParsingSettings, Settings
 from kosmos_rag.embedding import Embedders
 from kosmos_rag.errors import IngestionError
 from kosmos_rag.ingestion import source as files
 from kosmos_rag.ingestion.access import governed, withdraw
 from kosmos_rag.ingestion.batch import Publisher
 from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.parsing.ocr import require_ocr
 from kosmos_rag.ingestion.prepare import (
     HEADER_TOKENS,
     ChunkedDocument,
@@ -30,6 +31,9 @@ from kosmos_rag.ingestion.prepare import (
     fingerprint,
     pipeline_key,
 )
+from kosmos_rag.ingestion.sandbox import start_parser
+from kosmos_rag.metrics import INGESTION_STAGE_SECONDS
+from kosmos_rag.observation import Observation
 from kosmos_rag.ports import Chunker
 from kosmos_rag.records import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
 from kosmos_rag.sources import Entry, Listing
@@ -90,8 +94,9 @@ class _Ledger:
 class Ingestor:
     """Ingests into any tenant of one database with one model and one chunker. Thread-safe."""
 
-    def __init__(self, database: Database, embedders: Embedders, settings: Settings) -> None:
+    def __init__(self, database: Database, embedders: Embedders, settings: Settings, observation: Observation) -> None:
         self._database = database
+        self._observation = observation
         self._embedders = embedders
         self._embedder = embedders.current
         self.settings = settings
@@ -101,6 +106,13 @@ class Ingestor:
     def _chunker(self) -> Chunker:
         budget = self._embedder.max_tokens - HEADER_TOKENS
         return build_chunker(self.settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
+
+    @cached_property
+    def _limits(self) -> ParsingSettings:
+        limits = self.settings.ingestion.parsing
+        if limits.ocr:
+            require_ocr()
+        return limits
 
     def run(
         self,
@@ -199,8 +211,14 @@ class Ingestor:
         flush()
 
     def warm_up(self) -> None:
-        """Load the model that documents are embedded with. Raises ModelUnavailable."""
+        """Load what the first document would wait for: the model, the chunker, the process that parses.
+
+        Raises ModelUnavailable, ConfigError.
+        """
+        _ = self._limits
+        start_parser()
         self._embedder.embed(["warm"])
+        _ = self._chunker
 
     def fingerprint(self, document: SourceDocument) -> str:
         """Return what a stored document would have as its fingerprint if it were this one, made by these settings.
@@ -222,24 +240,25 @@ class Ingestor:
 
     def publisher(self, tenant: Tenant, collection: str) -> Publisher:
         """Return what publishes into a collection."""
-        return Publisher(self._database, self._embedders, tenant, collection)
+        return Publisher(self._database, self._embedders, tenant, collection, self._observation)
 
     def chunked(
         self, key: uuid.UUID, document: SourceDocument, languages: Collection[str], *, mark: str | None = None
     ) -> ChunkedDocument:
         """Parse and split a document whose id is `key`. Raises IngestionError."""
-        return chunked(
-            governed(document, self.settings.rag.access),
-            identity=key,
-            key=self._key,
-            language=self.settings.ingestion.language,
-            languages=languages,
-            chunker=self._chunker,
-            tokenizer=self._embedder.tokenizer,
-            limits=self.settings.ingestion.parsing,
-            find_headings=self.settings.rag.chunking.plain_headings,
-            mark=mark,
-        )
+        with self._observation.stage(INGESTION_STAGE_SECONDS, "chunk"):
+            return chunked(
+                governed(document, self.settings.rag.access),
+                identity=key,
+                key=self._key,
+                language=self.settings.ingestion.language,
+                languages=languages,
+                chunker=self._chunker,
+                tokenizer=self._embedder.tokenizer,
+                limits=self._limits,
+                find_headings=self.settings.rag.chunking.plain_headings,
+                mark=mark,
+            )
 
     def fingerprints(self, tenant: Tenant, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Return the fingerprints of those of the documents that are stored."""

@@ -99,6 +99,8 @@ def pipeline_key(settings: Settings, model: str) -> str:
         settings.ingestion.language,
         model,
     ]
+    if settings.ingestion.parsing.ocr:
+        shape.append("ocr")
     if settings.rag.access.by is not None:
         shape.append(settings.rag.access.model_dump(mode="json"))
     return json.dumps(shape, sort_keys=True)

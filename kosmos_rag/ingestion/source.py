@@ -1,6 +1,7 @@
 """What a direct call of `ingest` is given: paths as entries to load, and documents to be checked."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ from kosmos_rag.sources import MAX_SOURCE_CHARS, Entry, Listing, Source
 from kosmos_rag.sources.folder import FolderSource, FolderSpec
 
 __all__ = ["Discovery", "Found", "check", "discover", "missing_from"]
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""In JSON: no backslash that is escaped itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +72,12 @@ def check(document: SourceDocument, *, max_bytes: int) -> None:
     if not readers or not are_names(readers):
         raise SourceError("unreadable", f"readers of {name!r} are {readers!r}; give at least one name, ('finance',)")
     try:
-        json.dumps(
+        text = json.dumps(
             [document.title, dict(document.metadata)], ensure_ascii=False, allow_nan=False, sort_keys=True
-        ).encode()
+        )
+        text.encode()
+        if _NUL.search(text):
+            raise ValueError("it holds NUL")
     except (TypeError, ValueError) as error:
         raise SourceError(
             "unreadable",

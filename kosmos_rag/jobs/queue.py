@@ -15,6 +15,7 @@ import psycopg
 from psycopg.rows import kwargs_row, scalar_row
 from psycopg.types.json import Jsonb
 
+from kosmos_rag import tracing
 from kosmos_rag.config import WorkerSettings
 from kosmos_rag.errors import RETRYABLE, IngestionError, KosmosError, LeaseLost
 from kosmos_rag.records import Job, JobCount, JobInfo, JobState, Outcome, storable
@@ -57,13 +58,16 @@ def enqueue(
     if not jobs:
         return []
     connection.execute(statement("replace_dead_jobs"), {"tenant_id": owner.id, "keys": list(jobs)})
+    # What is done again and again belongs to no request.
+    traceparent = None if every is not None else tracing.traceparent()
+    traced = {} if traceparent is None else {"traceparent": traceparent}
     values = {
         "tenant_id": owner.id,
         "tenant": owner.name,
         "collection": collection,
         "kind": kind,
         "keys": list(jobs),
-        "payloads": [Jsonb(payload) for payload in jobs.values()],
+        "payloads": [Jsonb({**payload, **traced}) for payload in jobs.values()],
         "priority": priority,
         "delay_s": delay.total_seconds(),
         "every_s": None if every is None else every.total_seconds(),
@@ -165,9 +169,11 @@ class Queue:
         ]
 
     def _taken(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._role.queue() as connection, connection.pipeline():
+        with self._role.queue_at_once() as connection:
             connection.execute(statement("commit_without_waiting"))
-            return connection.execute(statement("take_jobs"), values).fetchall()
+            taken = connection.execute(statement("take_jobs"), values)
+            connection.commit()
+            return taken.fetchall()
 
     def _wake(self) -> None:
         self._wake_at = time.monotonic() + WAKE_S

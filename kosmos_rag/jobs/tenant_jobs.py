@@ -62,10 +62,10 @@ class TenantJobs:
     ) -> int:
         """Have workers bring the collection up to a schema, with `every` again and again. Returns the job's id.
 
-        A source of the collection has one such job: put in again, it takes the newer recipes, readers and pause.
+        A source of the collection has one such job: put in again, it takes the newer recipes, samples, readers, pause.
         Raises DatabaseError.
         """
-        key = _digest({**source.as_json(), "recipes": None})
+        key = _digest(source.identity)
         jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "readers": list(readers)}}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             self._begin(connection)

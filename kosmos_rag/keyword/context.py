@@ -85,7 +85,7 @@ class KeywordContext:
         except IngestionError as error:
             if fallback is None:
                 raise
-            log.warning("%s; its fallback is the context", error)
+            log.warning("%s; its fallback is the context", error, extra={"action": "keyword_fallback"})
             text = ""
         return cls(list(split_paragraphs(text, str(path))), ranking=ranking, fallback=fallback)
 

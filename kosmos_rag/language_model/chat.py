@@ -20,7 +20,9 @@ class ChatModel:
         self._settings = settings
         self._protocol = PROTOCOLS[settings.protocol]
         self._server = Server(settings, self._protocol)
-        self._client = httpx.AsyncClient(headers=self._server.headers)
+        # As many at once as ask: whoever asks has limits, and httpx's own would keep a stream waiting unseen.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        self._client = httpx.AsyncClient(headers=self._server.headers, limits=limits)
         self._background = Background()
 
     @property

@@ -4,8 +4,12 @@ import asyncio
 
 from mcp.server.mcpserver import Context
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.async_engine import AsyncEngine
@@ -13,14 +17,14 @@ from kosmos_rag.config import Settings
 from kosmos_rag.engine import Engine
 from kosmos_rag.errors import KosmosError
 from kosmos_rag.mcp.server import Server
-from kosmos_rag.problems import MEDIA_TYPE
 from kosmos_rag.service import server as http
-from kosmos_rag.service.app import create_service
-from kosmos_rag.service.caller import Service
+from kosmos_rag.service.app import create_service, of_ours
+from kosmos_rag.service.bodies import Bodies
+from kosmos_rag.service.caller import Service, identified
 from kosmos_rag.service.identity import LOOPBACK, Identity
 from kosmos_rag.service.metrics import served
-from kosmos_rag.service.middleware import Bodies, Requests
-from kosmos_rag.service.problems import body, headers_of, problem_of, told
+from kosmos_rag.service.middleware import Requests
+from kosmos_rag.service.routes import operations
 
 PATH = "/mcp"
 
@@ -33,21 +37,12 @@ class Access:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request. Raises what `identified` raises."""
         # Without sessions there is nothing to listen to, and nothing to end.
         if scope["method"] != "POST":
             await PlainTextResponse("POST only\n", 405, {"allow": "POST"})(scope, receive, send)
             return
-        try:
-            identity = await self._service.authenticator.identify(Headers(scope=scope).get("authorization"))
-            self._service.rates.count(identity)
-        except KosmosError as error:
-            problem = problem_of(error)
-            refused = Response(
-                body(problem, told(error, problem)), problem.status, headers_of(error, problem), MEDIA_TYPE
-            )
-            await refused(scope, receive, send)
-            return
+        identity = await identified(self._service, scope, Headers(scope=scope).get("authorization"))
         scope.setdefault("state", {})["identity"] = identity
         await self._app(scope, receive, send)
 
@@ -66,9 +61,26 @@ def _identity(context: Context) -> Identity:
 
 def create_app(service: Service, server: Server) -> ASGIApp:
     """Return the application; it serves while `server.session_manager.run()` is entered."""
-    settings = service.settings
+    app = Starlette(
+        routes=[
+            Route("/livez", _livez),
+            Route("/readyz", operations.readyz),
+            Route(PATH, Access(_protocol(server, service.settings), service)),
+        ],
+        middleware=[Middleware(Requests, metrics=service.metrics), Middleware(Bodies, settings=service.settings)],
+        exception_handlers={KosmosError: of_ours},
+    )
+    app.state.service = service
+    return app
+
+
+async def _livez(_: Request) -> Response:
+    return PlainTextResponse(await operations.livez())
+
+
+def _protocol(server: Server, settings: Settings) -> ASGIApp:
     names = [f"[{name}]" if ":" in name else name for name in sorted(LOOPBACK)]
-    app = server.streamable_http_app(
+    return server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
         max_request_body_size=settings.service.body_kb * 1024,
@@ -79,7 +91,6 @@ def create_app(service: Service, server: Server) -> ASGIApp:
             allowed_origins=[f"http://{name}:*" for name in names],
         ),
     )
-    return Requests(Bodies(Access(app, service), settings), service.metrics)
 
 
 def serve(settings: Settings) -> None:

@@ -1,6 +1,5 @@
 """What tools give back: as little as an agent can cite and check with, for it pays for every word."""
 
-import hashlib
 import uuid
 from datetime import datetime
 from typing import Any, Self
@@ -8,7 +7,16 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from kosmos_rag import records
-from kosmos_rag.records import Answer, AnswerSentence, ContextPassage, DocumentLines, Passage, Retrieval, page_range
+from kosmos_rag.records import (
+    Answer,
+    AnswerSentence,
+    ContextPassage,
+    DocumentLines,
+    Passage,
+    Retrieval,
+    page_range,
+    sha256_of,
+)
 
 _MAX_CHARS = 50_000
 """Of a document at once: a line may be as long as the document."""
@@ -62,7 +70,7 @@ class FoundPassage(BaseModel):
             text=hit.text,
             collection=hit.collection,
             metadata=dict(hit.metadata),
-            citation=Citation.of(hit, _sha256(hit.text)),
+            citation=Citation.of(hit, sha256_of(hit.text)),
         )
 
 
@@ -178,9 +186,9 @@ class DocumentText(BaseModel):
             lines=(found.line_start, last),
             total_lines=found.total_lines,
             next_offset=last + 1 if last < found.total_lines else None,
-            cut=len(text) == _MAX_CHARS and not whole,
+            cut=not whole and found.text[len(text)] != "\n",
             pages=page_range(found) if whole else None,
-            quote_sha256=_sha256(text),
+            quote_sha256=sha256_of(text),
         )
 
 
@@ -188,9 +196,5 @@ def _fitting(text: str) -> str:
     """Return as many whole lines as there is room for; of one that is longer, its beginning."""
     if len(text) <= _MAX_CHARS:
         return text
-    end = text.rfind("\n", 0, _MAX_CHARS)
+    end = text.rfind("\n", 0, _MAX_CHARS + 1)
     return text[:end] if end != -1 else text[:_MAX_CHARS]
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

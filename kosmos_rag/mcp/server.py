@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
@@ -43,18 +43,20 @@ class Server(MCPServer[Any]):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            if (message := _message(name, error.__cause__)) is None:
+            if (message := _message(name, error)) is None:
                 raise
             raise ToolError(message) from error.__cause__
 
 
-def _message(name: str, cause: BaseException | None) -> str | None:
-    if isinstance(cause, ValidationError):
+def _message(name: str, error: ToolError) -> str | None:
+    cause = error.__cause__
+    # In a crash it is some value of ours that is not as it should be.
+    if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
         faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in cause.errors())
         return f"arguments of {name} are not as they should be: {'; '.join(faults)}"
     if not isinstance(cause, KosmosError):
         return None
     problem = problem_of(cause)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        logger.warning("%s: %s", name, cause)
+        logger.warning("%s: %s", name, cause, extra={"action": "tool_failed", "tool": name})
     return told(cause, problem)

@@ -2,7 +2,12 @@
 
 import asyncio
 import logging
+import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
 
 from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.config import Settings, TokenSettings
@@ -15,11 +20,14 @@ from kosmos_rag.service.identity import Identity
 from kosmos_rag.service.keys import READ
 from kosmos_rag.storage.tenancy import well_formed
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_PIECE = 1 << 16
+
 logger = logging.getLogger("kosmos_rag.mcp")
 
 
 def serve(settings: Settings) -> None:
-    """Serve until standard input ends. Raises ConfigError, RequestError, DatabaseError: nothing is served then."""
+    """Serve until standard input ends, by itself or by a signal. Raises ConfigError, RequestError, DatabaseError."""
     given = settings.mcp
     identity = Identity(
         tenant=well_formed("tenant", given.tenant),
@@ -37,14 +45,45 @@ async def _serve(engine: Engine, identity: Identity) -> None:
     async with AsyncEngine(engine) as shared:
         # Beside the greeting, which clients do not wait long for.
         warming = asyncio.create_task(_warm_up(shared, engine))
-        await Server(create_service(shared), lambda _: identity).run_stdio_async()
-        # It ends already: a client that does not wait would leave the embedded server behind.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with _ended_by_signals():
+            await Server(create_service(shared), lambda _: identity).run_stdio_async()
         warming.cancel()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have a signal end standard input, whose reading nothing else can interrupt; afterwards signals are ignored.
+
+    A process that a signal ends midway would leave the embedded server behind.
+    """
+    given = os.dup(0)
+    reading, writing = os.pipe()
+    os.dup2(reading, 0)
+    os.close(reading)
+    pipe = FileIO(writing, "wb")
+    threading.Thread(target=_copy, args=(given, pipe), name="kosmos-rag-input", daemon=True).start()
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, pipe.close)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _copy(given: int, pipe: FileIO) -> None:
+    with suppress(OSError, ValueError), pipe:  # a signal closes the pipe meanwhile
+        while piece := memoryview(os.read(given, _PIECE)):
+            while piece:
+                piece = piece[pipe.write(piece) :]
 
 
 async def _warm_up(shared: AsyncEngine, engine: Engine) -> None:
     try:
         await shared.run(engine.warm_up)
     except KosmosError as error:
-        logger.warning("the models are not there, and questions will fail: %s", error)
+        logger.warning(
+            "the models are not there, and questions will fail: %s", error, extra={"action": "models_missing"}
+        )

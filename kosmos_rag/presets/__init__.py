@@ -4,6 +4,6 @@ The YAML files beside this one are those that come with the library.
 """
 
 from kosmos_rag.presets.collections import Collections, PerCollection, TenantCollections, settings_of_presets
-from kosmos_rag.presets.preset import Preset, load
+from kosmos_rag.presets.preset import Preset, changes, load
 
-__all__ = ["Collections", "PerCollection", "Preset", "TenantCollections", "load", "settings_of_presets"]
+__all__ = ["Collections", "PerCollection", "Preset", "TenantCollections", "changes", "load", "settings_of_presets"]

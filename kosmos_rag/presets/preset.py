@@ -3,12 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from kosmos_rag.config import Settings, preset_keys
+from kosmos_rag.config.schema import nest
 from kosmos_rag.config.sources import read_yaml
 from kosmos_rag.errors import ConfigError
 from kosmos_rag.signals import Signals
@@ -21,6 +23,12 @@ _OF_COLLECTIONS = (
 )
 """Keys that a preset may set. The others say what the process does for all collections alike: models, caches."""
 _OF_PROCESSES = ("rag.retrieval.cached_questions", "rag.retrieval.cached_results")
+_OF_QUESTIONS = (
+    *("rag.retrieval.", "rag.reranking.enabled", "rag.reranking.top_k", "rag.reranking.threshold"),
+    *("rag.reranking.deadline_ms", "rag.signals", "rag.intents"),
+)
+"""Keys that two questions to the same documents may differ in: nothing of who may read, and nothing of the log."""
+_OF_ALL_QUESTIONS = (*_OF_PROCESSES, "rag.retrieval.max_question_chars")
 _NULL_REMOVES = (("rag", "signals"), ("rag", "intents"))
 
 
@@ -72,6 +80,36 @@ def load(given: str | Path, settings: Settings) -> Preset:
         )
     Signals(rag.signals, rag.intents)
     return preset
+
+
+def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings) -> Preset:
+    """Return settings that questions may be answered by in the place of these: a YAML file, or values by dotted key.
+
+    Raises ConfigError where they change nothing, and as `load` does, of keys that are none of a question's.
+    """
+    if isinstance(given, Mapping):
+        values = _nested(name, given)
+    else:
+        _, values = _read(str(given), Path(), ())
+    preset = Preset(name=name, content=json.dumps(values, ensure_ascii=False, default=str))
+    for key in preset_keys(name, values):
+        if not key.startswith(_OF_QUESTIONS) or key in _OF_ALL_QUESTIONS:
+            raise ConfigError(
+                f"{key} ({name}) is not a setting that single questions may differ in; "
+                "change rag.retrieval, rag.reranking, rag.signals or rag.intents"
+            )
+    laid = preset.over(settings)
+    if laid.rag_version == settings.rag_version:
+        raise ConfigError(f"the settings of {name} are those that questions are answered by already; change one")
+    Signals(laid.rag.signals, laid.rag.intents)
+    return preset
+
+
+def _nested(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return nest(deepcopy(dict(given)))
+    except (AttributeError, TypeError):
+        raise ConfigError(f"the settings of {name} give a key and one below it; name each key once") from None
 
 
 def _read(given: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str, dict[str, Any]]:

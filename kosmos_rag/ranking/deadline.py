@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from kosmos_rag.errors import first_line
 
 T = TypeVar("T")
+LATE, BUSY, MODEL = "deadline", "busy", "model"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +19,8 @@ class Outcome(Generic[T]):
 
     value: T | None
     reason: str | None
+    why: str | None = None
+    """The kind of the reason: `deadline` passed, `busy` with calls that hang, or the `model` failed."""
 
 
 class Deadline:
@@ -41,23 +44,23 @@ class Deadline:
         """
         until = time.monotonic() + (deadline_ms - spent_ms) / 1000
         if spent_ms >= deadline_ms:
-            return _none(f"the deadline of {deadline_ms} ms passed before")
+            return _none(f"the deadline of {deadline_ms} ms passed before", LATE)
         if len(self._late) >= self._concurrency:
-            return _none(f"{self._concurrency} earlier calls are past their deadline and have not ended")
+            return _none(f"{self._concurrency} earlier calls are past their deadline and have not ended", BUSY)
         if not self._places.acquire(timeout=max(0.0, until - time.monotonic())):
-            return _none(f"the deadline of {deadline_ms} ms passed while earlier calls ran")
+            return _none(f"the deadline of {deadline_ms} ms passed while earlier calls ran", BUSY)
         future: Future[Outcome[T]] = Future()
         try:
             # A daemon, so that a hanging model does not keep the process from ending.
             threading.Thread(target=self._work, args=(call, future), name="kosmos-rag-deadline", daemon=True).start()
         except RuntimeError as error:
             self._places.release()
-            return _none(first_line(error))
+            return _none(first_line(error), BUSY)
         wait([future], timeout=max(0.0, until - time.monotonic()))
         with self._lock:
             if not future.done():
                 self._late.add(future)
-                return _none(f"the deadline of {deadline_ms} ms passed")
+                return _none(f"the deadline of {deadline_ms} ms passed", LATE)
         return future.result()
 
     def _work(self, call: Callable[[], T], future: Future[Outcome[T]]) -> None:
@@ -65,12 +68,12 @@ class Deadline:
         try:
             outcome = Outcome(value=call(), reason=None)
         except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
-            outcome = _none(first_line(error))
+            outcome = _none(first_line(error), MODEL)
         with self._lock:
             future.set_result(outcome)
             self._late.discard(future)
         self._places.release()
 
 
-def _none(reason: str) -> Outcome[T]:
-    return Outcome(value=None, reason=reason)
+def _none(reason: str, why: str) -> Outcome[T]:
+    return Outcome(value=None, reason=reason, why=why)

@@ -65,13 +65,21 @@ def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | Non
     def share_in(name: str) -> _Share:
         weight = weights[name]
         scores = [candidate.score for candidate in lists[name]]
-        reach = _SPREAD * statistics.pstdev(scores) if scores else 0.0
+        reach = _SPREAD * _deviation(scores)
         if reach == 0:
             return lambda _: weight / 2
         low = statistics.fmean(scores) - reach
         return lambda candidate: weight * max(0.0, (candidate.score - low) / (2 * reach))
 
     return _fused(lists, share_in, limit)
+
+
+def _deviation(scores: Sequence[float]) -> float:
+    """Return the standard deviation of scores, exactly 0 where all are equal or there is none."""
+    if not scores or min(scores) == max(scores):
+        return 0.0
+    # `statistics.pstdev` counts in fractions: seventeen times the time, for digits that nobody sees.
+    return math.dist(scores, [statistics.fmean(scores)] * len(scores)) / math.sqrt(len(scores))
 
 
 def _check(lists: Lists, weights: Mapping[str, float]) -> None:

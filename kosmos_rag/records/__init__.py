@@ -14,6 +14,7 @@ from kosmos_rag.records.answers import (
     page_range,
 )
 from kosmos_rag.records.audit import (
+    EVALUATOR,
     AuditKind,
     AuditOutcome,
     AuditPassage,
@@ -39,7 +40,18 @@ from kosmos_rag.records.documents import (
     are_names,
     department_of,
     is_text,
+    sha256_of,
     storable,
+)
+from kosmos_rag.records.experiments import (
+    Arm,
+    ArmDifference,
+    ArmReport,
+    ExperimentInfo,
+    ExperimentMode,
+    ExperimentReport,
+    RunningExperiment,
+    Served,
 )
 from kosmos_rag.records.grounded import (
     Answer,
@@ -56,6 +68,12 @@ from kosmos_rag.records.grounded import (
     UnitKind,
     Verdict,
     Writer,
+)
+from kosmos_rag.records.guard import (
+    GuardKind,
+    GuardRun,
+    GuardState,
+    IndexStep,
 )
 from kosmos_rag.records.indexes import (
     IndexInfo,
@@ -74,6 +92,7 @@ from kosmos_rag.records.jobs import (
 
 __all__ = [
     "DEFAULT_COLLECTION",
+    "EVALUATOR",
     "EVERYONE",
     "Answer",
     "AnswerDone",
@@ -81,6 +100,9 @@ __all__ = [
     "AnswerPiece",
     "AnswerSentence",
     "AnswerSources",
+    "Arm",
+    "ArmDifference",
+    "ArmReport",
     "AuditKind",
     "AuditOutcome",
     "AuditPassage",
@@ -98,11 +120,18 @@ __all__ = [
     "DocumentLines",
     "Excerpt",
     "Expansion",
+    "ExperimentInfo",
+    "ExperimentMode",
+    "ExperimentReport",
     "FailedQuestion",
     "Feedback",
     "Filter",
+    "GuardKind",
+    "GuardRun",
+    "GuardState",
     "Heading",
     "IndexInfo",
+    "IndexStep",
     "IngestFailure",
     "IngestReport",
     "Job",
@@ -118,6 +147,8 @@ __all__ = [
     "Rating",
     "Retrieval",
     "RunInfo",
+    "RunningExperiment",
+    "Served",
     "Sighting",
     "SourceDocument",
     "Space",
@@ -131,5 +162,6 @@ __all__ = [
     "department_of",
     "is_text",
     "page_range",
+    "sha256_of",
     "storable",
 ]

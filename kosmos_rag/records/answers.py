@@ -7,6 +7,7 @@ from typing import Any
 
 from kosmos_rag.explanation import explanation
 from kosmos_rag.records.documents import DocumentLines
+from kosmos_rag.records.experiments import Served
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +175,8 @@ class Retrieval:
     """What kind of question it is by the rules of `rag.intents`; None where none of them fits."""
     id: uuid.UUID | None = field(default=None, compare=False)
     """Of its record in the log, for feedback on it; None where no log is kept."""
+    experiment: Served | None = field(default=None, compare=False)
+    """Which configuration of an experiment answered; None where none runs that may change that."""
 
     @property
     def returned(self) -> int:

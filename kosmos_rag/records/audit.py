@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+EVALUATOR = "kosmos-rag eval"
+"""The subject of what an evaluation asks: in the log like any other, and not among what failed somebody."""
+
 
 class AuditKind(StrEnum):
     """What was asked for."""
@@ -112,6 +115,8 @@ class Rating(StrEnum):
 
     UP = "up"
     DOWN = "down"
+    CLICK = "click"
+    """Opened, which is no opinion: it is kept beside one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

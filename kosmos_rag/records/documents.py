@@ -3,6 +3,7 @@
 Offsets are always characters of `ParsedDocument.text`, half open: `text[start:end]`. Lines and pages count from 1.
 """
 
+import hashlib
 import re
 import uuid
 from bisect import bisect_right
@@ -29,6 +30,11 @@ def is_text(value: object) -> bool:
 def storable(text: str) -> str:
     """Return a text as PostgreSQL can hold it: NUL and lone surrogates are replaced."""
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text: of a quote in its citation, of a question in the log."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def are_names(value: object) -> bool:

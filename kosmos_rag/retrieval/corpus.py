@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from kosmos_rag import bm25
+from kosmos_rag.records import ExperimentMode, RunningExperiment
 from kosmos_rag.storage.sql import statement
 
 
@@ -81,6 +82,8 @@ class Snapshot:
     """Whether the preset of one of the collections has departments decide who may read."""
     audit: tuple[Mapping[str, Any], ...]
     """What presets of the collections set of `rag.audit`."""
+    experiment: RunningExperiment | None = None
+    """What runs for questions to these collections."""
 
     @property
     def chunks(self) -> int:
@@ -118,7 +121,14 @@ def look(
         total=sum(row[1] or 0 for row in every),
         enforced=any(row[8] for row in every),
         audit=tuple(every[0][9]) if every else (),
+        experiment=_experiment(every[0][10]) if every else None,
     )
+
+
+def _experiment(told: Mapping[str, Any] | None) -> RunningExperiment | None:
+    if told is None:
+        return None
+    return RunningExperiment(**{**told, "id": uuid.UUID(told["id"]), "mode": ExperimentMode(told["mode"])})
 
 
 def _corpora(

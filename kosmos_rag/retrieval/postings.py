@@ -54,6 +54,7 @@ class PostingsCache:
         self._bytes = 0
         self._lock = threading.Lock()
         self._entries: OrderedDict[Key, Posting] = OrderedDict()
+        self.hits = self.misses = 0
 
     def take(self, keys: Iterable[Key]) -> dict[Key, Posting]:
         """Return those of the keys that are kept."""
@@ -63,6 +64,9 @@ class PostingsCache:
                 if (entry := self._entries.get(key)) is not None:
                     self._entries.move_to_end(key)
                     found[key] = entry
+                    self.hits += 1
+                else:
+                    self.misses += 1
         return found
 
     def keep(self, entries: Mapping[Key, Posting]) -> None:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 from kosmos_rag.config import RerankingSettings
+from kosmos_rag.metrics import RETRIEVAL_FALLBACKS
+from kosmos_rag.observation import Observation
 from kosmos_rag.ports import Reranker
-from kosmos_rag.ranking.deadline import Deadline
+from kosmos_rag.ranking.deadline import MODEL, Deadline
 from kosmos_rag.records import Passage
 from kosmos_rag.retrieval.quoted import PHRASE
 from kosmos_rag.retrieval.watch import Watch
@@ -28,14 +30,21 @@ class Reranked:
 class Reranking:
     """Reorders passages, or leaves them as they are and says why. Thread-safe."""
 
-    def __init__(self, reranker: Reranker, settings: RerankingSettings, line: Deadline | None = None) -> None:
+    def __init__(
+        self, reranker: Reranker, settings: RerankingSettings, observation: Observation, line: Deadline | None = None
+    ) -> None:
         self._reranker = reranker
+        self._observation = observation
         self._settings = settings
         self._deadline = Deadline(concurrency=settings.concurrency) if line is None else line
 
     def under(self, settings: RerankingSettings) -> "Reranking":
         """Return one with another threshold and deadline, in line for the same model."""
-        return Reranking(self._reranker, settings, self._deadline)
+        return Reranking(self._reranker, settings, self._observation, self._deadline)
+
+    def beside(self) -> "Reranking":
+        """Return the same in a line of its own: calls of it that hang hold up no others, and are not told of."""
+        return Reranking(self._reranker, self._settings, Observation())
 
     def warm_up(self) -> None:
         """Load the model. One that cannot be loaded, or hangs, is found out now, and no question waits for it."""
@@ -54,6 +63,7 @@ class Reranking:
         watch.lap("rerank")
         scores, fault = outcome.value, outcome.reason or _fault(outcome.value, len(passages))
         if scores is None or fault:
+            self._observation.record(RETRIEVAL_FALLBACKS, 1, "rerank", outcome.why or MODEL)
             return Reranked(passages=passages, note=f"not reranked, in fused order: {fault}", done=False)
         scored = [
             replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)

@@ -23,6 +23,7 @@ class Results:
     def __init__(self, *, kept: int) -> None:
         self._lock = threading.Lock()
         self._kept: LRUCache[Hashable, Retrieval] = LRUCache(maxsize=kept)
+        self.hits = self.misses = 0
 
     @property
     def enabled(self) -> bool:
@@ -33,6 +34,8 @@ class Results:
         """Return what is kept under a key."""
         with self._lock:
             result = self._kept.get(key)
+            self.hits += result is not None
+            self.misses += result is None
         return deepcopy(result)
 
     def keep(self, key: Hashable, result: Retrieval) -> None:

@@ -5,7 +5,7 @@ embedding space answers is read in it too. The question is embedded before, by t
 needed; where the snapshot names a space of the other one, it is embedded again and the retrieval goes on.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -15,14 +15,18 @@ from uuid import UUID
 
 import psycopg
 
+from kosmos_rag import tracing
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding import Embedders
 from kosmos_rag.expansion.expander import Expanded, Expander
+from kosmos_rag.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
+from kosmos_rag.observation import Observation
 from kosmos_rag.ports import Embedder, LanguageModel, Reranker
 from kosmos_rag.ranking.fusion import Fused, reciprocal_rank_fusion, score_fusion
-from kosmos_rag.records import Expansion, Filter, LegAccount, Passage, Retrieval
+from kosmos_rag.records import Expansion, Filter, Passage, Retrieval, RunningExperiment
 from kosmos_rag.retrieval.corpus import Snapshot
 from kosmos_rag.retrieval.feedback import FEEDBACK, feedback
+from kosmos_rag.retrieval.found import Found, result_of
 from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg, without_plan
 from kosmos_rag.retrieval.passages import fetch
 from kosmos_rag.retrieval.postings import PostingsCache
@@ -30,26 +34,13 @@ from kosmos_rag.retrieval.quoted import PHRASE, Ranked, filled_up
 from kosmos_rag.retrieval.request import Request, request
 from kosmos_rag.retrieval.reranking import Reranked, Reranking
 from kosmos_rag.retrieval.results import Results, key_of
+from kosmos_rag.retrieval.sampling import Sampler
 from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.vectors import QuestionVectors
 from kosmos_rag.retrieval.watch import Watch
 from kosmos_rag.signals import Applied, Asked, Signals
-from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.database import Database, Role
 from kosmos_rag.storage.tenancy import Tenant, live_space
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Found:
-    """What the database answered to one question."""
-
-    where: str
-    """What was searched: the tenant, or one collection of it."""
-    chunks: int
-    """How many of that this reader may read."""
-    legs: dict[str, LegAccount]
-    passages: list[Passage]
-    notes: tuple[str, ...]
-    """What the caller should know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +50,10 @@ class Retrieved:
     retrieval: Retrieval
     audit: tuple[Mapping[str, Any], ...]
     """What presets of the collections that were searched set of `rag.audit`, at the moment of the question."""
+
+
+Choose = Callable[[RunningExperiment | None, str], "Retriever | None"]
+"""Told which experiment runs, and the question as it was understood: who answers; None is whoever was asked."""
 
 
 class Retriever:
@@ -71,9 +66,11 @@ class Retriever:
         reranker: Reranker | None,
         language_model: LanguageModel | None,
         settings: Settings,
+        observation: Observation,
     ) -> None:
         retrieval = settings.rag.retrieval
-        self._database = database
+        self._observation = observation
+        self._app = database.app
         self._embedders = embedders
         self._last: dict[UUID, Embedder] = {}
         self._expander = Expander(settings.rag, language_model)
@@ -82,8 +79,20 @@ class Retriever:
         }
         self._results = Results(kept=retrieval.cached_results)
         self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
-        self._reranking = Reranking(reranker, settings.rag.reranking) if reranker else None
+        self._reranking = Reranking(reranker, settings.rag.reranking, observation) if reranker else None
+        self._sampler: Sampler | None = Sampler(database.app, settings.guard, observation)
+        self._tell_of_caches()
         self._go_by(settings, version=None)
+
+    def _tell_of_caches(self) -> None:
+        kept: list[tuple[str, Results | PostingsCache | QuestionVectors]] = [
+            *(("question_vectors", vectors) for vectors in self._vectors.values()),
+            ("results", self._results),
+            ("postings", self._postings),
+        ]
+        for name, cache in kept:
+            self._observation.watch(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
+            self._observation.watch(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
 
     def under(self, settings: Settings, version: str) -> "Retriever":
         """Return one with other settings, of that version, which shares connections, models and what is kept.
@@ -92,6 +101,18 @@ class Retriever:
         """
         other = copy(self)
         other._go_by(settings, version=version)  # noqa: SLF001 — its own kind
+        return other
+
+    def beside(self, app: Role) -> "Retriever":
+        """Return the same for questions that nobody waits for: it takes no connection and no place in line from others.
+
+        Its connections are of `app`. It keeps no results, and what it does is not told of.
+        """
+        other = copy(self)
+        other._app, other._results, other._observation = app, Results(kept=0), Observation()  # noqa: SLF001
+        other._sampler = None  # noqa: SLF001 — the question was offered when it was asked
+        if self._reranking is not None:
+            other._reranking = self._reranking.beside()  # noqa: SLF001
         return other
 
     def _go_by(self, settings: Settings, *, version: str | None) -> None:
@@ -108,6 +129,12 @@ class Retriever:
         if self._reranking is not None:
             self._reranking.warm_up()
 
+    def close(self) -> None:
+        """Write what waits to be written: samples for the guard."""
+        if self._sampler is not None:
+            self._sampler.close()
+
+    @tracing.spanned("kosmos.retrieve")
     def retrieve(
         self,
         tenant: Tenant,
@@ -117,45 +144,76 @@ class Retriever:
         k: int | None,
         filter: Filter | None,  # noqa: A002 — the word that callers expect
         collection: str | None,
+        choose: Choose | None = None,
     ) -> Retrieved:
         """Return the best passages of a tenant that these principals may read.
 
-        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
+        `choose` may have another one of this kind answer, from the moment on that the snapshot says what runs: nothing
+        that was done before depends on which. Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError, and
+        what `choose` raises.
         """
-        settings = self._settings.rag
-        kept = settings.reranking.top_k if self._reranking else settings.retrieval.top_k
-        asked = request(
-            question,
-            k=kept if k is None else k,
-            filter=filter,
-            max_chars=settings.retrieval.max_question_chars,
-        )
+        asked = self._request(question, k, filter)
         watch = Watch()
         expanded = self._expander.expand(asked.parsed.text)
         if expanded.expansion != Expansion() or expanded.notes:
             watch.lap("expand")
+        if expanded.notes:
+            self._observation.record(RETRIEVAL_FALLBACKS, len(expanded.notes), "expand", "model")
         searches_by = partial(self._searches, watch, tenant, principals, collection, asked, expanded.expansion)
         believed = self._last.get(tenant.id, self._embedders.current)
         searches = searches_by(believed)
-        with self._database.app.transaction(tenant.id, principals) as connection:
+        with self._app.transaction(tenant.id, principals) as connection:
             snapshot = searches[0].look(connection)
             embedder = self._embedder(connection, tenant, snapshot.space_id)
             if embedder is not believed and embedder is not None:
                 self._last[tenant.id] = embedder
                 searches = searches_by(embedder)
-            key = self._key(searches[0], expanded.expansion, snapshot)
-            if key is not None and (result := self._results.find(key)) is not None:
-                watch.lap("cache")
-                kept_result = replace(result, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
-                return Retrieved(retrieval=kept_result, audit=snapshot.audit)
-            found = self._found(connection, searches, snapshot, watch)
+            other = None if choose is None else choose(snapshot.experiment, asked.question)
+            if other is not None:
+                # With its own searches; what the snapshot says is the same for both.
+                asked = other._request(question, k, filter)  # noqa: SLF001 — its own kind
+                searches = other._searches(  # noqa: SLF001
+                    watch, tenant, principals, collection, asked, expanded.expansion, embedder or believed
+                )
+            finish = (other or self)._begun(connection, searches, expanded, snapshot, watch)  # noqa: SLF001
+        return Retrieved(retrieval=finish(), audit=snapshot.audit)
+
+    def _begun(
+        self,
+        connection: psycopg.Connection,
+        searches: Sequence[Search],
+        expanded: Expanded,
+        snapshot: Snapshot,
+        watch: Watch,
+    ) -> Callable[[], Retrieval]:
+        """Read all that is read in the transaction, and return what makes the result of it, outside."""
+        key = self._key(searches[0], expanded.expansion, snapshot)
+        if key is not None and (kept := self._results.find(key)) is not None:
+            watch.lap("cache")
+            return partial(replace, kept, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
+        found = self._found(connection, searches, snapshot, watch)
+        if self._sampler is not None:
+            self._sampler.offer(searches[0], snapshot)
+        return partial(self._finished, key, searches[0], expanded, found, watch)
+
+    def _finished(
+        self, key: Hashable | None, search: Search, expanded: Expanded, found: Found, watch: Watch
+    ) -> Retrieval:
         watch.lap("fetch")
+        asked = search.request
         reranked = self._reranked(asked.parsed.text, found.passages, watch)
-        applied = self._signalled(asked.parsed.text, principals, reranked.passages, watch)
-        result = _result(asked, expanded, found, reranked, applied, watch)
+        applied = self._signalled(asked.parsed.text, search.principals, reranked.passages, watch)
+        result = result_of(asked, expanded, found, reranked, applied, watch)
         if key is not None:
             self._results.keep(key, result)
-        return Retrieved(retrieval=result, audit=snapshot.audit)
+        return result
+
+    def _request(self, question: str, k: int | None, filter: Filter | None) -> Request:  # noqa: A002
+        settings = self._settings.rag
+        kept = settings.reranking.top_k if self._reranking else settings.retrieval.top_k
+        return request(
+            question, k=kept if k is None else k, filter=filter, max_chars=settings.retrieval.max_question_chars
+        )
 
     def _key(self, search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable | None:
         """Return what a kept result goes by; None where none is kept. Some signals go by the day."""
@@ -208,7 +266,7 @@ class Retriever:
 
     def _found(
         self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
-    ) -> _Found:
+    ) -> Found:
         first = searches[0]
         ranked = self._ranked(connection, searches, snapshot, watch)
         note = None
@@ -225,7 +283,7 @@ class Retriever:
         accounts = {name: leg.account for name, leg in ranked.legs.items()}
         if not self._tells_all(snapshot):
             accounts = {name: without_plan(account) for name, account in accounts.items()}
-        return _Found(where=where, chunks=snapshot.chunks, legs=accounts, passages=passages, notes=notes)
+        return Found(where=where, chunks=snapshot.chunks, legs=accounts, passages=passages, notes=notes)
 
     def _tells_all(self, snapshot: Snapshot) -> bool:
         """Whether this reader may know how answers are found: plans and what they read depend on all documents."""
@@ -301,39 +359,3 @@ def _presets_left_out(search: Search, snapshot: Snapshot) -> str | None:
     if search.collection is not None or not named:
         return None
     return f"the presets of {', '.join(named)} apply to questions that name the collection"
-
-
-def _result(
-    asked: Request, expanded: Expanded, found: _Found, reranked: Reranked, applied: Applied, watch: Watch
-) -> Retrieval:
-    hits = tuple(
-        hit if hit.rank == rank else replace(hit, rank=rank)
-        for rank, hit in enumerate(applied.passages[: asked.k], start=1)
-    )
-    skipped = (*(["expand"] if expanded.notes else []), *(["rerank"] if not reranked.done else []))
-    return Retrieval(
-        question=asked.question,
-        expansion=expanded.expansion,
-        requested=asked.k,
-        hits=hits,
-        stages=watch.stages,
-        timings_ms=watch.timings_ms(),
-        legs=found.legs,
-        notes=(*expanded.notes, *found.notes, *([reranked.note] if reranked.note else []), *applied.notes),
-        skipped=skipped,
-        cached=False,
-        shortfall=_shortfall(found, reranked, applied) if len(hits) < asked.k else None,
-        intent=applied.intent,
-    )
-
-
-def _shortfall(found: _Found, reranked: Reranked, applied: Applied) -> str:
-    if found.chunks == 0:
-        return f"{found.where} has no documents"
-    relevant, left = len(reranked.passages), len(applied.passages)
-    if left < relevant:
-        return f"{len(found.passages)} passages found, {left} of them left by signals: {'; '.join(applied.notes)}"
-    if relevant < len(found.passages):
-        return f"{len(found.passages)} passages found, {relevant} of them relevant enough for the reranking threshold"
-    reasons = "; ".join(f"{name}: {account.reason}" for name, account in found.legs.items() if account.reason)
-    return f"only {relevant} passages are in reach of this question, its reader and its filter ({reasons})"

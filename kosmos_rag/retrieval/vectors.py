@@ -15,7 +15,7 @@ class QuestionVectors:
     def __init__(self, embedder: Embedder, *, kept: int) -> None:
         self._embedder = embedder
         # With a condition, threads that ask the same at once wait for the one that embeds.
-        self._kept = cached(LRUCache(maxsize=kept), condition=threading.Condition())(self._embedded)
+        self._kept = cached(LRUCache(maxsize=kept), condition=threading.Condition(), info=True)(self._embedded)
 
     def of(self, question: str, passage: str | None) -> NDArray[np.float32]:
         """Return the question's vector; with a passage that could answer it, the mean of both, of length one.
@@ -25,6 +25,16 @@ class QuestionVectors:
         """
         vector: NDArray[np.float32] = self._kept(question, passage)
         return vector
+
+    @property
+    def hits(self) -> int:
+        """How often a vector was there."""
+        return int(self._kept.cache_info().hits)
+
+    @property
+    def misses(self) -> int:
+        """How often one was made."""
+        return int(self._kept.cache_info().misses)
 
     def _embedded(self, question: str, passage: str | None) -> NDArray[np.float32]:
         vector = self._embedder.embed_query(question)

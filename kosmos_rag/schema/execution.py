@@ -1,12 +1,13 @@
 """Checked queries run: in a read-only transaction, as a role that may not write, with a time limit and a row cap."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.config.display import one_line
 from kosmos_rag.errors import DatabaseNotReady, QueryRefused, RequestError
+from kosmos_rag.schema.exposure import check_exposure
 from kosmos_rag.schema.guard import CheckedQuery, check_query
 from kosmos_rag.schema.model import DatabaseSchema
 from kosmos_rag.schema.quoting import quoted_table
@@ -19,7 +20,11 @@ _DIALECTS = ("postgresql", "sqlite")
 _SQLITE_STEPS = 1_000
 """Instructions of SQLite's machine between two looks at the clock: some microseconds."""
 
-_TIME_LIMIT = "SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true)"
+_SETTINGS = """
+SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true),
+       set_config('standard_conforming_strings', 'on', true)
+"""
+"""The last: the query is written for texts in which a backslash means itself."""
 _EXPLAIN = {"postgresql": "EXPLAIN (FORMAT JSON) ", "sqlite": "EXPLAIN QUERY PLAN "}
 _POWERS = """
 SELECT rolsuper,
@@ -27,9 +32,32 @@ SELECT rolsuper,
            'pg_write_all_data', 'pg_write_server_files', 'pg_read_server_files', 'pg_execute_server_program'
        ]) AS granted WHERE pg_has_role(current_user, granted, 'MEMBER')),
        (SELECT coalesce(array_agg(written), '{}') FROM unnest(CAST(:tables AS text[])) AS written
-         WHERE has_table_privilege(written, 'INSERT, UPDATE, DELETE, TRUNCATE'))
+         WHERE has_table_privilege(written, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR has_any_column_privilege(written, 'INSERT, UPDATE'))
   FROM pg_roles WHERE rolname = current_user
 """
+_OVERLOADS = """
+SELECT p.proname FROM pg_proc p
+ WHERE p.proname = ANY(CAST(:functions AS text[])) AND p.pronamespace <> CAST('pg_catalog' AS regnamespace)
+   AND pg_function_is_visible(p.oid) AND NOT EXISTS (
+       SELECT FROM pg_depend d
+        WHERE d.classid = CAST('pg_proc' AS regclass) AND d.objid = p.oid AND d.deptype = 'e')
+ UNION
+SELECT o.oprname FROM pg_operator o
+ WHERE position(CAST(o.oprname AS text) IN CAST(:sql AS text)) > 0
+   AND o.oprnamespace <> CAST('pg_catalog' AS regnamespace) AND pg_operator_is_visible(o.oid)
+   AND NOT EXISTS (
+       SELECT FROM pg_depend d
+        WHERE d.classid = CAST('pg_operator' AS regclass) AND d.objid = o.oid AND d.deptype = 'e')
+"""
+"""Functions and operators of somebody's own that are found by the names that the query has: those of the server and
+of extensions are not meant. A closer match of types is taken before the server's own (CVE-2018-1058)."""
+_COLUMNS = """
+SELECT t.full_name, a.attname
+  FROM unnest(CAST(:names AS text[]), CAST(:tables AS text[])) AS t(full_name, written)
+  JOIN pg_attribute a ON a.attrelid = to_regclass(t.written) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_COLUMNS_OF_SQLITE = "SELECT x.name FROM pragma_table_xinfo(:name) AS x"
 _WRITING_NODES = {"ModifyTable", "LockRows"}
 
 
@@ -70,7 +98,8 @@ class GuardedDatabase:
         Raises ConfigError on a URL that cannot be used, RequestError on a database that cannot be guarded.
         """
         self._engine = engine_of(url)
-        self._schema = schema
+        # Read as the database reads it, whatever the schema was written for.
+        self._schema = replace(schema, dialect=self._engine.dialect.name)
         self._limits = limits or Limits()
         self._functions = frozenset(functions)
         if self._engine.dialect.name not in _DIALECTS:
@@ -96,9 +125,10 @@ class GuardedDatabase:
         started = time.monotonic()
         with reading(self._engine) as connection:
             if connection.dialect.name == "postgresql":
-                self._prepare_postgresql(connection, query)
+                columns_of = self._prepare_postgresql(connection, query)
             else:
-                self._prepare_sqlite(connection)
+                columns_of = self._prepare_sqlite(connection, query)
+            check_exposure(query.reading, self._schema, columns_of)
             self._plan(connection, query)
             result = connection.execute(text(query.sql), dict(query.parameters))
             columns = tuple(result.keys())
@@ -111,23 +141,42 @@ class GuardedDatabase:
             seconds=time.monotonic() - started,
         )
 
-    def _prepare_postgresql(self, connection: "Connection", query: CheckedQuery) -> None:
+    def _prepare_postgresql(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
+        """Set limits, check the role, and return the columns that the tables of a query have."""
         from sqlalchemy import text
 
-        connection.execute(text(_TIME_LIMIT), {"limit": str(self._limits.timeout_ms)})
-        names = [quoted_table(table) for name in query.reading.tables if (table := self._schema.table(name))]
-        superuser, granted, written = connection.execute(text(_POWERS), {"tables": names}).one()
+        connection.execute(text(_SETTINGS), {"limit": str(self._limits.timeout_ms)})
+        written = {use.table.full_name: quoted_table(use.table) for use in query.reading.uses}
+        tables = {"names": list(written), "tables": list(written.values())}
+        superuser, granted, writable = connection.execute(text(_POWERS), tables).one()
         problems = ["the role is a superuser"] if superuser else []
         if not superuser:  # who may do everything
             problems += [f"the role is a member of {role}" for role in granted]
-            problems += [f"the role may write {table}" for table in written]
+            problems += [f"the role may write {table}" for table in writable]
         if problems:
             raise DatabaseNotReady([*problems, "log in as a role that may only read"])
+        self._no_overloads(connection, query)
+        return _grouped(connection.execute(text(_COLUMNS), tables))
 
-    def _prepare_sqlite(self, connection: "Connection") -> None:
+    def _no_overloads(self, connection: "Connection", query: CheckedQuery) -> None:
+        from sqlalchemy import text
+
+        called = {"functions": list(query.functions), "sql": query.sql}
+        if own := sorted(set(connection.execute(text(_OVERLOADS), called).scalars()) - self._functions):
+            raise QueryRefused(
+                "function", one_line(f"the database has a {own[0]} of its own, and may take it: use something else")
+            )
+
+    def _prepare_sqlite(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
+        """Set the limit, and return the columns that the tables of a query have."""
+        from sqlalchemy import text
+
         deadline = time.monotonic() + self._limits.timeout_ms / 1000
         driver: Any = connection.connection.driver_connection
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _SQLITE_STEPS)
+        tables = {use.table.full_name: use.table.name for use in query.reading.uses}
+        listed = text(_COLUMNS_OF_SQLITE)
+        return {full: set(connection.execute(listed, {"name": name}).scalars()) for full, name in tables.items()}
 
     def _plan(self, connection: "Connection", query: CheckedQuery) -> None:
         """Have the database plan the query: what it does not understand is refused before it runs."""
@@ -150,6 +199,14 @@ class GuardedDatabase:
             raise QueryRefused(
                 "plan", one_line(f"the database cannot plan the query ({str(error.orig).splitlines()[0]}); correct it")
             ) from error
+
+
+def _grouped(rows: Iterable[Any]) -> dict[str, set[str]]:
+    """Return the columns of each table."""
+    found: dict[str, set[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return found
 
 
 def _nodes(plan: Any) -> Iterator[str]:

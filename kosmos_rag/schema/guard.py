@@ -4,7 +4,7 @@ This is the first fence. The others are the read-only transaction, the role, and
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 from kosmos_rag.config.display import one_line
 from kosmos_rag.errors import QueryRefused, first_line
 from kosmos_rag.schema.model import DatabaseSchema
-from kosmos_rag.schema.reading import QueryReading, parse_query, read_query, sqlglot_dialect
+from kosmos_rag.schema.reading import QueryReading, parse_query, read_tree, sqlglot_dialect
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 _PARAMETER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_CALL = re.compile(r'\s*("(?:[^"]|"")+"|[^\W\d][\w$.]*)\s*\(')
+_SYNTAX = frozenset(("all", "any", "array", "case", "cast", "exists", "in", "interval", "not", "row", "some"))
+"""What is written with a parenthesis behind it and is no function."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +32,9 @@ class CheckedQuery:
     """As SQLAlchemy's `text` takes it, parameters as `:name`."""
     reading: QueryReading
     parameters: Mapping[str, Any]
+    """Those given, and the cap of rows: with a value to bind, PostgreSQL takes no second statement."""
+    functions: frozenset[str]
+    """Names of the functions that it calls, as they are written."""
 
 
 def check_query(
@@ -48,13 +54,16 @@ def check_query(
     """
     given = dict(parameters or {})
     tree = parse_query(sql, schema.dialect)
-    for rule in (_only_reads, _named_parameters):
+    for rule in (_only_reads, _plain_texts, _named_parameters):
         rule(tree)
-    _known_functions(tree, frozenset(functions) | harmless_functions())
+    called = _functions(tree, schema.dialect)
+    _known_functions(called, frozenset(functions) | harmless_functions())
     _parameters_given(tree, given)
-    reading = read_query(sql, schema)
-    limited = tree if max_rows is None else _limited(tree, max_rows)
-    return CheckedQuery(sql=_written(limited, schema.dialect), reading=reading, parameters=given)
+    reading = read_tree(tree, schema)
+    limited, values = (tree, given) if max_rows is None else _limited(tree, given, max_rows)
+    return CheckedQuery(
+        sql=_written(limited, schema.dialect), reading=reading, parameters=values, functions=frozenset(called)
+    )
 
 
 @cache
@@ -78,25 +87,34 @@ def _only_reads(tree: "exp.Query") -> None:
             raise QueryRefused("syntax", "OPERATOR() can name any function: write the operator itself")
 
 
-def _known_functions(tree: "exp.Query", known: frozenset[str]) -> None:
+def _plain_texts(tree: "exp.Query") -> None:
+    """Refuse forms of text that parser and database may read differently: escapes, dollars, code points."""
     from sqlglot import exp
 
-    for node in tree.find_all(exp.Func):
-        if isinstance(node.parent, exp.Dot):
-            name = node.parent.sql()
-            raise QueryRefused("function", one_line(f"{name} names its namespace: write functions without one"))
-        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc | exp.UserDefinedFunction):
-            name = node.name.lower()
-            if name not in known:
-                raise QueryRefused("function", one_line(f"{name}() is not known to be harmless: take another function"))
-        elif isinstance(node, _of_files()):
-            raise QueryRefused("function", f"{node.sql_name().lower()}() reaches files: take a table")
+    forms = (exp.ByteString, exp.RawString, exp.UnicodeString, exp.National, exp.HexString, exp.BitString, exp.Heredoc)
+    if (found := tree.find(*forms)) is not None:
+        raise QueryRefused("syntax", one_line(f"{found.sql()}: write texts in single quotes, or bind them"))
 
 
-def _of_files() -> tuple[type["exp.Expression"], ...]:
+def _functions(tree: "exp.Query", dialect: str | None) -> list[str]:
+    """Return the names of all functions as they will be written, by which the database finds them."""
     from sqlglot import exp
 
-    return tuple(found for name in ("ReadCSV", "ReadParquet", "ToFile") if (found := getattr(exp, name, None)))
+    if (dotted := tree.find(exp.Dot)) is not None:
+        called = isinstance(dotted.expression, exp.Func)
+        remedy = "write functions without their namespace" if called else "fields of a row cannot be asked for"
+        raise QueryRefused("function" if called else "syntax", one_line(f"{dotted.sql()}: {remedy}"))
+    form = sqlglot_dialect(dialect)
+    calls = (node.sql(form, comments=False, normalize_functions=False) for node in tree.find_all(exp.Func))
+    written = (_CALL.match(call) for call in calls)
+    names = [found[1] for found in written if found and found[1].lower() not in _SYNTAX]
+    return [name[1:-1] if name.startswith('"') else name.lower() for name in names]
+
+
+def _known_functions(called: Iterable[str], known: frozenset[str]) -> None:
+    for name in called:
+        if name not in known:
+            raise QueryRefused("function", one_line(f"{name}() is not known to be harmless: take another function"))
 
 
 def _named_parameters(tree: "exp.Query") -> None:
@@ -121,16 +139,21 @@ def _placeholders(tree: "exp.Query") -> Iterator[str]:
     return (node.name for node in tree.find_all(exp.Placeholder))
 
 
-def _limited(tree: "exp.Query", most: int) -> "exp.Query":
-    """Return a query that gives at most so many rows."""
+def _limited(tree: "exp.Query", given: Mapping[str, Any], most: int) -> tuple["exp.Query", dict[str, Any]]:
+    """Return a query that gives at most so many rows, and its values with that number among them."""
     from sqlglot import exp
 
+    name = "kosmos_rows"
+    while name in given:
+        name += "_"
+    cap = exp.Placeholder(this=name)
     own = tree.args.get("limit")
     if isinstance(own, exp.Limit) and isinstance(own.expression, exp.Literal) and own.expression.is_int:
-        return tree.limit(min(most, int(own.expression.name)))
+        return tree.limit(cap), {**given, name: min(most, int(own.expression.name))}
+    values = {**given, name: most}
     if own is None and isinstance(tree, exp.Select | exp.SetOperation):
-        return tree.limit(most)
-    return exp.select("*").from_(tree.subquery("kosmos_rows")).limit(most)
+        return tree.limit(cap), values
+    return exp.select("*").from_(tree.subquery("kosmos_rows")).limit(cap), values
 
 
 def _written(tree: "exp.Query", dialect: str | None) -> str:

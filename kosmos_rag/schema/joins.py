@@ -7,7 +7,7 @@ Kou, Markowsky and Berman (Acta Informatica 15, 1981, p. 141), which is at most 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice, product
 
 from kosmos_rag.errors import RequestError
@@ -16,6 +16,8 @@ from kosmos_rag.schema.steiner import Edge, Graph, edge_of, shortest_trees
 
 EXACT_TABLES = 6
 MOST_PATHS = 4
+_KEPT_PLANS = 1_000
+"""Questions need the same few tables together again and again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,12 +68,13 @@ def _listed(table: str, columns: Sequence[str]) -> str:
 
 
 class JoinGraph:
-    """The foreign keys of a schema as a graph. Keys to tables that the schema does not have are left out."""
+    """The foreign keys of a schema as a graph, without keys to tables that the schema does not have. Thread-safe."""
 
     def __init__(self, schema: DatabaseSchema) -> None:
         self._schema = schema
         self._keys: dict[Edge, list[Join]] = {}
         self._own: dict[str, list[Join]] = {}
+        self._kept_plans = lru_cache(maxsize=_KEPT_PLANS)(self._plans)
         for table in schema.tables:
             for key in table.foreign_keys:
                 self._add(Join(table=table.full_name, key=key))
@@ -95,10 +98,13 @@ class JoinGraph:
 
         Raises RequestError on a table that the schema does not have.
         """
-        chosen = list(dict.fromkeys(tables))
+        chosen = tuple(dict.fromkeys(tables))
         if unknown := [table for table in chosen if table not in self._graph]:
             raise RequestError(f"the schema has no table {', '.join(unknown)}: take full names of its tables")
-        return tuple(self._plan(group) for group in self._groups(chosen))
+        return self._kept_plans(chosen)
+
+    def _plans(self, chosen: tuple[str, ...]) -> tuple[JoinPlan, ...]:
+        return tuple(self._plan(group) for group in self._groups(list(chosen)))
 
     def _groups(self, chosen: list[str]) -> list[list[str]]:
         """Split tables by the connected part of the graph that they lie in."""

@@ -23,11 +23,23 @@ _SQLGLOT_NAMES = {"postgresql": "postgres", "mssql": "tsql", "mariadb": "mysql"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TableUse:
+    """A place of a query where a table of the schema stands."""
+
+    node: "exp.Table"
+    """In the query as parsed."""
+    alias: str
+    """What the table is called there, folded as the database folds names."""
+    table: TableSchema
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QueryReading:
     """What a query uses of a schema; what inner queries use comes first."""
 
     tree: "exp.Query"
     """The query as parsed."""
+    uses: tuple[TableUse, ...]
     tables: tuple[str, ...]
     columns: tuple[ColumnRef, ...]
     """Columns of tables; a star names none."""
@@ -67,8 +79,25 @@ def read_query(sql: str, schema: DatabaseSchema) -> QueryReading:
 
     Raises QueryRefused where it is no query, and on a table or column that the schema does not have.
     """
-    tree = parse_query(sql, schema.dialect)
-    return _Reader(schema).read(tree)
+    return read_tree(parse_query(sql, schema.dialect), schema)
+
+
+def read_tree(tree: "exp.Query", schema: DatabaseSchema) -> QueryReading:
+    """Read a query that is parsed already, and leave it as it is. Raises as `read_query`."""
+    from sqlglot.errors import SqlglotError
+
+    try:
+        return _Reader(schema).read(tree)
+    except (SqlglotError, RecursionError) as error:
+        raise QueryRefused(
+            "unreadable", f"the SQL cannot be read ({one_line(first_line(error))}); correct it"
+        ) from error
+
+
+def folded(identifier: "exp.Identifier", dialect: str | None) -> str:
+    """Return a name as the database compares it: PostgreSQL knows `"Name"` from `name`, the others do not."""
+    exact = dialect == "postgresql" and identifier.args.get("quoted")
+    return identifier.name if exact else identifier.name.lower()
 
 
 class _Reader:
@@ -81,71 +110,101 @@ class _Reader:
         """Read a tree, and leave it as it is."""
         from sqlglot.optimizer.scope import traverse_scope
 
+        uses = self._uses(tree)
         resolved: exp.Query = tree.copy()
-        self._fold_identifiers(resolved)
         named = self._name_tables(resolved)
+        self._fold_identifiers(resolved)
         self._read_text_in_double_quotes(resolved, named)
         qualified = self._qualify(resolved, named)
         found = dict(_columns(traverse_scope(qualified), named))
         return QueryReading(
             tree=tree,
-            tables=tuple(dict.fromkeys(table.full_name for table in named.values())),
+            uses=tuple(uses),
+            tables=tuple(dict.fromkeys(use.table.full_name for use in uses)),
             columns=tuple(dict.fromkeys(ref for _, ref in found.values())),
             joins=tuple(dict.fromkeys(_joins(qualified, found))),
         )
 
     def _fold(self, name: str | None) -> str | None:
-        """Return a name as it is compared: PostgreSQL knows `Name` from `name`, the others do not."""
+        """Return a name of the schema as it is compared."""
         return name if name is None or self._dialect == "postgresql" else name.lower()
 
     def _fold_identifiers(self, tree: "exp.Query") -> None:
         from sqlglot import exp
 
         for identifier in tree.find_all(exp.Identifier):
-            if self._dialect != "postgresql" or not identifier.args.get("quoted"):
-                identifier.set("this", identifier.name.lower())
+            identifier.set("this", folded(identifier, self._dialect))
 
-    def _name_tables(self, tree: "exp.Query") -> dict[str, TableSchema]:
-        """Give each use of a table a name of its own, and return what is behind each."""
+    def _uses(self, tree: "exp.Query") -> list[TableUse]:
+        """Find the tables of the schema in a tree, those of inner queries first. All others are refused."""
         from sqlglot import exp
         from sqlglot.optimizer.scope import traverse_scope
 
-        named: dict[str, TableSchema] = {}
-        seen: set[int] = set()
-        for scope in traverse_scope(tree):
-            for node in scope.tables:
-                seen.add(id(node))
-                if isinstance(scope.sources.get(node.alias_or_name), exp.Table) or node.args.get("db"):
-                    self._name(node, named)
+        in_scopes = [node for scope in traverse_scope(tree) for node in scope.tables]
         # What is in no scope is no part of a query that is understood.
-        for node in tree.find_all(exp.Table):
-            if id(node) not in seen and isinstance(node.this, exp.Identifier):
-                self._name(node, named)
-        return named
+        nodes = {id(node): node for node in (*in_scopes, *tree.find_all(exp.Table))}.values()
+        return [self._use(node) for node in nodes if not self._gives_rows(node) and not self._is_of_with(node)]
 
-    def _name(self, node: "exp.Table", named: dict[str, TableSchema]) -> None:
+    def _gives_rows(self, node: "exp.Table") -> bool:
+        """Whether a function stands in the place of a table."""
         from sqlglot import exp
 
-        if not isinstance(node.this, exp.Identifier):  # a function that gives rows
-            return
-        table = self._table(node)
-        key = f"t{len(named)}"
-        named[key] = table
-        if not node.args.get("alias"):
-            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
-        node.set("this", exp.to_identifier(key, quoted=True))
-        node.set("db", None)
+        if not isinstance(node.this, exp.Identifier | exp.Func):
+            raise QueryRefused("unknown_table", one_line(f"{node.sql()} is no table: take one of the schema"))
+        return isinstance(node.this, exp.Func)
+
+    def _is_of_with(self, node: "exp.Table") -> bool:
+        """Whether a name is that of a WITH clause that is in sight at its place.
+
+        In a clause without RECURSIVE a query sees those before it; `WITH x AS (SELECT * FROM x)` reads the table x.
+        """
+        name = folded(node.this, self._dialect)
+        under: exp.Expr = node
+        child: exp.Expr = node
+        parent = node.parent
+        while parent is not None and not node.args.get("db"):
+            if (clause := parent.args.get("with_")) is not None:
+                seen = clause.expressions
+                if child is clause and not clause.args.get("recursive"):
+                    seen = seen[: next(at for at, query in enumerate(seen) if query is under)]
+                if any(folded(query.args["alias"].this, self._dialect) == name for query in seen):
+                    return True
+            under, child, parent = child, parent, parent.parent
+        return False
+
+    def _use(self, node: "exp.Table") -> TableUse:
+        alias = node.args.get("alias")
+        called = alias.this if alias is not None and alias.this is not None else node.this
+        return TableUse(node=node, alias=folded(called, self._dialect), table=self._table(node))
 
     def _table(self, node: "exp.Table") -> TableSchema:
-        given = node.db or None
-        places = (None, self._namespace) if given in (None, self._namespace) else (given,)
+        name, given = folded(node.this, self._dialect), node.args.get("db")
+        namespace = folded(given, self._dialect) if given else None
+        places = (None, self._namespace) if namespace in (None, self._namespace) else (namespace,)
         for place in places:
-            if not node.catalog and (table := self._tables.get((place, node.name))):
+            if not node.catalog and (table := self._tables.get((place, name))):
                 return table
         written = ".".join(part for part in (node.catalog, node.db, node.name) if part)
         near = get_close_matches(written, [table.full_name for table in self._tables.values()], n=1)
         remedy = f"did you mean {near[0]}?" if near else "take one of the schema"
         raise QueryRefused("unknown_table", one_line(f"there is no table {written}: {remedy}"))
+
+    def _name_tables(self, tree: "exp.Query") -> dict[str, TableSchema]:
+        """Give each use of a table a name that nothing else in the query has, and return what is behind each."""
+        from sqlglot import exp
+
+        mark = "t"
+        while any(identifier.name.lower().startswith(mark) for identifier in tree.find_all(exp.Identifier)):
+            mark += "_"
+        named: dict[str, TableSchema] = {}
+        for use in self._uses(tree):
+            key = f"{mark}{len(named)}"
+            named[key] = use.table
+            if not use.node.args.get("alias"):
+                use.node.set("alias", exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True)))
+            use.node.set("this", exp.to_identifier(key, quoted=True))
+            use.node.set("db", None)
+        return named
 
     def _read_text_in_double_quotes(self, tree: "exp.Query", named: dict[str, TableSchema]) -> None:
         """Take a name in double quotes that names nothing for text: sqlite.org/quirks.html#dblquote."""

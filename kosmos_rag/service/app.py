@@ -13,15 +13,18 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.errors import KosmosError
 from kosmos_rag.problems import MEDIA_TYPE, Problem
+from kosmos_rag.service.bodies import Bodies
 from kosmos_rag.service.caller import Service
 from kosmos_rag.service.grounding import Groundings
 from kosmos_rag.service.identity import LOOPBACK, Authenticator
 from kosmos_rag.service.keys import ApiKeys
 from kosmos_rag.service.metrics import ServiceMetrics
-from kosmos_rag.service.middleware import Bodies, Requests
+from kosmos_rag.service.middleware import Requests
 from kosmos_rag.service.openapi import describe
+from kosmos_rag.service.origins import OwnPages
 from kosmos_rag.service.problems import INVALID, body, headers_of, more_of, problem_of, told
 from kosmos_rag.service.rates import Rates
+from kosmos_rag.service.readiness import Readiness
 from kosmos_rag.service.routes import asking, console, console_holdings, grounding, holdings, operations
 from kosmos_rag.service.streaming import Streams
 from kosmos_rag.service.turns import Turns
@@ -36,8 +39,9 @@ logger = logging.getLogger("kosmos_rag.service")
 def create_service(engine: AsyncEngine) -> Service:
     """Compose what the routes work with, over an open engine. Raises ConfigError."""
     settings = engine.settings
-    metrics, turns = ServiceMetrics(), Turns(engine, settings)
-    streams = Streams(settings.service, metrics)
+    metrics, turns = ServiceMetrics(settings.observability), Turns(engine, settings)
+    engine.parts.observation.add(metrics.observer)
+    streams = Streams(settings.service)
     metrics.watch(turns=lambda: turns.taken, streams=lambda: streams.taken)
     return Service(
         settings=settings,
@@ -45,17 +49,19 @@ def create_service(engine: AsyncEngine) -> Service:
         turns=turns,
         streams=streams,
         authenticator=Authenticator(settings, ApiKeys(engine.parts.database), turns),
-        rates=Rates(settings.service.rates),
+        rates=Rates(settings.service),
         groundings=Groundings(),
         metrics=metrics,
+        readiness=Readiness(engine.parts.database),
     )
 
 
 def create_app(service: Service) -> FastAPI:
     """Return the application of a service: any ASGI server runs it."""
     settings = service.settings
-    # Whoever comes to a development service needs no credentials: a web page must not reach it under another name.
-    guard = [Middleware(TrustedHostMiddleware, allowed_hosts=sorted(LOOPBACK - {"::1"} | {"[::1]"}))]
+    # A development service asks for no credentials: no web page may reach it under another name, or change anything.
+    names = [f"[{name}]" if ":" in name else name for name in sorted(LOOPBACK)]
+    guard = [Middleware(TrustedHostMiddleware, allowed_hosts=names), Middleware(OwnPages)]
     app = FastAPI(
         title="kosmos_rag",
         version=__version__,
@@ -72,16 +78,20 @@ def create_app(service: Service) -> FastAPI:
     for module in (asking, grounding, holdings, operations, console, console_holdings):
         app.include_router(module.router)
     describe(app)
-    app.add_exception_handler(KosmosError, _of_ours)
+    app.add_exception_handler(KosmosError, of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
     return app
 
 
-async def _of_ours(request: Request, error: Exception) -> Response:
+async def of_ours(request: Request, error: Exception) -> Response:
+    """Answer for an error of ours, and log what only an operator can mend."""
     problem = problem_of(error)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        logger.warning("%s %s: %s", request.method, request.url.path, error)
+        logger.warning(
+            "%s %s: %s", request.method, problem.name, error,
+            extra={"action": "request_refused", "texts": {"path": request.url.path}},
+        )  # fmt: skip
     return _response(problem, told(error, problem), headers_of(error, problem), **more_of(error))
 
 

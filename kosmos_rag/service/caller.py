@@ -6,6 +6,7 @@ from typing import Annotated, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import Scope
 
 from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.config import Settings
@@ -15,6 +16,7 @@ from kosmos_rag.service.identity import Authenticator, Identity
 from kosmos_rag.service.keys import ADMIN, INGEST, READ
 from kosmos_rag.service.metrics import ServiceMetrics
 from kosmos_rag.service.rates import Rates
+from kosmos_rag.service.readiness import Readiness
 from kosmos_rag.service.streaming import Streams
 from kosmos_rag.service.turns import Turns
 
@@ -34,6 +36,7 @@ class Service:
     rates: Rates
     groundings: Groundings
     metrics: ServiceMetrics
+    readiness: Readiness
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,14 +58,25 @@ class Caller:
         return await self.service.turns.run(call, *args, **kwargs)
 
 
+async def identified(service: Service, scope: Scope, authorization: str | None) -> Identity:
+    """Return who has sent a request, by its header, and count the request.
+
+    Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
+    """
+    client = scope.get("client")
+    with service.rates.showing_credentials(client[0] if client else None):
+        identity = await service.authenticator.identify(authorization)
+    service.rates.count(identity)
+    return identity
+
+
 _bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag key create`.")
 
 
 def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
         service: Service = request.app.state.service
-        identity = await service.authenticator.identify(request.headers.get("authorization"))
-        service.rates.count(identity)
+        identity = await identified(service, request.scope, request.headers.get("authorization"))
         identity.require(scope)
         return Caller(identity=identity, service=service)
 

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from kosmos_rag.records import Feedback, Rating
-from kosmos_rag.service.wire import Request
+from kosmos_rag.service.wire.questions import Request
 
 
 class FeedbackRequest(Request):

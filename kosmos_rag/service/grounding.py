@@ -11,7 +11,7 @@ from kosmos_rag.grounding import GroundingResult, SchemaGrounding
 from kosmos_rag.schema.rendering import as_json
 from kosmos_rag.scope import TenantScope
 from kosmos_rag.service.identity import Identity
-from kosmos_rag.service.wire import Request
+from kosmos_rag.service.wire.questions import Request
 
 _KEPT = 64
 _REFRESH_S = 30.0

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from kosmos_rag.records import CollectionInfo, DocumentInfo, JobInfo, JobState
-from kosmos_rag.service.wire import Request
+from kosmos_rag.service.wire.questions import Request
 
 
 class DocumentView(BaseModel):

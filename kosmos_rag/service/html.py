@@ -1,5 +1,6 @@
 """Pages over HTTP: the headers that they are sent with, forms, and errors as pages."""
 
+import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
@@ -13,19 +14,20 @@ from starlette.exceptions import HTTPException
 
 from kosmos_rag.console.rendering import render
 from kosmos_rag.errors import KosmosError, NotAuthenticated, RequestError
-from kosmos_rag.service.caller import Caller, Service
+from kosmos_rag.service.caller import Service
 from kosmos_rag.service.identity import Identity
 from kosmos_rag.service.keys import ADMIN, INGEST, READ
 from kosmos_rag.service.problems import headers_of, problem_of, told
-from kosmos_rag.service.visitors import forget, kept, require_own_page
+from kosmos_rag.service.visitors import forget, kept, require_own_page, visitor_of
 from kosmos_rag.version import __version__
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    # Not "no-referrer", with which forms are sent with no Origin to tell whose they are.
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
 }
 _NAVIGATION = (
@@ -39,6 +41,8 @@ _SAFE = frozenset({"GET", "HEAD"})
 _MOST_FIELDS = 50
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+logger = logging.getLogger("kosmos_rag.service")
 
 
 class PageRoute(APIRoute):
@@ -54,7 +58,7 @@ class PageRoute(APIRoute):
                     require_own_page(request)
                 response = await handler(request)
             except (KosmosError, RequestValidationError, HTTPException) as error:
-                if not _wants_page(request):
+                if not wants_page(request):
                     raise
                 response = _of_error(request, error)
             for name, value in _HEADERS.items():
@@ -64,13 +68,12 @@ class PageRoute(APIRoute):
         return handle
 
 
-def page(
-    request: Request, template: str, caller: Caller | None = None, *, status: int = 200, **values: Any
-) -> Response:
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
     """Return a page; its frame shows who the visitor is and where it may go."""
+    visitor = visitor_of(request)
     common = {
-        "who": None if caller is None else caller.identity,
-        "navigation": [] if caller is None else _allowed(caller.identity),
+        "who": visitor,
+        "navigation": [] if visitor is None else _allowed(visitor),
         "here": request.url.path,
         "signed_in": kept(request) is not None,
         "version": __version__,
@@ -80,6 +83,11 @@ def page(
 
 def _allowed(identity: Identity) -> list[tuple[str, str]]:
     return [(path, name) for path, name, scope in _NAVIGATION if identity.has(scope)]
+
+
+def home_of(identity: Identity) -> str:
+    """Return the page that a visitor sees first."""
+    return next((path for path, _ in _allowed(identity)), "/")
 
 
 def see_other(path: str) -> Response:
@@ -98,7 +106,8 @@ async def form(request: Request) -> dict[str, str]:
         raise RequestError("the form cannot be read; send the page's own") from error
 
 
-def _wants_page(request: Request) -> bool:
+def wants_page(request: Request) -> bool:
+    """Whether a visitor asks, and not a script."""
     return "text/html" in request.headers.get("accept", "")
 
 
@@ -111,6 +120,11 @@ def _of_error(request: Request, error: Exception) -> Response:
         status, title, detail, headers = error.status_code, HTTPStatus(error.status_code).phrase, error.detail, {}
     elif isinstance(error, KosmosError):
         problem = problem_of(error)
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            logger.warning(
+                "%s %s: %s", request.method, problem.name, error,
+                extra={"action": "page_refused", "texts": {"path": request.url.path}},
+            )  # fmt: skip
         status, title, detail = problem.status, problem.title, told(error, problem)
         headers = headers_of(error, problem)
     else:

@@ -1,87 +1,45 @@
 """What the service counts, by the names that its /metrics shows. Routes are templates: no id becomes a label."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import start_http_server
+from prometheus_client.core import Metric
 
-from kosmos_rag.config import ServiceSettings
+from kosmos_rag.config import ObservabilitySettings, ServiceSettings
 from kosmos_rag.errors import ConfigError
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-STAGE_SECONDS = (0.0005, 0.001, 0.0025, *SECONDS)
+from kosmos_rag.metrics import ENGINE, REQUEST_SECONDS, REQUESTS, RETRIEVAL_STAGE_SECONDS, SERVICE, STREAMS, TURNS
+from kosmos_rag.prometheus import PrometheusObserver
 
 Buckets = dict[str, tuple[list[int], float]]
 
 
 class ServiceMetrics:
-    """The metrics of one service, in a registry of its own. Thread-safe."""
+    """The metrics of one service and of its engine, in a registry of its own. Thread-safe."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "kosmos_service_requests",
-            "Requests, by route and status.",
-            ["method", "route", "status"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "kosmos_service_request_seconds",
-            "Seconds to the first byte of a response, by route.",
-            ["route"],
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._stages = Histogram(
-            "kosmos_service_stage_seconds",
-            "Seconds of a stage of retrieval.",
-            ["stage"],
-            buckets=STAGE_SECONDS,
-            registry=self.registry,
-        )
-        self._short = Counter(
-            "kosmos_service_short_of_k", "Retrievals with fewer hits than asked for.", registry=self.registry
-        )
-        self._first_token = Histogram(
-            "kosmos_service_first_token_seconds",
-            "Seconds from the sources of an answer to its first piece.",
-            buckets=SECONDS,
-            registry=self.registry,
-        )
+    def __init__(self, settings: ObservabilitySettings) -> None:
+        self.observer = PrometheusObserver((*ENGINE, *SERVICE), top_tenants=settings.top_tenants)
+        self.registry = self.observer.registry
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def retrieval(self, timings_ms: Mapping[str, float], *, short: bool) -> None:
-        """Count the stages of a retrieval."""
-        for stage, milliseconds in timings_ms.items():
-            self._stages.labels(stage).observe(milliseconds / 1000)
-        if short:
-            self._short.inc()
-
-    def first_token(self, seconds: float) -> None:
-        """Count the wait for a language model."""
-        self._first_token.observe(seconds)
+        self.observer.record(REQUESTS, 1, method, route, str(status))
+        self.observer.record(REQUEST_SECONDS, seconds, route)
 
     def durations(self) -> tuple[Buckets, Buckets]:
         """Return how long stages took, and routes: by name, how many fell into each bucket, and the sum of seconds."""
-        return _buckets(self._stages, "stage"), _buckets(self._seconds, "route")
+        families = self.observer.family(RETRIEVAL_STAGE_SECONDS), self.observer.family(REQUEST_SECONDS)
+        return _buckets(families[0], "stage"), _buckets(families[1], "route")
 
     def watch(self, *, turns: Callable[[], float], streams: Callable[[], float]) -> None:
         """Show what is being worked on, at the time of the scrape."""
-        for name, text, value in (
-            ("turns", "Calls of the library that run.", turns),
-            ("streams", "Answers that are being streamed.", streams),
-        ):
-            Gauge(f"kosmos_service_{name}", text, registry=self.registry).set_function(value)
+        self.observer.watch(TURNS, turns)
+        self.observer.watch(STREAMS, streams)
 
 
-def _buckets(histogram: Histogram, label: str) -> Buckets:
+def _buckets(family: Metric, label: str) -> Buckets:
     upto: dict[str, list[float]] = {}
     seconds: dict[str, float] = {}
-    (family,) = histogram.collect()
     for sample in family.samples:
         if sample.name.endswith("_bucket"):  # each counts those below it too
             upto.setdefault(sample.labels[label], []).append(sample.value)

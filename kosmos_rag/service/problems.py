@@ -4,8 +4,10 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+from starlette.types import Send
+
 from kosmos_rag import errors
-from kosmos_rag.problems import PROBLEMS, Problem
+from kosmos_rag.problems import MEDIA_TYPE, PROBLEMS, Problem
 
 RETRY_AFTER_S = 1
 
@@ -47,10 +49,19 @@ def more_of(error: Exception) -> dict[str, Any]:
 
 
 def body(problem: Problem, detail: str, **more: Any) -> bytes:
-    """Return the document of a problem."""
-    return json.dumps(document(problem, detail, **more), ensure_ascii=False, default=str).encode()
+    """Return the document of a problem. What it quotes of a request may hold what has no encoding."""
+    return json.dumps(document(problem, detail, **more), ensure_ascii=False, default=str).encode(errors="replace")
 
 
 def document(problem: Problem, detail: str, **more: Any) -> dict[str, Any]:
     """Return the members of a problem's document."""
     return {"type": problem.type, "title": problem.title, "status": problem.status, "detail": detail, **more}
+
+
+async def send_problem(send: Send, problem: Problem, detail: str, **headers: str) -> None:
+    """Answer with a problem where no route does."""
+    content = body(problem, detail)
+    named = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **headers}
+    raw = [(name.encode(), value.encode()) for name, value in named.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send({"type": "http.response.body", "body": content})

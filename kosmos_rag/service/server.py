@@ -37,6 +37,8 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=list(settings.trusted_proxies),
                 timeout_graceful_shutdown=math.ceil(settings.drain_s) + _GRACE_S,
             )
         )

@@ -1,9 +1,9 @@
 """Answers as server-sent events: a thread for each, no connection to the database, and an end when the client goes."""
 
 import asyncio
+import contextvars
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,9 +16,9 @@ from kosmos_rag.answering.streams import AnswerStream
 from kosmos_rag.config import ServiceSettings
 from kosmos_rag.errors import Overloaded
 from kosmos_rag.records import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
-from kosmos_rag.service.metrics import ServiceMetrics
 from kosmos_rag.service.problems import document, problem_of, told
-from kosmos_rag.service.wire import AnswerView, SourcesView
+from kosmos_rag.service.wire.answers import AnswerView
+from kosmos_rag.service.wire.evidence import SourcesView
 
 MEDIA_TYPE = "text/event-stream"
 _STOPPING = "the service is stopping; ask again"
@@ -35,13 +35,13 @@ Ending = Callable[[Answer], bytes]
 class Streams:
     """Room for so many streams at once; what is on its way can be told to end."""
 
-    def __init__(self, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self._limit = settings.streams
         self._heartbeat_s = settings.heartbeat_s
-        self._metrics = metrics
         self._threads = ThreadPoolExecutor(max_workers=settings.streams, thread_name_prefix="kosmos-rag-stream")
         self._open: set[Flow] = set()
         self._reserved = 0
+        self._ended = False
 
     @property
     def taken(self) -> int:
@@ -50,6 +50,8 @@ class Streams:
 
     def reserve(self) -> None:
         """Take room for one. Raises Overloaded."""
+        if self._ended:
+            raise Overloaded(_STOPPING)
         if self._reserved >= self._limit:
             raise Overloaded(f"{self._limit} answers are being streamed already; try again")
         self._reserved += 1
@@ -59,7 +61,8 @@ class Streams:
         self._reserved -= 1
 
     def end(self) -> None:
-        """Tell every stream to end with an error event: the service stops."""
+        """Tell every stream to end with an error event, those too that have not begun: the service stops."""
+        self._ended = True
         for flow in self._open:
             flow.end(Overloaded(_STOPPING))
 
@@ -69,25 +72,28 @@ class Streams:
 
     def start(self, stream: AnswerStream) -> "Flow":
         """Let a thread wait for the events of an answer. The room that was reserved is freed when it has ended."""
-        flow = Flow(stream, heartbeat_s=self._heartbeat_s, metrics=self._metrics)
+        flow = Flow(stream, heartbeat_s=self._heartbeat_s)
         self._open.add(flow)
+        if self._ended:
+            flow.end(Overloaded(_STOPPING))
 
         def ended(_: asyncio.Future[None]) -> None:
             self._open.discard(flow)
             self.give_back()
 
+        # In the caller's context, as `AsyncEngine.run` does: what the thread logs is told apart by the request.
+        within = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._threads, _pump, stream, flow.put).add_done_callback(ended)
+        loop.run_in_executor(self._threads, within.run, _pump, stream, flow.put).add_done_callback(ended)
         return flow
 
 
 class Flow:
     """The events of one answer as bytes, and a comment where nothing comes for a while."""
 
-    def __init__(self, stream: AnswerStream, *, heartbeat_s: float, metrics: ServiceMetrics) -> None:
+    def __init__(self, stream: AnswerStream, *, heartbeat_s: float) -> None:
         self._stream = stream
         self._heartbeat_s = heartbeat_s
-        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()
         self._last: Exception | None = None
@@ -111,12 +117,7 @@ class Flow:
 
         What `ending` makes of the whole answer follows it.
         """
-        began = time.monotonic()
-        waiting = True
         while (item := await self._next()) is not None:
-            if waiting and isinstance(item, AnswerPiece):
-                waiting = False
-                self._metrics.first_token(time.monotonic() - began)
             if isinstance(item, bytes):
                 yield item
                 continue
@@ -163,7 +164,11 @@ def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
     if isinstance(item, Exception):
         problem = problem_of(item)
         if problem.status >= 500:
-            logger.warning("an answer ended early: %s", item, exc_info=item if problem.name == "internal" else None)
+            logger.warning(
+                "an answer ended early: %s", problem.name,
+                exc_info=item if problem.name == "internal" else None,
+                extra={"action": "answer_ended_early", "texts": {"error": str(item)}},
+            )  # fmt: skip
         return [event_of("error", document(problem, told(item, problem)))]
     if isinstance(item, AnswerSources):
         view = SourcesView.of(item)
@@ -176,8 +181,8 @@ def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
 
 
 def event_of(name: str, data: Mapping[str, Any]) -> bytes:
-    """Return an event as it is sent."""
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    """Return an event as it is sent. Texts of senders and models may hold what has no encoding."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode(errors="replace")
 
 
 class EventStream(Response):

@@ -107,12 +107,18 @@ class PublicKeys:
 
     async def get(self, key_id: Any) -> Any:
         """Return the key (a `PyJWK`) of an id, the only key where a token names none; None where there is no such."""
-        now = time.monotonic()
-        if (self._find(key_id) is None or now - self._read_at > _FRESH_S) and now - self._tried_at > _AGAIN_S:
+        # A key may be missing because it is being read: who has one that is known does not wait for that.
+        if self._find(key_id) is None or (self._is_stale(_FRESH_S) and not self._reading.locked()):
             async with self._reading:
-                if time.monotonic() - self._tried_at > _AGAIN_S:
+                if (self._find(key_id) is None or self._is_stale(_FRESH_S)) and self._may_read():
                     await self._read_again()
-        return None if time.monotonic() - self._read_at > _STALE_S else self._find(key_id)
+        return None if self._is_stale(_STALE_S) else self._find(key_id)
+
+    def _is_stale(self, after_s: float) -> bool:
+        return time.monotonic() - self._read_at > after_s
+
+    def _may_read(self) -> bool:
+        return time.monotonic() - self._tried_at > _AGAIN_S
 
     def _find(self, key_id: Any) -> Any:
         if key_id is None:
@@ -125,14 +131,14 @@ class PublicKeys:
             self._keys = await asyncio.to_thread(self._read)
             self._read_at = time.monotonic()
         except ConfigError as error:
-            logger.warning("the keys of tokens could not be read again: %s", error)
+            logger.warning(
+                "the keys of tokens could not be read again: %s", error, extra={"action": "token_keys_unread"}
+            )
 
     def _read(self) -> dict[str | None, Any]:
-        import jwt
-
         try:
-            found = [jwt.PyJWK(data) for data in _jwks(self._text()) if _signs(data)]
-        except (jwt.PyJWTError, ValueError, TypeError, AttributeError, LookupError) as error:
+            found = [key for data in _jwks(self._text()) if _signs(data) and (key := _key(data)) is not None]
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ConfigError(
                 f"service.tokens.keys: {self._place} holds no public keys that can be read ({error}); give a JWKS or a "
                 "PEM file"
@@ -163,6 +169,17 @@ class PublicKeys:
             raise ConfigError(
                 f"service.tokens.keys: {self._place} does not answer with keys ({error}); check address and network"
             ) from error
+
+
+def _key(data: dict[str, Any]) -> Any:
+    """Return a key of a set; None where it is of a kind that is unknown here: others of the set are good."""
+    import jwt
+
+    try:
+        return jwt.PyJWK(data)
+    except jwt.PyJWTError as error:
+        logger.warning("a key of tokens is left out: %s", error, extra={"action": "token_key_left_out"})
+        return None
 
 
 def _jwks(text: str) -> list[dict[str, Any]]:

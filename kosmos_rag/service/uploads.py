@@ -36,9 +36,9 @@ async def spooled(pieces: AsyncIterator[bytes]) -> BinaryIO:
 
 
 def enqueue_once(
-    database: Database, scope: TenantScope, document: SourceDocument, *, subject: str, key: str | None
+    database: Database, scope: TenantScope, document: SourceDocument, *, collection: str, subject: str, key: str | None
 ) -> int:
-    """Put a document into the queue and return its job; under a key that came before, the job of then.
+    """Put a document into the scope's queue and return its job; under a key that came before, the job of then.
 
     Key, upload and job are written in one transaction. Raises RequestError where the key came with another document,
     SourceError, ConfigError, DatabaseError.
@@ -50,7 +50,7 @@ def enqueue_once(
         "tenant_id": scope.id,
         # Of each subject its own: nobody learns of another's job by guessing keys.
         "key": hashlib.sha256(json.dumps([subject, key]).encode()).hexdigest(),
-        "request_sha256": _digest(document),
+        "request_sha256": _digest(document, collection),
         "now": now,
         "before": now - _KEPT,
     }
@@ -69,8 +69,9 @@ def enqueue_once(
         return job_id
 
 
-def _digest(document: SourceDocument) -> str:
+def _digest(document: SourceDocument, collection: str) -> str:
     told = [
+        collection,
         document.source,
         document.title,
         dict(document.metadata),

@@ -7,14 +7,15 @@ somebody else's can make a browser send one, and never an Authorization header.
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 
 from kosmos_rag.errors import NotPermitted
-from kosmos_rag.service.caller import Caller, Service
+from kosmos_rag.service import caller
+from kosmos_rag.service.caller import Caller
 from kosmos_rag.service.identity import LOOPBACK, Identity
 from kosmos_rag.service.keys import ADMIN, INGEST, READ
+from kosmos_rag.service.origins import is_of_own_page
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")
 _SECURE, _ON_LOOPBACK = "__Host-kosmos-console", "kosmos-console"
@@ -47,33 +48,33 @@ def _is_secure(request: Request) -> bool:
 
 
 async def identified(request: Request, credentials: str | None) -> Identity:
-    """Return whose credentials these are; in development, of nobody's. Raises NotAuthenticated."""
-    service: Service = request.app.state.service
+    """Return whose credentials these are; in development, of nobody's.
+
+    Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
+    """
     well_formed = credentials is None or _CREDENTIALS.fullmatch(credentials)
-    return await service.authenticator.identify(
-        None if credentials is None else f"Bearer {credentials if well_formed else ''}"
-    )
+    authorization = None if credentials is None else f"Bearer {credentials if well_formed else ''}"
+    return await caller.identified(request.app.state.service, request.scope, authorization)
+
+
+def visitor_of(request: Request) -> Identity | None:
+    """Return who visits, where that has been found out."""
+    identity: Identity | None = getattr(request.state, "visitor", None)
+    return identity
 
 
 def require_own_page(request: Request) -> None:
-    """Raise NotPermitted unless a page of this very origin has sent a post; browsers say which, and pages cannot."""
-    site = request.headers.get("sec-fetch-site")
-    if site is None:
-        origin = urlsplit(request.headers.get("origin", ""))
-        own = bool(origin.netloc) and origin.netloc == request.headers.get("host")
-    else:
-        own = site == "same-origin"
-    if not own:
+    """Raise NotPermitted unless a page of this very origin has sent a post."""
+    if not is_of_own_page(request.headers):
         raise NotPermitted("the console takes what its own pages send; open it and send it from there")
 
 
 def _visits(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def visitor(request: Request) -> Caller:
         identity = await identified(request, kept(request))
-        service: Service = request.app.state.service
-        service.rates.count(identity)
+        request.state.visitor = identity
         identity.require(scope)
-        return Caller(identity=identity, service=service)
+        return Caller(identity=identity, service=request.app.state.service)
 
     return visitor
 

@@ -54,8 +54,12 @@ class Signals:
             ((key, signal) for key, signal in signals.items() if isinstance(signal, Scoring)),
             key=lambda item: item[1].how == "multiply",
         )
-        scored = [_scored(asked, passage, best, scoring) for passage in passages]
-        ordered = sorted(scored, key=lambda passage: (not ahead(passage), -passage.score))
+        scored = [(passage, *_scored(asked, passage, best, scoring)) for passage in passages]
+        scored.sort(key=lambda entry: (not ahead(entry[0]), -entry[1]))
+        ordered = [
+            replace(passage, rank=rank, score=score, signals=changes)
+            for rank, (passage, score, changes) in enumerate(scored, start=1)
+        ]
         notes = []
         for key, signal in signals.items():
             if isinstance(signal, Choosing):
@@ -69,8 +73,10 @@ class Signals:
         return next((intent for intent in self._intents if intent.fits(question)), None)
 
 
-def _scored(asked: Asked, passage: Passage, best: float, scoring: Sequence[tuple[str, Scoring]]) -> Passage:
-    """Return a passage with its score as a share of the best, moved by the signals in this order."""
+def _scored(
+    asked: Asked, passage: Passage, best: float, scoring: Sequence[tuple[str, Scoring]]
+) -> tuple[float, dict[str, float]]:
+    """Return a passage's score as a share of the best, moved by the signals in this order, and what each added."""
     score = passage.score / best if best > 0 else 0.0
     changes: dict[str, float] = {}
     for name, signal in scoring:
@@ -78,7 +84,7 @@ def _scored(asked: Asked, passage: Passage, best: float, scoring: Sequence[tuple
         if change:
             changes[name] = change if signal.how == "add" else score * change
             score += changes[name]
-    return replace(passage, score=score, signals=changes)
+    return score, changes
 
 
 def _chosen(asked: Asked, passages: Sequence[Passage], name: str, signal: Choosing) -> list[Passage]:

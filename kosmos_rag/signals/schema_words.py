@@ -31,9 +31,14 @@ def said(asked: Asked, passage: Passage, key: str) -> bool:
 
 def any_said(asked: Asked, passage: Passage) -> bool:
     """Whether the question says any word of the document's names or keywords."""
-    said_of = (str(passage.metadata.get(key, "")) for key in ("table", "model", "column"))
-    names = frozenset[str]().union(*map(name_words, (*said_of, *map(str, passage.metadata.get("keywords", ())))))
-    return bool(names & asked.words)
+    of = passage.metadata.get
+    names = (of("table", ""), of("model", ""), of("column", ""), *of("keywords", ()))
+    return not _words_of(tuple(map(str, names))).isdisjoint(asked.words)
+
+
+@lru_cache(maxsize=20_000)
+def _words_of(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset[str]().union(*map(name_words, names))
 
 
 def meaning(passage: Passage) -> float:

@@ -20,6 +20,7 @@ from kosmos_rag.storage.packed import Weights
 
 _HEADER = struct.Struct(">iiIii")
 _LENGTH = struct.Struct(">i")
+_UUID_LENGTH = _LENGTH.pack(16)
 _SPARSE_HEADER = struct.Struct(">iii")
 
 
@@ -51,7 +52,9 @@ def _framed(elements: Sequence[bytes]) -> bytes:
 
 
 def _uuids(values: Sequence[UUID]) -> bytes:
-    return _framed([value.bytes for value in values])
+    # Few of many are different: rows of one document, or with the same readers.
+    frames = {value: _UUID_LENGTH + value.bytes for value in set(values)}
+    return b"".join([frames[value] for value in values])
 
 
 def _texts(values: Sequence[str]) -> bytes:

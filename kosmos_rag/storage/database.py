@@ -13,6 +13,8 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from kosmos_rag.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.errors import ConfigError
+from kosmos_rag.metrics import POOL_CONNECTIONS, POOL_WAIT_SECONDS, POOL_WAITING
+from kosmos_rag.observation import Observation
 from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.arrays import register_arrays
 from kosmos_rag.storage.errors import translated
@@ -67,6 +69,9 @@ def _configure_reader(connection: psycopg.Connection) -> None:
     connection.read_only = True
 
 
+_TRIES_FOR_S = 2.0
+
+
 class Role:
     """A pool of connections that log in as one role. Opened, and the catalogue checked, on first use. Thread-safe."""
 
@@ -84,6 +89,9 @@ class Role:
             kwargs=self._connect_arguments(),
             configure=_configure_reader if role == APP else _configure,
             check=ConnectionPool.check_connection,
+            # Tries to connect wait twice as long each time, and nobody else tries meanwhile: after a long absence the
+            # server would be back for as long again before it is noticed. Given up, the next who asks tries at once.
+            reconnect_timeout=_TRIES_FOR_S,
             open=False,
         )
 
@@ -148,6 +156,18 @@ class Role:
             yield connection
 
     @contextmanager
+    def queue_at_once(self) -> Iterator[psycopg.Connection]:
+        """Open such a transaction for statements that need none of each other's results: one round trip for all.
+
+        They are sent, and the transaction ended, by the caller's `commit()`; results are fetched after it.
+        Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
+        """
+        if not self._ready:
+            self._open()
+        with translated(), self._borrowed() as connection, connection.pipeline():
+            yield connection
+
+    @contextmanager
     def _borrowed(self) -> Iterator[psycopg.Connection]:
         with ExitStack() as stack:
             try:
@@ -168,6 +188,20 @@ class Role:
             self._open()
         with translated(), psycopg.connect(self._conninfo, autocommit=True, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
             yield connection
+
+    def tell(self, observation: Observation) -> None:
+        """Have it watched how the connections are used."""
+
+        def number(name: str) -> int:
+            return self._pool.get_stats().get(name, 0)
+
+        def used() -> int:
+            return max(0, number("pool_size") - number("pool_available"))
+
+        observation.watch(POOL_CONNECTIONS, used, self._role, "used")
+        observation.watch(POOL_CONNECTIONS, lambda: number("pool_available"), self._role, "idle")
+        observation.watch(POOL_WAITING, lambda: number("requests_waiting"), self._role)
+        observation.watch(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self._role)
 
     def close(self) -> None:
         """Close the connections; the role cannot be used afterwards."""
@@ -206,6 +240,12 @@ class Database:
                 "set KOSMOS_DATABASE__ADMIN_URL=postgresql://postgres:…@host/database, or indexes.vector=none"
             )
         return self._addresses.admin
+
+    def tell(self, observation: Observation) -> None:
+        """Have it watched how the connections of each role are used."""
+        for role in (self.app, self._worker):
+            if role is not None:
+                role.tell(observation)
 
     def close(self) -> None:
         """Close both pools."""

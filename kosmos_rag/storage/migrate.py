@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kosmos_rag.errors import DatabaseNotReady, KosmosError
 from kosmos_rag.storage.errors import translated
-from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.revision import BREAKING, SCHEMA
 from kosmos_rag.storage.sql import statement
 
 if TYPE_CHECKING:
@@ -88,7 +88,16 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
                 command.upgrade(config, revision)
         except CommandError as error:
             raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
-        return Migration(before=before, after=_current(connection))
+        after = _current(connection)
+        if after is not None:
+            connection.exec_driver_sql(_comment(after))
+        return Migration(before=before, after=after)
+
+
+def _comment(revision: str) -> str:
+    """Return the statement that tells older code whether it can serve from this revision."""
+    oldest = max((one for one in BREAKING if one <= revision), default=None)
+    return f"COMMENT ON TABLE {SCHEMA}.alembic_version IS {'NULL' if oldest is None else repr(oldest)}"
 
 
 def _is_older(script: object, revision: str, current: str) -> bool:

@@ -4,7 +4,9 @@ Row-level security fails open: for a superuser, for an owner without FORCE, for 
 that shows in a query's result, so it is looked up in the catalogue before the first query.
 """
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
@@ -12,10 +14,11 @@ from psycopg.rows import dict_row
 from kosmos_rag.errors import DatabaseNotReady
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 from kosmos_rag.storage.revision import REVISION
-from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.sql import statement, used
 
 MIN_SERVER = 160000
 MIN_VECTOR = (0, 8, 0)
+_PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,9 +69,12 @@ def _role_problems(server: dict[str, object], expected: str) -> list[str]:
     return problems
 
 
-def _catalogue_problems(connection: psycopg.Connection) -> list[str]:
-    def rows(name: str) -> list[tuple[object, ...]]:
-        return connection.execute(statement(name)).fetchall()
+def _catalogue_problems(connection: psycopg.Connection, *, newer: bool) -> list[str]:
+    """Return what is wrong with tables and policies; in a newer schema, with those that this code uses."""
+
+    def rows(name: str) -> list[tuple[Any, ...]]:
+        found = connection.execute(statement(name)).fetchall()
+        return [row for row in found if not newer or _PARTITION.sub("", row[0]) in used()]
 
     remedy = "restore it as the migrations make it"
     problems = [
@@ -94,11 +100,8 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         problems.append("the database has no kosmos schema yet; run `kosmos-rag migrate`")
     elif not problems:
-        revision = _revision(connection)
-        if revision != REVISION:
-            problems.append(_revision_problem(revision))
-        else:
-            problems += _catalogue_problems(connection)
+        revision, oldest = _revision(connection)
+        problems = _revision_problems(revision, oldest) or _catalogue_problems(connection, newer=revision != REVISION)
     connection.rollback()
     return ServerState(
         server_version=server["server_version"],
@@ -109,20 +112,24 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     )
 
 
-def _revision(connection: psycopg.Connection) -> str | None:
+def _revision(connection: psycopg.Connection) -> tuple[str | None, str | None]:
+    """Return the database's revision, and the oldest one whose code can serve from it."""
     try:
         row = connection.execute(statement("revision")).fetchone()
     except psycopg.errors.InsufficientPrivilege:
         # Migrated down to nothing: the grants went with the tables.
         connection.rollback()
-        return None
-    return row[0] if row else None
+        return None, None
+    return row or (None, None)
 
 
-def _revision_problem(revision: str | None) -> str:
+def _revision_problems(revision: str | None, oldest: str | None) -> list[str]:
     if revision is None or revision < REVISION:
-        return f"the database is at revision {revision} and the code needs {REVISION}; run `kosmos-rag migrate`"
-    return f"the database is at revision {revision}, newer than the code's {REVISION}; install a newer kosmos-rag"
+        return [f"the database is at revision {revision} and the code needs {REVISION}; run `kosmos-rag migrate`"]
+    if oldest is not None and oldest > REVISION:
+        needs = f"needs code of {oldest} or newer, and this is of {REVISION}"
+        return [f"the database is at revision {revision}, which {needs}; install a newer kosmos-rag"]
+    return []
 
 
 def require(connection: psycopg.Connection, expected_role: str) -> None:

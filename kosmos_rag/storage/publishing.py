@@ -18,7 +18,7 @@ from kosmos_rag.errors import SpaceSwitched
 from kosmos_rag.ports import Vectors
 from kosmos_rag.records import Chunk
 from kosmos_rag.storage import corpus
-from kosmos_rag.storage.arrays import array, array_literal
+from kosmos_rag.storage.arrays import Array, array, array_literal
 from kosmos_rag.storage.slices import slices
 from kosmos_rag.storage.sql import statement
 
@@ -80,35 +80,45 @@ def publish(
     Raises SpaceSwitched where the live space is not among theirs.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
+    written = documents[0].vectors.keys()
     texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
     analysis = corpus.analyse(connection, texts, languages)
     readers = [document.readers for document in documents for _ in document.indexed]
     added = corpus.counted(analysis, readers, languages)
     columns = _chunk_columns(documents, analysis)
+    chunks = _encoded(connection, columns, _CHUNK_TYPES)
+    embeddings = {space_id: _encoded(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in written}
     ids = [document.id for document in documents]
     # All that needs no lock is done: from here to the commit the corpus' other writers wait.
     before = corpus.lock(connection, scope)
     assert before is not None, "the pipeline creates the corpus before it publishes"
     spaces = {space_id for (space_id,) in connection.execute(statement("lock_spaces"), scope).fetchall()}
-    _require_live(connection, scope, documents[0].vectors.keys())
+    _require_live(connection, scope, written)
     old = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in old])
     lexeme_ids = corpus.change(connection, scope, before, added, removed)
-    connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
-    connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-
-    numbers = Counter({document_id: number for _, document_id, number in old})
-    for rows in slices(_document_columns(documents, numbers)):
-        connection.execute(statement("upsert_documents"), {**scope, **rows})
-        connection.execute(statement("insert_versions"), {**scope, **rows})
     pivot = _pivot(before, analysis, removed)
-    columns["terms"] = corpus.saturated_terms(analysis, lexeme_ids, pivot)
-    columns["serial"] = list(range(before.next_serial, before.next_serial + len(texts)))
-    _insert_chunks(connection, {**scope, "pivot": pivot}, columns)
-    for space_id in spaces & documents[0].vectors.keys():
-        columns["embedding"] = [vector for document in documents for vector in document.vectors[space_id]]
-        _insert_embeddings(connection, {**scope, "space_id": space_id}, columns)
+    serials = list(range(before.next_serial, before.next_serial + len(texts)))
+    terms = corpus.saturated_terms(analysis, lexeme_ids, pivot)
+    numbered = _encoded(connection, {"serial": serials, "terms": terms}, _LATE_TYPES)
+    numbers = Counter({document_id: number for _, document_id, number in old})
+    # None of these needs an answer: they are sent while the server works on those before them.
+    with connection.pipeline():
+        if removed.version_ids:
+            connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
+            connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
+        for rows in slices(_document_columns(documents, numbers)):
+            connection.execute(statement("upsert_documents"), {**scope, **rows})
+            connection.execute(statement("insert_versions"), {**scope, **rows})
+        for early, late in zip(chunks, numbered, strict=True):
+            values = {**scope, "pivot": pivot, **early, **late}
+            connection.execute(statement("insert_chunks"), values)
+            connection.execute(statement("insert_tail"), values)
+        for space_id in spaces & written:
+            for early, vectors in zip(chunks, embeddings[space_id], strict=True):
+                values = {**scope, "space_id": space_id, **early, **vectors}
+                connection.execute(statement("insert_embeddings"), values)
 
 
 def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written: Collection[uuid.UUID]) -> None:
@@ -122,17 +132,16 @@ def _pivot(before: corpus.Corpus, added: corpus.Analysis, removed: corpus.Remova
     return bm25.pivot(before.length - removed.length + int(added.lengths.sum()), chunks)
 
 
-def _insert_chunks(connection: psycopg.Connection, scope: dict[str, Any], columns: dict[str, list[Any]]) -> None:
-    for rows in slices(columns):
-        values = {name: array(connection, kind, rows[name]) for name, kind in _CHUNK_TYPES.items()}
-        connection.execute(statement("insert_chunks"), {**scope, **values})
-        connection.execute(statement("insert_tail"), {**scope, **values})
+def _encoded(
+    connection: psycopg.Connection, columns: dict[str, list[Any]], types: Mapping[str, str]
+) -> list[dict[str, Array]]:
+    """Return columns as arrays of these types, in pieces that one statement may carry."""
+    wanted = {name: columns[name] for name in types}
+    return [{name: array(connection, types[name], rows[name]) for name in types} for rows in slices(wanted)]
 
 
-def _insert_embeddings(connection: psycopg.Connection, scope: dict[str, Any], columns: dict[str, list[Any]]) -> None:
-    for rows in slices(columns):
-        values = {name: array(connection, kind, rows[name]) for name, kind in _EMBEDDING_TYPES.items()}
-        connection.execute(statement("insert_embeddings"), {**scope, **values})
+def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict[str, list[Any]]:
+    return {"embedding": [vector for document in documents for vector in document.vectors[space_id]]}
 
 
 def remove(
@@ -167,16 +176,17 @@ def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uu
 
 
 _CHUNK_TYPES = {
-    **dict.fromkeys(("id", "document_id", "version_id"), "uuid"),
+    **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
     **dict.fromkeys(("ordinal", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
-    **dict.fromkeys(("page_end", "tokens", "length", "serial", "around_start", "around_end"), "int4"),
+    **dict.fromkeys(("page_end", "tokens", "length", "around_start", "around_end"), "int4"),
     **dict.fromkeys(("section", "text", "splitter", "fallback_reason", "acl"), "text"),
     "tsv": "tsvector",
-    "terms": "sparsevec",
 }
 """What is sent of each chunk, without nulls: a page of 0, an empty reason and an end of 0 stand for them."""
 
-_EMBEDDING_TYPES = {"id": "uuid", "acl": "text", "text_hash": "uuid", "embedding": "halfvec"}
+_LATE_TYPES = {"serial": "int4", "terms": "sparsevec"}
+"""What is known of a chunk under the lock only."""
+_VECTOR_TYPES = {"embedding": "halfvec"}
 
 
 def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analysis) -> dict[str, list[Any]]:

@@ -40,6 +40,15 @@ def list_documents(
         return cursor.execute(statement("list_documents"), values).fetchall()
 
 
+def read_last_changes(
+    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+) -> dict[str, int]:
+    """Return the number of the last change of what these principals may read, by collection."""
+    with role.transaction(tenant_id, principals) as connection:
+        values = {"tenant_id": tenant_id, "collection": collection}
+        return dict(connection.execute(statement("last_changes"), values).fetchall())
+
+
 def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> tuple[int, dict[tuple[str, ...], int]]:
     """Return how many documents these principals may read, and how many chunks by which of them may read those."""
     values = {"tenant_id": tenant_id}

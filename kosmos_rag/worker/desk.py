@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -14,6 +14,7 @@ from typing import Protocol, Self
 
 from kosmos_rag.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable
 from kosmos_rag.jobs.queue import Queue
+from kosmos_rag.metrics import INGESTION, Metric
 from kosmos_rag.records import Job
 from kosmos_rag.storage.database import Database
 from kosmos_rag.worker.messages import Begin, Drop, Progress, Ready, Stop
@@ -117,6 +118,11 @@ class Desk:
         self._dropped -= tokens
         self._send(Progress(ended=tokens, counts=dict(counts or {})))
 
+    def measured(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
+        """Tell what was measured of a tenant, for gauges `of_tenants`; it holds for so long unless told again."""
+        told = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}
+        self._send(Progress(measured=told))
+
     def give_back(self, jobs: Sequence[Job]) -> None:
         """Return jobs as if they had not been taken, however long the database is away."""
         if jobs:
@@ -165,3 +171,26 @@ class Counts(defaultdict[tuple[str, str], float]):
     def add(self, name: str, amount: float = 1.0, label: str = "") -> None:
         """Add to a counter."""
         self[name, label] += amount
+
+
+class Tally:
+    """Listens to an engine for what is to be reported with the next batch: a process shows no metrics of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counts()
+
+    def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
+        """Add to what is reported next."""
+        if metric in INGESTION:
+            with self._lock:
+                self._counts.add(metric.name, value, *labels)
+
+    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Leave it: nobody looks at a process."""
+
+    def take(self) -> Counts:
+        """Return what was added since the last time."""
+        with self._lock:
+            taken, self._counts = self._counts, Counts()
+        return taken

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from cachetools import LRUCache
 
+from kosmos_rag import tracing
 from kosmos_rag.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
 from kosmos_rag.ingestion.access import withdraw
 from kosmos_rag.ingestion.batch import Publisher
@@ -27,7 +28,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.marks import touch_marks
 from kosmos_rag.storage.publishing import PreparedDocument
 from kosmos_rag.storage.tenancy import Tenant
-from kosmos_rag.worker.desk import Counts, Desk
+from kosmos_rag.worker.desk import Counts, Desk, Tally
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -76,8 +77,11 @@ class _JobFence:
 class DocumentWork:
     """Works on documents of any tenant. One thread parses; up to `PUBLISHING` batches are on their way behind it."""
 
-    def __init__(self, database: Database, ingestor: Ingestor, ingestor_of: Callable[[Tenant, str], Ingestor]) -> None:
+    def __init__(
+        self, database: Database, ingestor: Ingestor, ingestor_of: Callable[[Tenant, str], Ingestor], tally: Tally
+    ) -> None:
         self._database = database
+        self._tally = tally
         self._ingestor = ingestor
         self._ingestor_of = ingestor_of
         self._places = threading.Semaphore(PUBLISHING)
@@ -119,7 +123,8 @@ class DocumentWork:
                 desk.give_back(jobs[number:])
                 break
             key = ids[job.token]
-            found = self._prepared(ingestor, owner, job, key, stored.get(key), languages, desk)
+            with tracing.begun("kosmos.job.document", [job.payload.get("traceparent")]):
+                found = self._prepared(ingestor, owner, job, key, stored.get(key), languages, desk)
             if isinstance(found, _Ready):
                 ready.append(found)
             elif found is Outcome.UNCHANGED:
@@ -177,8 +182,11 @@ class DocumentWork:
                 return fail(desk, job, refused)
             if gone:
                 log.warning(
-                    "%s is removed: it would have stayed open to all", _source_name(job),
-                    extra={"action": "document_withdrawn", "tenant": job.tenant, "job": job.id},
+                    "a document is removed: it would have stayed open to all",
+                    extra={
+                        "action": "document_withdrawn", "tenant": job.tenant, "job": job.id,
+                        "texts": {"source": _source_name(job)},
+                    },
                 )  # fmt: skip
         return fail(desk, job, error)
 
@@ -213,8 +221,11 @@ class DocumentWork:
         self._last.add_done_callback(lambda _: self._places.release())
 
     def _publish(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
+        with tracing.begun("kosmos.job.publish", [one.job.payload.get("traceparent") for one in ready]):
+            self._publish_batch(publisher, owner, ready, desk)
+
+    def _publish_batch(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
         counts = Counts()
-        started = time.monotonic()
         left = {one.document.id: one for one in ready}
         fence = _JobFence(owner.id, ready)
         try:
@@ -237,7 +248,7 @@ class DocumentWork:
             for one in left.values():
                 fail_unexpected(desk, one.job, error)
         counts.add("batches")
-        counts.add("stage_seconds", time.monotonic() - started, "publish")
+        counts.update(self._tally.take())
         desk.ended([one.job for one in ready], counts)
 
     def _finish_unchanged(self, owner: Tenant, collection: str, unchanged: Mapping[uuid.UUID, Job], desk: Desk) -> None:
@@ -280,8 +291,11 @@ def fail(desk: Desk, job: Job, error: KosmosError) -> None:
     # What is wrong with a document stays wrong; a model or a server that is away comes back.
     retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
     log.warning(
-        "%s [%s]: %s", _source_name(job), code, error,
-        extra={"action": "job_failed", "tenant": job.tenant, "job": job.id, "attempt": job.attempt},
+        "job %d failed: %s", job.id, code,
+        extra={
+            "action": "job_failed", "tenant": job.tenant, "job": job.id, "attempt": job.attempt, "code": code,
+            "texts": {"source": _source_name(job), "error": str(error)},
+        },
     )  # fmt: skip
     desk.insist(lambda: desk.queue.fail(job, error, source=_source_name(job), retry=retry))
     desk.ended([job], Counts.of("failures", 1, code))
@@ -289,7 +303,12 @@ def fail(desk: Desk, job: Job, error: KosmosError) -> None:
 
 def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:
     """Record a fault of ours: the job is tried again, and the log has where it happened."""
-    log.exception("%s", _source_name(job), extra={"action": "job_broke", "tenant": job.tenant, "job": job.id})
+    log.exception(
+        "job %d broke", job.id,
+        extra={
+            "action": "job_broke", "tenant": job.tenant, "job": job.id, "texts": {"source": _source_name(job)},
+        },
+    )  # fmt: skip
     fail(desk, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import choose_encoder
 
 from kosmos_rag.errors import ConfigError
 
@@ -23,13 +23,19 @@ def serve_health(supervisor: "Supervisor", port: int) -> Iterator[None]:
     answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {
         "/livez": lambda: _plain(time.monotonic() - supervisor.ticked_at < _ALIVE_S),
         "/readyz": lambda: _plain(supervisor.ready),
-        "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest(supervisor.metrics.registry)),
     }
+
+    def metrics(accepted: str) -> tuple[int, str, bytes]:
+        encode, kind = choose_encoder(accepted)
+        return 200, kind, encode(supervisor.metrics.registry)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            answer = answers.get(self.path.partition("?")[0])
-            status, kind, body = answer() if answer else (404, "text/plain", b"not found\n")
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                status, kind, body = metrics(self.headers.get("Accept", ""))
+            else:
+                status, kind, body = answers.get(path, _nothing)()
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -55,3 +61,7 @@ def serve_health(supervisor: "Supervisor", port: int) -> Iterator[None]:
 
 def _plain(good: bool) -> tuple[int, str, bytes]:
     return (200, "text/plain", b"ok\n") if good else (503, "text/plain", b"not now\n")
+
+
+def _nothing() -> tuple[int, str, bytes]:
+    return 404, "text/plain", b"not found\n"

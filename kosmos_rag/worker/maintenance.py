@@ -1,28 +1,34 @@
 """Maintenance of each tenant, again and again: indexes that are due, what nobody needs, what does not add up."""
 
 import logging
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from kosmos_rag.audit import Months, TenantAudit
 from kosmos_rag.config import WorkerSettings
 from kosmos_rag.errors import ConfigError, DatabaseUnavailable, IndexesBusy, KosmosError
+from kosmos_rag.experiments.storing import prune
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.jobs import kinds
 from kosmos_rag.jobs.ledger import Ledgers
 from kosmos_rag.jobs.uploads import abandoned_uploads, delete_uploads
-from kosmos_rag.records import EVERYONE, Job, Outcome
+from kosmos_rag.metrics import AUDIT_LAG_SECONDS, INDEX_DUE, INDEX_RECALL, INDEX_TAIL_CHUNKS, Metric
+from kosmos_rag.records import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenancy import Tenant
 from kosmos_rag.worker import documents
 from kosmos_rag.worker.desk import Counts, Desk
+from kosmos_rag.worker.guarding import Guarding
 
 log = logging.getLogger("kosmos_rag.worker")
 
 ABANDONED = timedelta(days=1)
 BUILDING_S = 6 * 3600.0
 """How long an index may be built: hnsw over millions of vectors takes hours, and says nothing meanwhile."""
+
+_ROUNDS = 3
+"""Rounds of maintenance for which what one measured holds, unless it is measured again."""
 
 SEALING_S = 3600.0
 """How long the first seals over a large log may take."""
@@ -31,13 +37,15 @@ SEALING_S = 3600.0
 class MaintenanceWork:
     """Looks after one tenant at a time."""
 
-    def __init__(self, database: Database, indexes: Indexes, limits: WorkerSettings) -> None:
+    def __init__(self, database: Database, indexes: Indexes, guarding: Guarding, limits: WorkerSettings) -> None:
         self._database = database
         self._indexes = indexes
+        self._guarding = guarding
         self._limits = limits
         self._ledgers = Ledgers(database.worker)
         self._months = Months(database, keep_months=limits.keep_audit_months)
         self._told = False
+        self._hold_s = _ROUNDS * limits.maintenance_every_s
 
     def run(self, job: Job, desk: Desk) -> None:
         """Do a round for the job's tenant."""
@@ -65,7 +73,8 @@ class MaintenanceWork:
         desk.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
         self._ledgers.abandon(owner)
         self._ledgers.prune(keep_days=self._limits.keep_days)
-        return Counts()
+        prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
+        return self._guarding.round(owner, desk)
 
     def _reconcile(self, owner: Tenant) -> Counts:
         found = orphans(self._database, owner)
@@ -79,6 +88,9 @@ class MaintenanceWork:
     def _seal(self, owner: Tenant, desk: Desk) -> Counts:
         audit = TenantAudit(self._database, owner, self._months)
         try:
+            since = audit.unsealed_since()
+            lag_s = (datetime.now(UTC) - since).total_seconds() if since else 0.0
+            desk.measured(owner.name, {AUDIT_LAG_SECONDS: max(0.0, lag_s)}, hold_s=self._hold_s)
             with desk.heartbeat(SEALING_S):
                 audit.seal()
         except ConfigError as error:
@@ -96,12 +108,26 @@ class MaintenanceWork:
 
         try:
             with desk.heartbeat(BUILDING_S):
-                self._indexes.build(owner, said)
+                after = self._indexes.build(owner, said)
+            desk.measured(owner.name, _health_of(after), hold_s=self._hold_s)
         except IndexesBusy:
-            log.info("the indexes of %s are worked on elsewhere", owner.name, extra={"tenant": owner.name})
+            log.info(
+                "the indexes of %s are worked on elsewhere", owner.name,
+                extra={"action": "indexes_busy", "tenant": owner.name},
+            )  # fmt: skip
         except ConfigError as error:
             # Without an administrator's address vectors are scanned: slower, and right.
             log.warning("%s", error, extra={"action": "index_build_left", "tenant": owner.name})
+
+
+def _health_of(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
+    """Return what is told of a tenant's indexes after a round; of recall nothing where none was measured."""
+    recalls = [recall for info in indexes if (recall := info.health.get("recall_at_10")) is not None]
+    health: dict[Metric, float] = {
+        INDEX_DUE: sum(info.due is not None for info in indexes),
+        INDEX_TAIL_CHUNKS: sum(info.rows for info in indexes if info.kind == "tail"),
+    }
+    return health | ({INDEX_RECALL: min(recalls)} if recalls else {})
 
 
 def orphans(database: Database, owner: Tenant) -> Mapping[str, int]:

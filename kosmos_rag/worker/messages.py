@@ -38,6 +38,8 @@ class Progress:
     ended: frozenset[uuid.UUID] = frozenset()
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """By the name of a counter and the value of its label, empty where it has none."""
+    measured: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    """Of a tenant, by the name of the gauge and its own: the value, and for how many seconds it holds."""
 
 
 ToProcess = Begin | Drop | Stop

@@ -1,59 +1,55 @@
-"""What a worker counts, by the names that its /metrics shows."""
+"""What a worker counts, and what it knows of queue and database, by the names that its /metrics shows."""
 
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric as Metrics
 from prometheus_client.registry import Collector
 
 from kosmos_rag.errors import DatabaseError
 from kosmos_rag.jobs.queue import Queue
+from kosmos_rag.metrics import (
+    BY_NAME,
+    INGESTION,
+    JOBS,
+    JOBS_OLDEST_DUE_SECONDS,
+    WORKER,
+    WORKER_BATCH_JOBS,
+    WORKER_JOB_WAIT_SECONDS,
+    WORKER_LEASES_LOST,
+    WORKER_PROCESSES_DIED,
+)
+from kosmos_rag.prometheus import PrometheusObserver, family_of
 from kosmos_rag.records import Job, JobState
+from kosmos_rag.storage.database import Database
+from kosmos_rag.worker.database_health import DatabaseHealth
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-_COUNTERS = {
-    "documents": ("Documents that jobs ended with, by outcome.", "outcome"),
-    "chunks": ("Chunks published.", None),
-    "truncated_tokens": ("Tokens of titles and sections that had no room before their chunks.", None),
-    "failures": ("Attempts of jobs that failed, by code.", "code"),
-    "unlisted": ("Documents that a source could not list, or that are as broken as they were, by code.", "code"),
-    "stage_seconds": ("Seconds spent in a stage of ingestion, by stage.", "stage"),
-    "batches": ("Batches embedded together.", None),
-    "orphans": ("Rows found by maintenance that belong to nothing, by what they are.", "what"),
-}
+_COUNTED = {metric.name.removeprefix("kosmos_worker_"): metric for metric in (*INGESTION, *WORKER)}
+"""What processes report, by the names that they use."""
 
 
 class WorkerMetrics:
     """The metrics of one supervisor, in a registry of its own. Thread-safe."""
 
-    def __init__(self, queue: Queue) -> None:
-        self.registry = CollectorRegistry()
-        self._counters = {
-            name: Counter(f"kosmos_worker_{name}", text, [label] if label else [], registry=self.registry)
-            for name, (text, label) in _COUNTERS.items()
-        }
+    def __init__(self, queue: Queue, database: Database) -> None:
+        self.observer = PrometheusObserver((*INGESTION, *WORKER))
+        self.registry = self.observer.registry
         self._totals: dict[tuple[str, str], float] = {}
-        self._waited = Histogram(
-            "kosmos_worker_job_wait_seconds", "Seconds from due to taken.", buckets=_SECONDS, registry=self.registry
-        )
-        self._batch = Histogram(
-            "kosmos_worker_batch_jobs",
-            "Jobs taken at once.",
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-            registry=self.registry,
-        )
-        self._lost = Counter("kosmos_worker_leases_lost", "Jobs that were given to others.", registry=self.registry)
-        self._died = Counter(
-            "kosmos_worker_processes_died", "Processes that ended by themselves.", registry=self.registry
-        )
-        self.registry.register(_Jobs(queue))
+        self._tenants = OfTenants()
+        for collector in (self._tenants, _Jobs(queue), DatabaseHealth(database)):
+            self.registry.register(collector)
 
     def add(self, counts: Mapping[tuple[str, str], float]) -> None:
         """Add what a process counted."""
         for (name, label), amount in counts.items():
-            counter = self._counters[name]
-            (counter.labels(label) if label else counter).inc(amount)
+            self.observer.record(_COUNTED[name], amount, *([label] if label else []))
             self._totals[name, label] = self._totals.get((name, label), 0.0) + amount
+
+    def measured(self, values: Mapping[tuple[str, str], tuple[float, float]]) -> None:
+        """Take what a process measured of a tenant."""
+        for (name, tenant), (value, hold_s) in values.items():
+            self._tenants.tell(name, tenant, value, hold_s)
 
     def total(self, name: str, label: str | None = None) -> float:
         """Return a counter's value so far; of all its labels together where none is named."""
@@ -65,17 +61,49 @@ class WorkerMetrics:
 
     def took(self, jobs: Sequence[Job]) -> None:
         """Count a batch that was taken."""
-        self._batch.observe(len(jobs))
+        self.observer.record(WORKER_BATCH_JOBS, len(jobs))
         for job in jobs:
-            self._waited.observe(job.waited_s)
+            self.observer.record(WORKER_JOB_WAIT_SECONDS, job.waited_s)
 
     def lost(self, jobs: int) -> None:
         """Count leases that were lost."""
-        self._lost.inc(jobs)
+        self.observer.record(WORKER_LEASES_LOST, jobs)
 
     def died(self) -> None:
         """Count a process that ended by itself."""
-        self._died.inc()
+        self.observer.record(WORKER_PROCESSES_DIED)
+
+
+class OfTenants(Collector):
+    """Gauges that are measured tenant by tenant, and shown as the lowest or the highest of all.
+
+    A value is forgotten when it has not been measured again for as long as it holds: another worker may have done so.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, dict[str, tuple[float, float]]] = {}
+
+    def tell(self, name: str, tenant: str, value: float, hold_s: float) -> None:
+        """Take the value of a tenant."""
+        with self._lock:
+            self._values.setdefault(name, {})[tenant] = value, time.monotonic() + hold_s
+
+    def describe(self) -> Iterable[Metrics]:
+        """Name nothing beforehand."""
+        return []
+
+    def collect(self) -> Iterator[Metrics]:
+        """Show each gauge that a tenant has a value of."""
+        now = time.monotonic()
+        with self._lock:
+            for name, by_tenant in self._values.items():
+                self._values[name] = {tenant: told for tenant, told in by_tenant.items() if told[1] > now}
+            values = {name: [value for value, _ in told.values()] for name, told in self._values.items()}
+        for name, known in values.items():
+            if known:
+                metric = BY_NAME[name]
+                yield family_of(metric, {(): min(known) if metric.of_tenants == "lowest" else max(known)})
 
 
 class _Jobs(Collector):
@@ -84,23 +112,18 @@ class _Jobs(Collector):
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[Metrics]:
         """Name what is collected without asking the database."""
         return []
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metrics]:
         """Ask the queue; where it is away, nothing is said of it."""
-        jobs = GaugeMetricFamily("kosmos_jobs", "Jobs by kind and state.", labels=["kind", "state"])
-        oldest = GaugeMetricFamily(
-            "kosmos_jobs_oldest_due_seconds", "Age of the oldest job that is due, by kind.", labels=["kind"]
-        )
         try:
             counts = self._queue.counts()
         except DatabaseError:
             return
-        for count in counts:
-            jobs.add_metric([count.kind, str(count.state)], count.count)
-            if count.state is JobState.QUEUED:
-                oldest.add_metric([count.kind], count.oldest_s)
-        yield jobs
-        yield oldest
+        yield family_of(JOBS, {(count.kind, str(count.state)): count.count for count in counts})
+        due: dict[tuple[str, ...], float] = {
+            (count.kind,): count.oldest_s for count in counts if count.state is JobState.QUEUED
+        }
+        yield family_of(JOBS_OLDEST_DUE_SECONDS, due)

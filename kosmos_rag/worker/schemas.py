@@ -41,9 +41,11 @@ class SchemaWork:
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             return documents.fail_unexpected(desk, job, error)
         log.info(
-            "schema %s: %d new, %d changed, %d removed, %d failed",
-            done.database, done.ingest.new, done.ingest.changed, done.removed, len(done.ingest.failed),
-            extra={"action": "schema_synced", "tenant": job.tenant, "job": job.id},
+            "a schema: %d new, %d changed, %d removed, %d failed",
+            done.ingest.new, done.ingest.changed, done.removed, len(done.ingest.failed),
+            extra={
+                "action": "schema_synced", "tenant": job.tenant, "job": job.id, "texts": {"database": done.database},
+            },
         )  # fmt: skip
         return desk.ended([job], _counts(done))
 

@@ -73,7 +73,7 @@ class Supervisor:
         for end in (self._woken, self._waker):
             end.setblocking(False)
         self.ticked_at = self.reached_at = time.monotonic()
-        self.metrics = WorkerMetrics(self._queue)
+        self.metrics = WorkerMetrics(self._queue, self._database)
         self._dead = 0
 
     def stop(self) -> None:
@@ -174,6 +174,7 @@ class Supervisor:
     def _note(self, message: ToSupervisor) -> None:
         if isinstance(message, Progress):
             self.metrics.add(message.counts)
+            self.metrics.measured(message.measured)
             self._runs_may_end |= bool(message.ended)
 
     def _close_runs(self, now: float) -> None:
@@ -204,7 +205,10 @@ class Supervisor:
                 )  # fmt: skip
                 process.kill()
             elif memory > 0.75 * self._limits.memory_mb and not process.retired:
-                log.info("process %d takes %.0f MB and is replaced", process.pid, memory)
+                log.info(
+                    "process %d takes %.0f MB and is replaced", process.pid, memory,
+                    extra={"action": "process_replaced"},
+                )  # fmt: skip
                 process.stop()
 
     def _bury(self, process: WorkerProcess, now: float) -> None:

@@ -61,9 +61,9 @@ class SyncWork:
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             return documents.fail_unexpected(desk, job, error)
         log.info(
-            "%s: %d listed, %d of them to be looked at; %d removed, %d failed",
-            job.key, len(done.seen), done.to_do, done.found[Outcome.REMOVED], len(done.failures),
-            extra={"action": "sync_done", "tenant": job.tenant, "job": job.id},
+            "%d listed, %d of them to be looked at; %d removed, %d failed",
+            len(done.seen), done.to_do, done.found[Outcome.REMOVED], len(done.failures),
+            extra={"action": "sync_done", "tenant": job.tenant, "job": job.id, "texts": {"source": job.key}},
         )  # fmt: skip
         counts = Counts()
         for failure in done.failures:

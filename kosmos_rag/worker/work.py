@@ -3,12 +3,15 @@
 import time
 from collections.abc import Sequence
 
+from kosmos_rag import tracing
 from kosmos_rag.config import Settings
 from kosmos_rag.engine import Engine
+from kosmos_rag.guard import Guard
 from kosmos_rag.jobs import kinds
 from kosmos_rag.records import Job
 from kosmos_rag.worker import documents, maintenance, schemas, syncing
-from kosmos_rag.worker.desk import Desk
+from kosmos_rag.worker.desk import Desk, Tally
+from kosmos_rag.worker.guarding import Guarding
 
 
 class EngineWork:
@@ -18,10 +21,13 @@ class EngineWork:
         self._engine = engine
         parts = engine.parts
         self.database = parts.database
-        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of)
+        tally = Tally()
+        engine.observe(tally)
+        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, tally)
         self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
         self._schemas = schemas.SchemaWork(engine)
-        self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, engine.settings.worker)
+        guarding = Guarding(Guard(engine), every_s=engine.settings.guard.every_s)
+        self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, guarding, engine.settings.worker)
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:
         """Work on documents together, and on everything else one after the other, as long as the turn is."""
@@ -40,7 +46,8 @@ class EngineWork:
             elif desk.is_dropped(job):
                 desk.ended([job])
             else:
-                one_by_one[job.kind].run(job, desk)
+                with tracing.begun(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
+                    one_by_one[job.kind].run(job, desk)
 
     def close(self) -> None:
         """Wait for what is on its way, and close the engine."""

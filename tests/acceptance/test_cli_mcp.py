@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.cli.app import app
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.ports import Embedder
+from kosmos_rag.testing import HashingEmbedder
 from tests.integration.mcp_server.conftest import fill
 
 Run = Callable[..., Result]
@@ -46,11 +49,17 @@ def variables(tmp_path: Path, database: DatabaseSettings) -> Iterator[dict[str, 
     patch.undo()
 
 
-@pytest.fixture
-def filled(variables: dict[str, str], minilm: SentenceTransformerEmbedder) -> Iterator[Engine]:
-    """An engine of this process over two tenants' documents, embedded by the real model."""
-    settings = Settings.load(overrides={"rag.audit.enabled": True})
-    with Engine(settings, embedder=minilm) as engine:
+WHO = {
+    "KOSMOS_MCP__TENANT": "acme",
+    "KOSMOS_MCP__PRINCIPALS": '["everyone", "department:hr"]',
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+@contextmanager
+def _filled(embedder: Embedder) -> Iterator[Engine]:
+    """An engine of this process over two tenants' documents."""
+    with Engine(Settings.load(overrides={"rag.audit.enabled": True}), embedder=embedder) as engine:
         fill(engine)
         yield engine
 
@@ -59,21 +68,31 @@ def _command(*arguments: str) -> list[str]:
     return ["-m", "kosmos_rag.cli", "mcp", "--set", "rag.audit.enabled=true", *arguments]
 
 
+def _of_words(*arguments: str) -> list[str]:
+    return [str(Path(__file__).with_name("mcp_of_words.py")), *_command(*arguments)[2:]]
+
+
+def test_stdio__serves_the_reader_that_environment_and_options_name(variables: dict[str, str], tmp_path: Path) -> None:
+    with _filled(HashingEmbedder()) as engine:
+        _is_served(engine, _of_words, variables, tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.model
-def test_stdio__serves_the_reader_that_environment_and_options_name(
-    filled: Engine, variables: dict[str, str], tmp_path: Path
+def test_stdio__serves_with_the_real_model(
+    variables: dict[str, str], minilm: SentenceTransformerEmbedder, tmp_path: Path
 ) -> None:
+    with _filled(minilm) as engine:
+        _is_served(engine, _command, variables, tmp_path)
+
+
+def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dict[str, str], tmp_path: Path) -> None:
     """Logs of every level go to standard error: what is no message of the protocol would come as an exception."""
     strangers: list[Any] = []
-    who = {
-        "KOSMOS_MCP__TENANT": "acme",
-        "KOSMOS_MCP__PRINCIPALS": '["everyone", "department:hr"]',
-        "HF_HUB_OFFLINE": "1",
-    }
     server = StdioServerParameters(
         command=sys.executable,
-        args=_command("--subject", "ada", "--set", "observability.log_level=DEBUG"),
-        env=variables | who,
+        args=command("--subject", "ada", "--set", "observability.log_level=DEBUG"),
+        env=variables | WHO,
     )
 
     async def noticed(message: Any) -> None:
@@ -99,7 +118,7 @@ def test_stdio__serves_the_reader_that_environment_and_options_name(
     assert wrong.is_error
     assert strangers == []
     assert "DEBUG" in (tmp_path / "log").read_text()
-    records = filled.tenant("acme").audit.find()
+    records = engine.tenant("acme").audit.find()
     assert [(record.subject, str(record.kind)) for record in records] == [
         ("ada", "answer"),
         ("ada", "retrieve"),
@@ -108,9 +127,41 @@ def test_stdio__serves_the_reader_that_environment_and_options_name(
     assert records[0].principals == ("everyone", "department:hr")
 
 
+def test_stdio__ends_well_at_a_signal(variables: dict[str, str]) -> None:
+    """A client that only signals leaves standard input open, and so does a person at a terminal."""
+    greeting = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    command = [sys.executable, *_of_words()]
+    environment = os.environ | variables | WHO
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(greeting).encode() + b"\n")
+        process.stdin.flush()
+        assert b"kosmos-rag" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.model
-def test_http__serves_until_it_is_told_to_stop(filled: Engine, variables: dict[str, str]) -> None:
+def test_http__serves_until_it_is_told_to_stop(variables: dict[str, str], minilm: SentenceTransformerEmbedder) -> None:
+    with _filled(minilm):
+        _serves_until_it_is_told_to_stop()
+
+
+def _serves_until_it_is_told_to_stop() -> None:
     key = CliRunner().invoke(app, ["key", "create", "agent", "--tenant", "globex"]).stdout.strip()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -145,7 +196,7 @@ def test_http__serves_until_it_is_told_to_stop(filled: Engine, variables: dict[s
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, trust_env=False).status_code == 405
+        return httpx.get(url.replace("/mcp", "/readyz"), trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 

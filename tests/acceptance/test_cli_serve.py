@@ -70,16 +70,20 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
         }
         found = httpx.post(f"{url}/v1/search", json={"question": "leave"}, headers=headers, trust_env=False)
         assert found.json()["hits"][0]["title"] == "Leave"
+        assert found.headers["x-trace-id"] == trace
         metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", trust_env=False).text
         assert 'kosmos_service_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
-        assert 'kosmos_service_stage_seconds_count{stage="total"} 1.0' in metrics
+        assert 'kosmos_retrieval_stage_seconds_count{stage="total"} 1.0' in metrics
+        accepts = {"accept": "application/openmetrics-text; version=1.0.0"}
+        told = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", headers=accepts, trust_env=False).text
+        assert f'# {{trace_id="{trace}"}}' in told
         assert not _answers(f"{url}/metrics")
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=20)
     assert process.returncode == 0, log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     (line,) = [line for line in lines if line["message"].startswith("POST /v1/search 200")]
-    assert (line["request_id"], line["trace_id"]) == ("mine", trace)
+    assert (line["request_id"], line["trace_id"], line["action"]) == ("mine", trace, "request")
     assert key.rpartition(".")[2] not in log
 
 

@@ -1,7 +1,9 @@
 """The example schema: its seven questions with what must be among the answers, and 110 more."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,7 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     def run(*arguments: str) -> str:
         done = CliRunner().invoke(app, ["schema", *arguments])
         assert done.exit_code == 0, done.output
-        return done.output
+        return done.stdout
 
     exported = tmp_path / "exported.json"
     run("export", "--file", str(EXAMPLE / "programs.json"), "--output", str(exported))
@@ -125,13 +127,36 @@ def test_a_command_with_no_source_or_two__says_what_to_name() -> None:
         assert "name one source" in done.output
 
 
+def test_sample_values__are_read_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT, kind TEXT, email TEXT);"
+            "INSERT INTO goods (colour, kind, email) VALUES ('red', 'toy', 'a'), ('blue', 'tool', 'b')"
+        )
+
+    def exported(*options: str) -> dict[str, list[str]]:
+        done = CliRunner().invoke(app, ["schema", "export", "--url", f"sqlite:///{path}", *options])
+        assert done.exit_code == 0, done.output
+        columns = json.loads(done.stdout)["models"][0]["columns"]
+        return {column["name"]: column["samples"] for column in columns if "samples" in column}
+
+    assert exported() == {}
+    assert exported("--samples", "goods") == {"colour": ["blue", "red"], "kind": ["tool", "toy"]}
+    assert exported("--samples", "*", "--no-samples", "[.]kind$") == {"colour": ["blue", "red"]}
+    for wrong in (["--url", f"sqlite:///{path}", "--samples", "good"], ["--file", "a.json", "--samples", "goods"]):
+        done = CliRunner().invoke(app, ["schema", "export", *wrong])
+        assert done.exit_code == 1
+        assert "there is no table good" in done.output or "--samples is for databases" in done.output
+
+
 def test_synonyms__are_proposed_as_a_file_of_them(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     asked = [f"wages of {name}" for name in ("Anna", "Ben", "Carl")]
     log.write_text("".join(json.dumps({"question": text, "chosen": ["employees.salary"]}) + "\n" for text in asked))
     done = CliRunner().invoke(app, ["schema", "synonyms", "suggest", str(log)])
     assert done.exit_code == 0
-    assert yaml.safe_load(done.output) == [{"from": ["wages"], "to": ["salary"]}]
+    assert yaml.safe_load(done.stdout) == [{"from": ["wages"], "to": ["salary"]}]
 
 
 @pytest.mark.model
@@ -155,7 +180,7 @@ def test_eval__prints_the_figures_of_any_file_in_the_layout(config: Path, tmp_pa
     files = ["--tables", str(tmp_path / "tables.json"), "--questions", str(tmp_path / "questions.json")]
     done = CliRunner().invoke(app, ["schema", "eval", *files, "--config", str(config), "--json"])
     assert done.exit_code == 0, done.output
-    figures = json.loads(done.output)
+    figures = json.loads(done.stdout)
     assert figures["questions"] == 1
     assert {name for name, value in figures.items() if value == 1.0} >= {
         "database_first", "tables_in_5", "r_precision", "columns_in_5", "joins", "prompt_tables",

@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import ConfigError, DatabaseNotReady, DatabaseUnavailable
+from kosmos_rag.storage.revision import BREAKING
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.testing import HashingEmbedder
 
@@ -48,7 +49,18 @@ MUTANTS = {
     "materialised view": ("CREATE MATERIALIZED VIEW kosmos.extra AS SELECT 1", "view kosmos.extra shows the rows"),
     "owner's view": ("CREATE VIEW kosmos.extra AS SELECT * FROM kosmos.chunks", "view kosmos.extra shows the rows"),
     "schema behind": ("UPDATE kosmos.alembic_version SET version_num = '0000'", "run `kosmos-rag migrate`"),
-    "schema ahead": ("UPDATE kosmos.alembic_version SET version_num = '9999'", "install a newer kosmos-rag"),
+    "schema too far ahead": (
+        "UPDATE kosmos.alembic_version SET version_num = '9999'; COMMENT ON TABLE kosmos.alembic_version IS '9998'",
+        "needs code of 9998 or newer",
+    ),
+    "schema ahead, rls off": (
+        "UPDATE kosmos.alembic_version SET version_num = '9999'; ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY",
+        "chunks has row-level security off",
+    ),
+    "schema ahead, log readable": (
+        "UPDATE kosmos.alembic_version SET version_num = '9999'; GRANT SELECT ON kosmos.retrievals TO kosmos_app",
+        "role kosmos_app may do more with the log kosmos.retrievals than",
+    ),
     "no extension": ("DROP EXTENSION vector CASCADE", "extension `vector` is missing"),
     "old extension": (
         "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'",
@@ -69,6 +81,24 @@ def _ask(settings: Settings) -> None:
 
 def test_preflight__accepts_a_migrated_database(settings: Settings) -> None:
     _ask(settings)
+
+
+def test_preflight__accepts_a_newer_schema_that_only_adds(settings: Settings, database: DatabaseSettings) -> None:
+    _admin(database, "UPDATE kosmos.alembic_version SET version_num = '9999'")
+    _admin(database, "CREATE TABLE kosmos.extra (tenant_id uuid)")
+    _ask(settings)
+
+
+def test_migrating__writes_down_the_oldest_code_that_can_serve(database: DatabaseSettings) -> None:
+    def oldest() -> str | None:
+        with psycopg.connect(database.admin_url or "") as connection:
+            found = connection.execute("SELECT obj_description('kosmos.alembic_version'::regclass)").fetchone()
+        assert found is not None
+        return found[0]
+
+    assert oldest() == BREAKING[-1]
+    set_up(database, "0007")
+    assert oldest() is None
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

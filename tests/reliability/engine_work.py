@@ -7,4 +7,6 @@ from kosmos_rag.worker.work import EngineWork
 
 
 def open_work(settings: Settings) -> EngineWork:
-    return EngineWork(Engine(settings, embedder=HashingEmbedder()))
+    engine = Engine(settings, embedder=HashingEmbedder())
+    engine.parts.ingestor.warm_up()
+    return EngineWork(engine)

@@ -10,7 +10,10 @@ import kosmos_rag
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 ROOT = PACKAGE.parent
-BASE = {"bm25", "config", "errors", "explanation", "logs", "ports", "problems", "records", "sentences", "version"}
+BASE = {
+    *("bm25", "config", "errors", "explanation", "logs", "metrics", "observation", "ports", "problems", "prometheus"),
+    *("records", "sentences", "tracing", "version"),
+}
 
 # What each part may import beside the base. A stage never imports a later one.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -35,8 +38,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranking": {"embedding"},
     "presets": {"storage", "signals"},
     "retrieval": {"storage", "embedding", "expansion", "ranking", "signals"},
-    "parts": {"answering", "storage", "ingestion", "indexing", "reembedding", "retrieval", "presets"},
+    "experiments": {"audit", "storage", "evaluation", "presets", "retrieval"},
+    "parts": {"answering", "storage", "ingestion", "indexing", "reembedding", "retrieval", "presets", "experiments"},
     "scope": {
+        "experiments",
         "audit",
         "storage",
         "ingestion",
@@ -50,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "engine": {
         "answering",
+        "experiments",
         "storage",
         "embedding",
         "ingestion",
@@ -62,8 +68,21 @@ MAY_IMPORT: dict[str, set[str]] = {
         "parts",
         "scope",
     },
+    "guard": {"storage", "indexing", "retrieval", "evaluation", "engine"},
     "grounding": {"expansion", "schema", "scope"},
-    "worker": {"storage", "audit", "sources", "schema", "ingestion", "indexing", "jobs", "engine", "grounding"},
+    "worker": {
+        "storage",
+        "audit",
+        "sources",
+        "schema",
+        "ingestion",
+        "indexing",
+        "jobs",
+        "engine",
+        "experiments",
+        "guard",
+        "grounding",
+    },
     "async_engine": {"engine", "parts", "scope"},
     "console": set(),
     "service": {
@@ -72,6 +91,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "console",
         "engine",
         "grounding",
+        "guard",
         "jobs",
         "presets",
         "schema",
@@ -93,6 +113,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "language_model",
         "scope",
         "schema",
+        "guard",
         "grounding",
         "keyword",
         "diagnosis",

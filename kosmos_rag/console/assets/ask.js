@@ -19,7 +19,9 @@ form.addEventListener("submit", async (event) => {
   try {
     const headers = { accept: "text/event-stream" };
     const response = await ask("/", { method: "POST", body, headers, signal: mine.signal });
-    for await (const [name, data] of events(response.body)) show(name, data);
+    let last = null;
+    for await (const [name, data] of events(response.body)) show((last = name), data);
+    if (last !== "page" && last !== "error") tell("The answer broke off. Ask again.");
   } catch (error) {
     if (asking === mine) tell(error.name === "AbortError" ? "Stopped." : error.message);
   } finally {

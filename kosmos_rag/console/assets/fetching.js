@@ -2,7 +2,9 @@
 
 /** Ask, and give the response, or throw an Error with what the service says was wrong. */
 export async function ask(path, options = {}) {
-  const response = await fetch(path, { credentials: "same-origin", ...options });
+  const response = await fetch(path, { credentials: "same-origin", ...options }).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error("the service cannot be reached");
+  });
   if (response.redirected && new URL(response.url).pathname === "/sign-in") location.assign("/sign-in");
   if (!response.ok) throw new Error(await reason(response));
   return response;

@@ -1,10 +1,11 @@
-// Files go to the service one after another; each is followed until a worker has ingested it.
+// Files go to the service one after another; all are followed together until a worker has ingested them.
 
 import { ask, part } from "./fetching.js";
 
 const form = document.getElementById("upload");
 const list = document.getElementById("uploads");
 const POLL_MS = 1000;
+const AT_ONCE = 100;
 const TOLD = {
   scheduled: "waits for another attempt",
   queued: "waits for a worker",
@@ -12,6 +13,8 @@ const TOLD = {
   dead: "failed",
   cancelled: "was cancelled",
 };
+const followed = new Map();
+let following = false;
 
 form?.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -21,12 +24,14 @@ form?.addEventListener("submit", async (event) => {
   for (const file of given.getAll("files")) {
     const row = shown(file.name);
     try {
-      follow(await send(file, given, row), row);
+      followed.set(await send(file, given, row), row);
+      follow();
     } catch (error) {
       row.tell(error.message, "dead");
     }
   }
-  form.reset();
+  // Collection and readers stay: the next files are not to go to everyone because these did not.
+  form.elements.files.value = "";
   button.disabled = false;
 });
 
@@ -58,41 +63,56 @@ function shown(name) {
   };
 }
 
-/** Send a file, and give the id of its job. `fetch` does not tell how far a body has gone. */
+/** Send a file as the form would, and give the id of its job. `fetch` does not tell how far a body has gone. */
 function send(file, given, row) {
-  const query = new URLSearchParams({ source: file.name, collection: given.get("collection").trim() });
-  for (const reader of given.get("readers").split(",")) if (reader.trim()) query.append("reader", reader.trim());
+  const most = Number(form.dataset.mostMb);
+  if (file.size > most * 2 ** 20) throw new Error(`it is larger than the ${most} MB that are taken`);
+  const body = new FormData();
+  for (const name of ["collection", "readers"]) body.append(name, given.get(name));
+  body.append("files", file);
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", `/documents?${query}`);
+    request.open("POST", form.action);
     request.setRequestHeader("Accept", "application/json");
-    request.setRequestHeader("Content-Type", "application/octet-stream");
     request.responseType = "json";
     request.upload.addEventListener("progress", (event) => row.sent(event.loaded / (event.total || 1)));
     request.addEventListener("load", () => {
-      if (request.status === 202) resolve(request.response.id);
+      if (request.status === 202) resolve(request.response.jobs[0].id);
       else reject(new Error(request.response?.detail ?? `the service answered ${request.status}`));
     });
     request.addEventListener("error", () => reject(new Error("the service cannot be reached")));
-    request.send(file);
+    request.send(body);
+    row.unknown();
   });
 }
 
-async function follow(job, row) {
-  row.unknown();
-  for (;;) {
+/** Ask for all jobs at once, again and again: a request for each would use up the visitor's rate. */
+async function follow() {
+  if (following) return;
+  following = true;
+  while (followed.size) {
+    const ids = [...followed.keys()].slice(0, AT_ONCE);
     try {
-      const now = await (await ask(`/jobs/${job}`, { headers: { accept: "application/json" } })).json();
-      if (now.state === "done") {
-        row.tell(now.outcome ?? "done", "done");
-        document.querySelector("[data-live=documents]").replaceWith(await part(location.href, "[data-live=documents]"));
-        return;
-      }
-      row.tell(TOLD[now.state] + (now.error ? `: ${now.error}` : ""), now.state === "dead" ? "dead" : "");
-      if (now.state === "dead" || now.state === "cancelled") return;
+      const query = new URLSearchParams(ids.map((id) => ["id", id]));
+      const response = await ask(`/jobs/states?${query}`, { headers: { accept: "application/json" } });
+      const jobs = new Map((await response.json()).jobs.map((job) => [job.id, job]));
+      const ingested = ids.map((id) => tell(id, jobs.get(id))).includes(true);
+      if (ingested) document.querySelector("[data-live=documents]").replaceWith(await part(location.href, "[data-live=documents]"));
     } catch (error) {
-      row.tell(error.message);
+      for (const id of ids) followed.get(id)?.tell(error.message);
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
+  following = false;
+}
+
+/** Show how far a job is, and say whether it has ended well. */
+function tell(id, job) {
+  const row = followed.get(id);
+  const state = job?.state ?? "cancelled";
+  if (["done", "dead", "cancelled"].includes(state)) followed.delete(id);
+  row.unknown();
+  if (state === "done") row.tell(job.outcome ?? "done", "done");
+  else row.tell(TOLD[state] + (job?.error ? `: ${job.error}` : ""), state === "dead" ? "dead" : "");
+  return state === "done";
 }

@@ -55,9 +55,10 @@ _PARSERS: dict[str, _Parser] = {
 _UNLIMITED = OutputLimits()
 
 
-def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED) -> ParsedDocument:
+def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED, *, ocr: bool = False) -> ParsedDocument:
     """Parse a document; the title of the result is the document's own where it has one.
 
+    With `ocr`, pages of a PDF that are pictures are read, which takes seconds for each.
     The text of the result is never blank.
 
     Raises:
@@ -65,8 +66,9 @@ def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED) -> Parsed
     """
     media_type = detect(document.data, document.source)
     name = media_types.NAMES[media_type]
+    parser = partial(parse_pdf, ocr=True) if ocr and media_type == media_types.PDF else _PARSERS[media_type]
     with third_party(name):
-        parsed = _PARSERS[media_type](document.data, limits)
+        parsed = parser(document.data, limits)
     if not parsed.text or parsed.text.isspace():
         raise ParseError("empty", f"no text in the {name} file; give a document that has some")
     limits.check(parsed)

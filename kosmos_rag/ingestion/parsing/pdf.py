@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from kosmos_rag.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_lines import Line, read_lines, texts, titles
 from kosmos_rag.records import Heading, ParsedDocument
 
@@ -27,16 +29,21 @@ _Outline = list[tuple[int, str, int]]
 """Level from 1, title, page from 0."""
 
 
-def parse_pdf(data: bytes, limits: OutputLimits) -> ParsedDocument:
+def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
     """Parse a PDF: one offset a page, also for pages without text; headings from the outline, else by their letters.
+
+    With `ocr`, what is drawn on a page without text is read.
 
     Raises:
         ParseError: `encrypted`, `no_text`, `corrupt`, `too_large`.
     """
     with _PDFIUM:
-        pages, outline, title = _read(data, limits)
+        pages, outline, title = _read(data, limits, PageReader() if ocr else None)
     if not any(pages):
-        raise ParseError("no_text", f"{len(pages)} pages without text, probably scanned; run OCR first")
+        remedy = (
+            "and OCR finds none on them" if ocr else "probably scanned; set ingestion.parsing.ocr, or run OCR first"
+        )
+        raise ParseError("no_text", f"{len(pages)} pages without text, {remedy}")
     starts = tuple(_starts(pages))
     text = _BETWEEN_PAGES.join(pages)
     headings = _headings(outline, pages, starts)
@@ -50,12 +57,13 @@ def parse_pdf(data: bytes, limits: OutputLimits) -> ParsedDocument:
     )
 
 
-def _read(data: bytes, limits: OutputLimits) -> tuple[list[str], _Outline, str | None]:
+def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> tuple[list[str], _Outline, str | None]:
     with closing(_open(data)) as document:
         limits.check_pages(len(document))
-        lines = list(_pages(document, limits))
-        outline = list(islice(_outline(document), _LARGEST_OUTLINE)) or titles(lines)[:_LARGEST_OUTLINE]
-        pages = [clean(_LINE_END_HYPHEN.sub("", text)).strip() for text in texts(lines)]
+        found = list(_pages(document, limits, reader))
+        written = [() if page.scanned else page.lines for page in found]
+        outline = list(islice(_outline(document), _LARGEST_OUTLINE)) or titles(written)[:_LARGEST_OUTLINE]
+        pages = [clean(_LINE_END_HYPHEN.sub("", text)).strip() for text in texts([page.lines for page in found])]
         return pages, outline, clean_title(document.get_metadata_value("Title"))
 
 
@@ -71,14 +79,31 @@ def _open(data: bytes) -> Any:
         raise
 
 
-def _pages(document: Any, limits: OutputLimits) -> Iterator[list[Line]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Page:
+    lines: list[Line]
+    scanned: bool = False
+    """Read from a picture: its letters say nothing of headings."""
+
+
+def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[_Page]:
     size = 0
     for index in range(len(document)):
-        with closing(document[index]) as page, closing(page.get_textpage()) as layer:
-            lines = read_lines(layer)
-        size += sum(len(line.text) for line in lines)
+        with closing(document[index]) as page:
+            found = _page(page, reader)
+        size += sum(len(line.text) for line in found.lines)
         limits.check_text(size)
-        yield lines
+        yield found
+
+
+def _page(page: Any, reader: PageReader | None) -> _Page:
+    import pypdfium2
+
+    with closing(page.get_textpage()) as layer:
+        lines = read_lines(layer)
+    if lines or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
+        return _Page(lines=lines)
+    return _Page(lines=reader.read(page), scanned=True)
 
 
 def _outline(document: Any) -> Iterator[tuple[int, str, int]]:

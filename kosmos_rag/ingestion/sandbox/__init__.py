@@ -4,6 +4,6 @@
 may not do, `wire` is how they talk.
 """
 
-from kosmos_rag.ingestion.sandbox.client import parse_confined
+from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 
-__all__ = ["parse_confined"]
+__all__ = ["parse_confined", "start_parser"]

@@ -3,6 +3,7 @@
 import signal
 import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kosmos_rag.errors import ParseError
@@ -22,6 +23,12 @@ if TYPE_CHECKING:  # the zygote imports this package, and has no use for setting
     from kosmos_rag.config import ParsingSettings
 
 _MEGABYTE = 2**20
+
+
+def start_parser() -> None:
+    """Start the process that parses files now and not with the first of them, which would wait a second or two."""
+    with suppress(ParseError):  # every file will say it
+        helper.current()
 
 
 def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
@@ -76,6 +83,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
         cpu_s=limits.cpu_s,
         text_bytes=limits.text_mb * _MEGABYTE,
         pages=limits.pages,
+        ocr=limits.ocr,
     )
 
 

@@ -38,6 +38,7 @@ class Request:
     cpu_s: int
     text_bytes: int
     pages: int
+    ocr: bool
 
     @property
     def output(self) -> OutputLimits:

@@ -30,7 +30,7 @@ def work(connection: socket.socket) -> None:
 
 def _parsed(request: Request, data: bytes) -> ParsedDocument | Failure:
     try:
-        return parse(document_of(request, data), request.output)
+        return parse(document_of(request, data), request.output, ocr=request.ocr)
     except ParseError as error:
         return Failure(code=error.code, message=str(error))
     except MemoryError:

@@ -4,7 +4,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kosmos_rag.config.display import one_line
 from kosmos_rag.errors import RequestError
@@ -26,6 +26,15 @@ PRIVATE = re.compile(
     r"|plate|ip|lat|lon|lng|geo|note|notes|body|remark|remarks)\b"
 )
 """Columns of which no value is ever read, whatever is asked for: what their names have, in words of lower case."""
+
+_NAME = re.compile(r"\b(?:name|title|label|initials|signed|by)\b")
+_PEOPLE = re.compile(
+    r"\b(?:user|customer|client|person|people|employee|staff|worker|member|patient|student|pupil|teacher|doctor|nurse"
+    r"|physician|author|contact|guest|visitor|passenger|driver|tenant|owner|applicant|candidate|subscriber|player"
+    r"|speaker|attendee|participant|recipient|sender|guardian|parent|child|children|holder|manager|lead|created|updated"
+    r"|approved|assigned)s?\b"
+)
+"""Words of a table or a column that make a name that of a person."""
 
 _PERSONAL = re.compile(r"@|\d{6}|://|^\+?\d[\d ()/-]{6,}$")
 """Values that tell that a column holds addresses, numbers of people or links, whatever its name is."""
@@ -56,9 +65,24 @@ class SampleRules:
         except re.error as error:
             raise RequestError(f"sample values: {one_line(str(self.excluded))} is no pattern ({error})") from None
 
+    @classmethod
+    def of(cls, tables: Sequence[str], excluded: Sequence[str]) -> Self | None:
+        """Return rules for these tables, `*` for all; None, by which nothing is read, where none is named.
+
+        Raises RequestError where something is excluded from nothing, or is no pattern.
+        """
+        if not tables:
+            if excluded:
+                raise RequestError("sample values: columns are left out, and no table is named to read; name one, or *")
+            return None
+        return cls(tables=None if "*" in tables else tuple(tables), excluded=tuple(excluded))
+
     def allows(self, table: str, column: str) -> bool:
         """Whether values of a column may be read."""
-        if PRIVATE.search(" ".join(words(column))) or (self.tables is not None and table not in self.tables):
+        said = " ".join(words(column))
+        if PRIVATE.search(said) or (self.tables is not None and table not in self.tables):
+            return False
+        if _NAME.search(said) and _PEOPLE.search(f"{' '.join(words(table))} {said}"):
             return False
         return not any(re.search(pattern, f"{table}.{column}", re.IGNORECASE) for pattern in self.excluded)
 
@@ -75,6 +99,7 @@ def from_database(
     engine = engine_of(url)
     with reading(engine) as connection:
         tables = _reflected(connection, schemas)
+        _check_named(samples, tables)
         records = [table_record(table, engine.dialect) for table in tables]
         if samples is not None:
             records = [_sampled(connection, *pair, samples) for pair in zip(tables, records, strict=True)]
@@ -102,6 +127,14 @@ def _reflected(connection: "Connection", schemas: Sequence[str | None]) -> list[
         for schema in schemas:
             metadata.reflect(connection, schema=schema, views=True)
     return list(metadata.tables.values())
+
+
+def _check_named(samples: SampleRules | None, tables: Sequence["Table"]) -> None:
+    known = {table.fullname for table in tables}
+    if samples is not None and (unknown := [name for name in samples.tables or () if name not in known]):
+        raise RequestError(
+            one_line(f"sample values: there is no table {', '.join(unknown)}; take full names of tables")
+        )
 
 
 def _sampled(connection: "Connection", table: "Table", record: TableSchema, rules: SampleRules) -> TableSchema:

@@ -9,12 +9,13 @@ from typing import Any, Literal, Self, get_args
 from kosmos_rag.errors import ConfigError, RequestError
 from kosmos_rag.schema.model import DatabaseSchema
 from kosmos_rag.schema.recipes import Recipe, read_recipes, template_recipes
-from kosmos_rag.schema.sources.database import from_database
+from kosmos_rag.schema.sources.database import SampleRules, from_database
 from kosmos_rag.schema.sources.dbt import from_dbt
 from kosmos_rag.schema.sources.models import from_models
 from kosmos_rag.schema.sources.schema_json import from_json
 
 SourceKind = Literal["json", "database", "models", "dbt"]
+_LISTS = ("namespaces", "samples", "not_sampled")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +30,16 @@ class SchemaSource:
     """Of a database; none is the one that needs no naming."""
     recipes: str | None = None
     """Path of a YAML file of recipes, beside those that follow from keys."""
+    samples: tuple[str, ...] = ()
+    """Full names of the tables of a database of which sample values are read, `*` for all; none is none."""
+    not_sampled: tuple[str, ...] = ()
+    """Regular expressions of `table.column` of which none is read all the same."""
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Self:
         """Return what `as_json` wrote. Raises RequestError where something else did."""
         try:
-            found = cls(**{**said, "namespaces": tuple(said.get("namespaces", ()))})
+            found = cls(**{**said, **{key: tuple(said.get(key, ())) for key in _LISTS}})
         except TypeError as error:
             raise RequestError(f"the source of a schema cannot be used ({error}); put it in again") from None
         if found.kind not in get_args(SourceKind):
@@ -43,7 +48,12 @@ class SchemaSource:
 
     def as_json(self) -> dict[str, Any]:
         """Return the source as values of JSON."""
-        return asdict(self) | {"namespaces": list(self.namespaces)}
+        return {key: list(value) if key in _LISTS else value for key, value in asdict(self).items()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells one source from another: read otherwise, it is the same still."""
+        return {"kind": self.kind, "place": self.place, "namespaces": list(self.namespaces), "recipes": None}
 
     def read(self) -> DatabaseSchema:
         """Read the schema. Raises what the function of its kind raises, ConfigError where the variable is not set."""
@@ -55,7 +65,8 @@ class SchemaSource:
             return from_models(self.place)
         if not (url := os.environ.get(self.place)):
             raise ConfigError(f"{self.place} is not set: put the URL of the database into that variable")
-        return from_database(url, schemas=self.namespaces or (None,))
+        rules = SampleRules.of(self.samples, self.not_sampled)
+        return from_database(url, schemas=self.namespaces or (None,), samples=rules)
 
     def read_recipes(self, schema: DatabaseSchema) -> list[Recipe]:
         """Return the recipes of its file and those that follow from keys. Raises SchemaInvalid."""

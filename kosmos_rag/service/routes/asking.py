@@ -10,15 +10,10 @@ from kosmos_rag.service.caller import Caller, Reader
 from kosmos_rag.service.feedback import FeedbackRequest, FeedbackView
 from kosmos_rag.service.keys import ADMIN
 from kosmos_rag.service.streaming import MEDIA_TYPE, EventStream, Flow
-from kosmos_rag.service.wire import (
-    AnswerRequest,
-    AnswerView,
-    ChatRequest,
-    ContextRequest,
-    ContextView,
-    SearchRequest,
-    SearchView,
-)
+from kosmos_rag.service.wire.answers import AnswerView
+from kosmos_rag.service.wire.evidence import ContextView
+from kosmos_rag.service.wire.passages import SearchView
+from kosmos_rag.service.wire.questions import AnswerRequest, ChatRequest, ContextRequest, SearchRequest
 
 router = APIRouter(tags=["questions"])
 
@@ -46,7 +41,6 @@ async def search(asked: SearchRequest, caller: Reader) -> Response:
         caller.identity.require(ADMIN)
     scope = caller.scope(asked.collection)
     found = await caller.run(scope.retrieve, asked.question, asked.k, asked.filter)
-    caller.service.metrics.retrieval(found.timings_ms, short=found.shortfall is not None)
     return _json(SearchView.of(found, explain=asked.explain))
 
 
@@ -55,7 +49,6 @@ async def context(asked: ContextRequest, caller: Reader) -> Response:
     """Gather numbered, cited evidence for a question within a budget of tokens."""
     scope = caller.scope(asked.collection)
     found = await caller.run(scope.context, asked.question, asked.k, asked.filter, max_tokens=asked.max_tokens)
-    caller.service.metrics.retrieval(found.retrieval.timings_ms, short=found.retrieval.shortfall is not None)
     return _json(ContextView.of(found))
 
 
@@ -96,8 +89,6 @@ async def flow_of(caller: Caller, collection: str | None, question: str, options
     except BaseException:
         streams.give_back()
         raise
-    found = stream.sources.context.retrieval
-    caller.service.metrics.retrieval(found.timings_ms, short=found.shortfall is not None)
     return streams.start(stream)
 
 

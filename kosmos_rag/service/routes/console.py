@@ -12,9 +12,10 @@ from kosmos_rag.console.places import span_of, spans_of
 from kosmos_rag.console.reading import BEFORE, LINES, reading
 from kosmos_rag.console.rendering import assets, edition, render
 from kosmos_rag.errors import NotAuthenticated, NotFound, RequestError
-from kosmos_rag.records import Answer
+from kosmos_rag.records import Answer, DocumentLines
+from kosmos_rag.scope import TenantScope
 from kosmos_rag.service.caller import Caller
-from kosmos_rag.service.html import PageRoute, form, page, see_other
+from kosmos_rag.service.html import PageRoute, form, home_of, page, see_other
 from kosmos_rag.service.keys import ADMIN
 from kosmos_rag.service.routes import holdings
 from kosmos_rag.service.routes.asking import flow_of
@@ -54,11 +55,11 @@ async def sign_in(request: Request) -> Response:
     """Have the browser keep a key or token, where it is good."""
     credentials = (await form(request)).get("credentials", "").strip()
     try:
-        await identified(request, credentials)
+        visitor = await identified(request, credentials)
     except NotAuthenticated:
         refused = "This is no valid key or token."
         return page(request, "sign_in.html", status=HTTPStatus.UNAUTHORIZED, refused=refused)
-    response = see_other("/")
+    response = see_other(home_of(visitor))
     keep(request, response, credentials)
     return response
 
@@ -74,7 +75,7 @@ async def sign_out(request: Request) -> Response:
 @router.get("/")
 async def ask_form(request: Request, caller: VisitingReader) -> Response:
     """Show the form that takes a question."""
-    return page(request, "ask.html", caller, reply=None, question="", **await _offered(caller))
+    return page(request, "ask.html", reply=None, question="", **await _offered(caller))
 
 
 @router.post("/")
@@ -95,7 +96,7 @@ async def ask(request: Request, caller: VisitingReader) -> Response:
     if whole is None:
         return Response(status_code=_GONE)
     chosen = await _chosen(caller, collection)
-    return page(request, "ask.html", caller, reply=reply(whole), question=question, inspects=inspects, **chosen)
+    return page(request, "ask.html", reply=reply(whole), question=question, inspects=inspects, **chosen)
 
 
 def _question(fields: dict[str, str]) -> str:
@@ -128,7 +129,8 @@ async def source(
     mark: Annotated[list[str] | None, Query()] = None,
 ) -> Response:
     """Show a document's text around a line; `span` is what a citation points at, and each `mark` a part of that."""
-    shown = await caller.run(caller.scope().read_lines, document_id, first=max(1, line - BEFORE), count=LINES)
+    first = max(1, line - BEFORE)
+    shown = await caller.run(_lines, caller.scope(), document_id, first, cited=version is not None)
     if shown is None:
         raise NotFound("there is no such document, or none that you may read")
     # Places are those of the version that was cited: in another one they say nothing.
@@ -137,7 +139,6 @@ async def source(
     return page(
         request,
         "source.html",
-        caller,
         shown=shown,
         reading=reading(shown, passage=passage, marks=marks),
         passage=passage,
@@ -146,11 +147,21 @@ async def source(
     )
 
 
+def _lines(scope: TenantScope, document_id: uuid.UUID, first: int, *, cited: bool) -> DocumentLines | None:
+    try:
+        return scope.read_lines(document_id, first=first, count=LINES)
+    except RequestError:
+        if not cited:
+            raise
+        # The version that was cited had more lines than the one that is there now.
+        return scope.read_lines(document_id, count=LINES)
+
+
 @router.get("/inspector")
 async def inspector_form(request: Request, caller: VisitingAdministrator) -> Response:
     """Show the form of the inspector."""
     offered = await _offered(caller)
-    return page(request, "inspector.html", caller, seen=None, question="", depth=_DEPTHS[0], depths=_DEPTHS, **offered)
+    return page(request, "inspector.html", seen=None, question="", depth=_DEPTHS[0], depths=_DEPTHS, **offered)
 
 
 @router.post("/inspector")
@@ -160,12 +171,10 @@ async def inspector(request: Request, caller: VisitingAdministrator) -> Response
     question, collection = _question(fields), fields.get("collection")
     depth = next((depth for depth in _DEPTHS if str(depth) == fields.get("depth")), _DEPTHS[0])
     found = await caller.run(caller.scope(collection).retrieve, question, depth)
-    caller.service.metrics.retrieval(found.timings_ms, short=found.shortfall is not None)
     chosen = await _chosen(caller, collection)
     return page(
         request,
         "inspector.html",
-        caller,
         seen=inspection(found),
         question=question,
         depth=depth,

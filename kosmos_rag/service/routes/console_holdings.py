@@ -1,23 +1,33 @@
 """The console's pages of what a tenant has: documents and uploads, jobs, health."""
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+from starlette.datastructures import FormData, UploadFile
 
-from kosmos_rag.console.charts import durations, recalls, ticks, width_of
-from kosmos_rag.records import JobState
+from kosmos_rag.console.charts import course, durations, latest, recalls, ticks, width_of
+from kosmos_rag.errors import ConfigError, RequestError
+from kosmos_rag.guard.stored import Stored
+from kosmos_rag.metrics import SECONDS, STAGE_SECONDS
+from kosmos_rag.records import EVERYONE, GuardRun, JobInfo, JobState, SourceDocument
 from kosmos_rag.service.caller import Caller
-from kosmos_rag.service.holdings import JobView
-from kosmos_rag.service.html import PageRoute, page, see_other, service_of
+from kosmos_rag.service.holdings import JobPage, JobView
+from kosmos_rag.service.html import PageRoute, page, see_other, service_of, wants_page
 from kosmos_rag.service.keys import ADMIN, INGEST
-from kosmos_rag.service.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.service.routes import holdings, operations
 from kosmos_rag.service.routes.holdings import Cursor, JobId
 from kosmos_rag.service.visitors import VisitingReader, VisitingWriter
+from kosmos_rag.storage.tenancy import tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_DOCUMENTS, _JOBS = 50, 30
+_DOCUMENTS, _JOBS, _RUNS = 50, 30, 200
+_MOST_FILES, _MOST_FIELDS = 100, 10
+_FOLLOWED = 100
+"""Jobs that a script may ask for at once."""
 
 
 @router.get("/documents")
@@ -29,25 +39,43 @@ async def documents(
     return page(
         request,
         "documents.html",
-        caller,
         found=found,
         collection=collection or None,
         collections=(await holdings.collections(caller)).collections,
         may_upload=caller.identity.has(INGEST),
+        most_mb=caller.service.settings.ingestion.max_file_mb,
     )
 
 
-@router.post("/documents", status_code=202)
-async def upload(
-    request: Request,
-    response: Response,
-    caller: VisitingWriter,
-    source: Annotated[str, Query(min_length=1)],
-    collection: str | None = None,
-    reader: Annotated[list[str] | None, Query()] = None,
-) -> JobView:
-    """Take a document from the page's script, which follows its job."""
-    return await holdings.upload(request, response, caller, source, collection or None, reader=reader)
+@router.post("/documents")
+async def upload(request: Request, caller: VisitingWriter) -> Response:
+    """Take the files of the page's form into the queue: a script follows their jobs, others are led to them."""
+    async with request.form(max_files=_MOST_FILES, max_fields=_MOST_FIELDS) as given:
+        jobs = await caller.run(_enqueue, caller, given)
+    if wants_page(request):
+        return see_other("/jobs")
+    taken = JobPage(jobs=[JobView.of(job) for job in jobs], next=None)
+    return JSONResponse(taken.model_dump(mode="json"), HTTPStatus.ACCEPTED)
+
+
+def _enqueue(caller: Caller, given: FormData) -> list[JobInfo]:
+    files = [one for one in given.getlist("files") if isinstance(one, UploadFile) and one.filename]
+    if not files:
+        raise RequestError("no file was chosen; choose one and send the form again")
+    readers = [reader for name in _field(given, "readers").split(",") if (reader := name.strip())]
+    queue = caller.scope(_field(given, "collection") or None).jobs
+    ids = [
+        queue.enqueue(
+            SourceDocument(source=file.filename or "", data=file.file.read(), readers=tuple(readers or [EVERYONE]))
+        )
+        for file in files
+    ]
+    return queue.find(ids=ids, limit=len(ids))
+
+
+def _field(given: FormData, name: str) -> str:
+    value = given.get(name)
+    return value.strip() if isinstance(value, str) else ""
 
 
 @router.get("/jobs")
@@ -60,7 +88,6 @@ async def jobs(
     return page(
         request,
         "jobs.html",
-        caller,
         found=found,
         state=state,
         states=list(JobState),
@@ -70,10 +97,14 @@ async def jobs(
     )
 
 
-@router.get("/jobs/{job_id}")
-async def job(caller: VisitingWriter, job_id: JobId) -> JobView:
-    """Tell a script how far a job is."""
-    return await holdings.job(job_id, caller)
+@router.get("/jobs/states")
+async def states(
+    caller: VisitingWriter,
+    ids: Annotated[list[Annotated[int, Field(ge=1, lt=2**63)]], Query(alias="id", min_length=1, max_length=_FOLLOWED)],
+) -> JobPage:
+    """Tell a script how far jobs are, all that it follows at once."""
+    found = await caller.run(caller.scope().jobs.find, ids=ids, limit=len(ids))
+    return JobPage(jobs=[JobView.of(job) for job in found], next=None)
 
 
 @router.post("/jobs/{job_id}/cancel")
@@ -92,27 +123,41 @@ async def retry(caller: VisitingWriter, job_id: JobId) -> Response:
 
 @router.get("/health")
 async def health(request: Request, caller: VisitingReader) -> Response:
-    """Show what the service can tell of itself; what is of the whole tenant, and of the process, to administrators."""
-    ready = (await operations.readyz(request)).status_code == 200
-    values: dict[str, Any] = {"ready": ready, "stats": await operations.stats(caller), "inside": None}
-    if caller.identity.has(ADMIN):
-        values["inside"] = await _inside(request, caller)
-    return page(request, "health.html", caller, **values)
+    """Show what the service can tell of itself; what is of the whole tenant, and of the process, to administrators.
+
+    Where the database is away, the process alone is told of.
+    """
+    ready = await service_of(request).readiness.ready()
+    stats = await operations.stats(caller) if ready else None
+    inside = await _inside(caller, ready=ready) if caller.identity.has(ADMIN) else None
+    return page(request, "health.html", ready=ready, stats=stats, inside=inside)
 
 
-async def _inside(request: Request, caller: Caller) -> dict[str, Any]:
-    service = service_of(request)
-    indexes = await caller.run(caller.scope().indexes.status)
+async def _inside(caller: Caller, *, ready: bool) -> dict[str, Any]:
+    service = caller.service
+    indexes = await caller.run(caller.scope().indexes.status) if ready else None
+    runs = await caller.run(_runs, caller) if ready else []
     stages, routes = service.metrics.durations()
-    lowest, recall = recalls(indexes)
+    pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}
+    lowest, recall = recalls(indexes or [])
     return {
         "indexes": indexes,
         "lowest": lowest,
         "recall": recall,
+        "course": course(runs),
+        "watched": latest(runs),
         "stages": durations(STAGE_SECONDS, stages, axis=STAGE_SECONDS),
-        "routes": durations(SECONDS, routes, axis=STAGE_SECONDS),
+        "routes": durations(SECONDS, pages, axis=STAGE_SECONDS),
         "ticks": list(ticks(STAGE_SECONDS)),
         "width": width_of(STAGE_SECONDS),
         "turns": (service.turns.taken, service.settings.database.pool_size),
         "streams": (service.streams.taken, service.settings.service.streams),
     }
+
+
+def _runs(caller: Caller) -> list[GuardRun]:
+    guard = Stored(caller.service.engine.parts.database, tenant(caller.identity.tenant))
+    try:
+        return guard.runs(limit=_RUNS)
+    except ConfigError:
+        return []  # a service that only answers has no way to log in as the role that maintains

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kosmos_rag.errors import NotFound, RequestError
 from kosmos_rag.presets.preset import shipped
-from kosmos_rag.records import EVERYONE, DocumentInfo, JobState, SourceDocument
+from kosmos_rag.records import DEFAULT_COLLECTION, EVERYONE, DocumentInfo, JobState, SourceDocument
 from kosmos_rag.service.caller import Administrator, Caller, Reader, Writer
 from kosmos_rag.service.holdings import (
     CollectionList,
@@ -73,7 +73,14 @@ async def upload(
 
         def enqueue() -> int:
             document = replace(empty, data=file.read())
-            return enqueue_once(database, scope, document, subject=caller.identity.subject, key=idempotency_key)
+            return enqueue_once(
+                database,
+                scope,
+                document,
+                collection=collection or DEFAULT_COLLECTION,
+                subject=caller.identity.subject,
+                key=idempotency_key,
+            )
 
         job_id = await caller.run(enqueue)
     response.headers["location"] = f"/v1/jobs/{job_id}"

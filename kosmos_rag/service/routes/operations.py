@@ -1,13 +1,10 @@
 """Health, totals, and having sources looked at again."""
 
-import asyncio
-import logging
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from kosmos_rag.errors import KosmosError
 from kosmos_rag.jobs import kinds
 from kosmos_rag.records import EVERYONE, JobState
 from kosmos_rag.scope import TenantScope
@@ -16,12 +13,7 @@ from kosmos_rag.service.holdings import ReloadView, StatsView
 
 router = APIRouter()
 
-_READY_WITHIN_S = 5.0
 _MIRRORS = 1000
-
-logger = logging.getLogger("kosmos_rag.service")
-
-
 _OK: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"example": "ok\n"}}}}
 
 
@@ -44,19 +36,11 @@ async def livez() -> str:
     },
 )
 async def readyz(request: Request) -> PlainTextResponse:
-    """Tell whether the database can be served from: reached, at the right revision, its policies as they should be."""
+    """Tell whether the database can be served from: reached, not too old, its policies as they should be."""
     service: Service = request.app.state.service
-    try:
-        async with asyncio.timeout(_READY_WITHIN_S):
-            # A thread of its own: a service whose turns are all taken is busy, and ready.
-            state = await asyncio.to_thread(service.engine.parts.database.app.state)
-        problems = state.problems
-    except (KosmosError, TimeoutError) as error:
-        problems = (str(error) or "the database does not answer in time",)
-    if problems:
-        logger.warning("not ready: %s", "; ".join(problems))
-        return PlainTextResponse("not now\n", status_code=503)
-    return PlainTextResponse("ok\n")
+    if await service.readiness.ready():
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("not now\n", status_code=503)
 
 
 @router.get("/api/rag/stats", tags=["operations"])

@@ -3,7 +3,18 @@
 Queries do not go through here; they are in sql/*.sql. A test compares this package with a migrated database.
 """
 
-from kosmos_rag.storage.schema import access, audit, documents, evaluations, feedback, indexes, jobs
+from kosmos_rag.storage.schema import access, audit, documents, evaluations, experiments, feedback, guard, indexes, jobs
 from kosmos_rag.storage.schema.columns import metadata
 
-__all__ = ["access", "audit", "documents", "evaluations", "feedback", "indexes", "jobs", "metadata"]
+__all__ = [
+    "access",
+    "audit",
+    "documents",
+    "evaluations",
+    "experiments",
+    "feedback",
+    "guard",
+    "indexes",
+    "jobs",
+    "metadata",
+]

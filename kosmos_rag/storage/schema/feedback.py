@@ -20,7 +20,7 @@ feedback = Table(
     column("source", Text, null=True),
     column("comment", Text, null=True),
     PrimaryKeyConstraint("tenant_id", "id"),
-    CheckConstraint("rating IN ('up', 'down')"),
+    CheckConstraint("rating IN ('up', 'down', 'click')"),
     of_tenant(),
 )
 Index("feedback_down", feedback.c.tenant_id, feedback.c.at, postgresql_where=text("rating = 'down'"))

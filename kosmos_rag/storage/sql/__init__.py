@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import LiteralString
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_OURS = re.compile(r"\bkosmos\.(\w+)")
 
 
 def parse(text: str) -> dict[str, str]:
@@ -47,3 +48,9 @@ def statement(name: str) -> LiteralString:
 def names() -> list[str]:
     """Return the names of all statements."""
     return sorted(_load())
+
+
+@cache
+def used() -> frozenset[str]:
+    """Return the tables and functions of our schema that the statements name."""
+    return frozenset(name for text in _load().values() for name in _OURS.findall(text))

@@ -61,6 +61,9 @@ SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.q
  ORDER BY r.position, r.id, r.at
  LIMIT %(limit)s
 
+-- name: oldest_unsealed
+SELECT min(r.at) FROM kosmos.retrievals r WHERE r.tenant_id = %(tenant_id)s AND r.position > %(after)s
+
 -- name: passages_of_retrievals
 SELECT p.retrieval_id, p.rank, p.shown, p.document_id, p.version_id, p.version, p.source, p.chunk_ids, p.score
   FROM kosmos.retrieved_passages p
@@ -81,7 +84,8 @@ SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.docu
  LIMIT %(limit)s
 
 -- name: failed_questions
--- By what was searched for: "and in May?" says nothing to who writes documents. With what was rated down.
+-- By what was searched for: "and in May?" says nothing to who writes documents. With what was rated down, and without
+-- what was asked to measure: of such a set a part has no answer on purpose.
 SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
        count(*) FILTER (WHERE q.outcome = 'refused'), count(*) FILTER (WHERE q.outcome = 'down'),
        count(DISTINCT q.subject), max(q.at),
@@ -91,6 +95,7 @@ SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
          CROSS JOIN LATERAL (
                SELECT coalesce(encode(sha256(convert_to(r.searched, 'UTF8')), 'hex'), r.question_sha256)) s (sha256)
          WHERE r.tenant_id = %(tenant_id)s AND r.outcome <> 'hits' AND r.at >= %(since)s AND r.at < %(until)s
+           AND r.subject IS DISTINCT FROM %(evaluator)s::text
          UNION ALL
         SELECT f.question, f.question_sha256, f.rating, f.subject, f.at, f.comment
           FROM kosmos.feedback f

@@ -46,7 +46,8 @@ SELECT current_setting('server_version_num')::integer AS server_version,
            AND pg_has_role(session_user, r.oid, 'MEMBER')) AS member_of
 
 -- name: revision
-SELECT version_num FROM kosmos.alembic_version
+-- With the oldest revision whose code can serve from it, which migrating writes down.
+SELECT version_num, obj_description('kosmos.alembic_version'::regclass, 'pg_class') FROM kosmos.alembic_version
 
 -- name: unprotected_tables
 -- Every table of the schema with tenant data must have row-level security enabled and forced; no row is good news.
@@ -62,7 +63,7 @@ SELECT c.relname::text
 -- permissive on distributed tables. Each must test the tenant; where rows carry readers, reading must test them too.
 -- Exceptions: of the queue a worker has to see whose turn it is; the log is appended to by one role and read by the
 -- other, and its partitions have no policy, so that nothing is read past their parents, but for the owner, who may
--- delete from the default ones what is past retention.
+-- delete from the default ones what is past retention; samples for the guard are added by who answers.
 SELECT c.relname::text AS table_name, p.polname::text AS policy
   FROM pg_catalog.pg_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
@@ -77,7 +78,8 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
             OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'runs'))
        AND pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) NOT ILIKE '%% OR %%'
        AND (p.polname IN ('app_append', 'worker_append', 'worker_read'))
-           = (c.relname IN ('retrievals', 'retrieved_passages', 'audit_seals'))
+           = (c.relname IN ('retrievals', 'retrieved_passages', 'audit_seals')
+              OR c.relname = 'guard_samples' AND p.polname = 'app_append')
        AND CASE p.polname
            WHEN 'app_append' THEN
                p.polcmd = 'a' AND p.polroles = ARRAY['kosmos_app'::regrole::oid] AND c.relname <> 'audit_seals'
@@ -106,6 +108,7 @@ SELECT c.relname::text AS table_name, wanted.policy
        WHEN c.relname IN ('jobs', 'runs') THEN ARRAY['app_read', 'worker_queue']
        WHEN c.relname IN ('retrievals', 'retrieved_passages') THEN ARRAY['app_append', 'worker_read']
        WHEN c.relname = 'audit_seals' THEN ARRAY['worker_append', 'worker_read']
+       WHEN c.relname = 'guard_samples' THEN ARRAY['app_append', 'worker_all']
        ELSE ARRAY['app_read', 'worker_all'] END) AS wanted (policy)
  WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'alembic_version'
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polname = wanted.policy)

@@ -15,6 +15,13 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
  ORDER BY d.source, d.collection
  LIMIT %(limit)s
 
+-- name: last_changes
+-- By collection, the number of the last change of what this reader may read: losing a document is one too.
+SELECT s.collection, max(s.epoch)::bigint
+  FROM kosmos.reader_statistics s
+ WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+ GROUP BY s.collection
+
 -- name: count_documents
 SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
 

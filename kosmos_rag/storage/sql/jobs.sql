@@ -38,7 +38,7 @@ ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') D
        run_at = CASE WHEN j.state = 'scheduled' THEN least(j.run_at, excluded.run_at) ELSE j.run_at END,
        every_s = coalesce(excluded.every_s, j.every_s),
        attempt = CASE WHEN j.state = 'running' THEN j.attempt ELSE 0 END,
-       lost = CASE WHEN j.payload = excluded.payload THEN j.lost ELSE 0 END,
+       lost = CASE WHEN j.payload - 'traceparent' = excluded.payload - 'traceparent' THEN j.lost ELSE 0 END,
        again = j.again OR (j.state = 'running' AND excluded.state = 'queued'),
        runs = j.runs || excluded.runs
 RETURNING id

@@ -2,6 +2,7 @@
 -- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
 -- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last, of the collections that
 -- are asked, those without documents too: whether any makes departments decide, and what their presets say of the log.
+-- And which experiment runs for questions that are asked like this one; an index lets no second one run.
 -- A tenant without documents is one row, without a collection.
 SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
        EXISTS (SELECT
@@ -13,7 +14,11 @@ SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks,
                FROM kosmos.presets e
               WHERE e.tenant_id = %(tenant_id)s
                 AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL)
+                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL),
+       (SELECT json_build_object('id', x.id, 'name', x.name, 'mode', x.mode, 'share', x.share, 'content', x.content)
+          FROM kosmos.experiments x
+         WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
+           AND x.collection IS NOT DISTINCT FROM %(collection)s::text)
   FROM kosmos.tenants t
   LEFT JOIN kosmos.corpus_statistics s
     ON s.tenant_id = %(tenant_id)s AND s.tenant_id = t.tenant_id

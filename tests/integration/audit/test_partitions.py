@@ -7,10 +7,10 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.audit import partitions
+from kosmos_rag.audit import checking, partitions
 from kosmos_rag.audit.checking import check
 from kosmos_rag.audit.partitions import Months, kept_since, month_after
-from kosmos_rag.audit.seals import seal
+from kosmos_rag.audit.seals import Placed, seal
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import ConfigError
 from kosmos_rag.records import AuditReport
@@ -106,6 +106,23 @@ def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: TenantSc
     report = _checked(audited)
     assert (report.holds, report.seals, report.rows, report.expired) == (True, 2, 1, 1)
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
+
+
+def test_verify__beside_a_rotation_takes_what_it_drops_for_expired(
+    audited: Engine, acme: TenantScope, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme.retrieve("churn of accounts")
+    _move(admin, datetime(2026, 2, 3, tzinfo=UTC))
+    assert _seal(audited) == 1
+    read = checking.sealed
+
+    def rotated_before(*values: Any) -> list[Placed]:
+        _rotate(audited, datetime(2026, 9, 1, tzinfo=UTC))
+        return read(*values)
+
+    monkeypatch.setattr(checking, "sealed", rotated_before)
+    report = _checked(audited)
+    assert (report.holds, report.expired) == (True, 1)
 
 
 def test_month__that_went_before_its_time_shows(audited: Engine, acme: TenantScope, admin: Admin) -> None:

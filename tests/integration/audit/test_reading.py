@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag import Engine
 from kosmos_rag.errors import RequestError
-from kosmos_rag.records import AuditOutcome
+from kosmos_rag.records import EVALUATOR, AuditOutcome
 from kosmos_rag.scope import TenantScope
 
 
@@ -62,6 +62,13 @@ def test_failed__groups_questions(acme: TenantScope, audited: Engine) -> None:
     assert (second.question, second.times, second.refused) == ("Who plays the violin?", 1, 1)
     assert acme.audit.failed(limit=1) == [first]
     assert acme.audit.failed(until=first.last_at - timedelta(days=1)) == []
+
+
+def test_failed__leaves_out_what_evaluations_asked(acme: TenantScope, audited: Engine) -> None:
+    audited.tenant("acme", subject=EVALUATOR).answer("Who plays the violin?")
+    audited.tenant("acme").answer("Who plays the cello?")  # of nobody by name
+    assert [one.question for one in acme.audit.failed()] == ["Who plays the cello?"]
+    assert len(acme.audit.find(subject=EVALUATOR)) == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "7"])

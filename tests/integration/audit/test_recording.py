@@ -169,6 +169,12 @@ def test_many_threads__leave_as_many_records(acme: TenantScope) -> None:
     assert sum(len(record.passages) for record in records) == sum(found.returned for found in given)
 
 
+def test_question__of_any_characters_is_answered_and_in_the_log(acme: TenantScope) -> None:
+    assert acme.answer("What is\x00 churn \ud800?").context.passages
+    (record,) = acme.audit.find()
+    assert (record.question, record.searched) == ("What is\ufffd churn ??", "What is churn ?")
+
+
 def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, database: DatabaseSettings) -> None:
     name = admin.info.dbname
     admin.execute(f'ALTER ROLE kosmos_app IN DATABASE "{name}" SET synchronous_commit = off'.encode())

@@ -10,11 +10,21 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag import Engine, SourceDocument
+from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.cli.app import app
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.errors import RequestError
-from kosmos_rag.evaluation import Evaluation, Evaluations, Plan, evaluate, load_beir, read_questions
+from kosmos_rag.evaluation import (
+    Evaluation,
+    Evaluations,
+    Place,
+    Plan,
+    Question,
+    QuestionSet,
+    evaluate,
+    load_beir,
+    read_questions,
+)
 from kosmos_rag.evaluation.beir import bring
 from kosmos_rag.storage.tenancy import tenant
 
@@ -84,12 +94,26 @@ def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(filled: Eng
     assert others.recent() == []
     with pytest.raises(RequestError, match="has no evaluation 'latest'"):
         others.get("latest")
-    with pytest.raises(RequestError, match="has 2 evaluations whose ids begin with ''"):
-        stored.get("")
+    for blank in ("", " "):
+        with pytest.raises(RequestError, match="the evaluation is not named"):
+            stored.get(blank)
     others.delete(first)
     assert len(stored.recent()) == 2
     stored.delete(first)
     assert [one.id for one in stored.recent()] == [second.id]
+
+
+def test_measures__begin_with_those_that_are_configured(filled: Engine) -> None:
+    unanswerable, answerable = Question(id="a", text="The zoo's orchestra?"), _question("b", "travel.md")
+    asked = QuestionSet(name="two", questions=(unanswerable, answerable))
+    plan = Plan(label="", settings=filled.settings, answers=True)
+    measures = list(evaluate(filled.tenant("acme"), asked, plan).measures)
+    assert measures[:5] == list(filled.settings.evaluation.measures)
+    assert "degraded" in measures[5:]
+
+
+def _question(key: str, source: str) -> Question:
+    return Question(id=key, text="Which train tickets are paid?", places=(Place(source=source),))
 
 
 def test_evaluate__of_a_tenant_without_documents_is_refused(engine: Engine, tmp_path: Path) -> None:
@@ -174,6 +198,25 @@ def test_commands__list_compare_gate_report_and_delete(filled: Engine, kosmos: K
     assert "has no evaluation" in kosmos("eval", "report", first.name).stderr
 
 
+def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:
+    own = tmp_path / "questions.yaml"
+    own.write_text("- {question: mine, source: a.md}")
+    for command in (("questions",), ("tune", "questions.yaml", "-o", "questions.yaml")):
+        refused = kosmos("eval", *command)
+        assert (refused.exit_code, "is there already" in refused.stderr) == (1, True)
+        assert "there is no folder" in kosmos("eval", *command, "-o", "none/here.yaml").stderr
+    assert own.read_text() == "- {question: mine, source: a.md}"
+
+
+def test_questions__of_documents_that_a_log_is_kept_of_are_refused(filled: Engine, kosmos: Kosmos) -> None:
+    acme = filled.tenant("acme")
+    assert not acme.audited
+    acme.collections.create("hr", preset="corporate")
+    assert acme.audited  # what is read without a collection is of this one too
+    assert "an audit log is kept" in kosmos("eval", "questions", "-t", "acme").stderr
+    assert kosmos("eval", "questions", "-t", "acme", "-C", "default", "-o", "made.yaml").exit_code == 0
+
+
 @pytest.mark.model
 @pytest.mark.slow
 def test_commands__run_a_sweep(kosmos: Kosmos, tmp_path: Path) -> None:
@@ -192,7 +235,7 @@ def test_commands__run_a_sweep(kosmos: Kosmos, tmp_path: Path) -> None:
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_commands__questions_and_tuning(kosmos: Kosmos, tmp_path: Path) -> None:
+def test_commands__questions_of_documents_and_their_answers(kosmos: Kosmos, tmp_path: Path) -> None:
     for name, text in KB.items():
         (tmp_path / name).write_text(text)
     assert kosmos("ingest", *KB).exit_code == 0
@@ -202,12 +245,24 @@ def test_commands__questions_and_tuning(kosmos: Kosmos, tmp_path: Path) -> None:
     assert one["measures"]["RR@10"] > 0.9
     assert "abstention" in one["measures"]
 
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_commands__tuning(kosmos: Kosmos, tmp_path: Path) -> None:
     _beir(tmp_path / "tiny", DOCUMENTS)
-    grid = ("--grid", "retrieval.depth=100,200", "--grid", "retrieval.top_k=20")
-    weak = ("--set", "rag.retrieval.semantic_weight=1.0", "--set", "rag.retrieval.keyword_weight=0.0")
-    assert kosmos("eval", "tune", "tiny", *grid).exit_code == 0
+    alike = kosmos("eval", "tune", "tiny", "--grid", "retrieval.depth=100,200")
+    assert "nothing was better" in alike.stdout
     assert not (tmp_path / "tuned.yaml").exists()
-    tuned = kosmos("eval", "tune", "tiny", "--grid", "retrieval.keyword_weight=0.0,5.0", *weak, "--json")
+
+    weights = ("--set", "rag.retrieval.semantic_weight=1.0", "--set", "rag.retrieval.keyword_weight=0.0")
+    blind = ("--set", "rag.retrieval.similarity_threshold=0.99")
+    tuned = kosmos(
+        "eval", "tune", "tiny", "--grid", "retrieval.similarity_threshold=0.99,0.0", *weights, *blind, "--json"
+    )
     told = json.loads(tuned.stdout)
-    if told["changes"]:
-        assert (tmp_path / "tuned.yaml").read_text().startswith("# Tuned for nDCG@10")
+    assert told["changes"] == {"rag.retrieval.similarity_threshold": 0.0}
+    assert told["train"]["before"] < told["train"]["chosen"]
+    assert told["test"]["p"] < 0.05
+    assert (tmp_path / "tuned.yaml").read_text().startswith("# Tuned for nDCG@10")
+    retrieval = Settings.load(tmp_path / "tuned.yaml").rag.retrieval
+    assert (retrieval.similarity_threshold, retrieval.semantic_weight, retrieval.keyword_weight) == (0.0, 1.0, 0.0)

@@ -115,6 +115,25 @@ def test_readers__see_what_they_may_read_and_no_more(engine: Engine) -> None:
     assert SchemaGrounding(both).ask("salary of things").database == "hidden"
 
 
+def test_what_a_reader_loses__is_named_no_more(engine: Engine) -> None:
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+    SchemaGrounding(both).build(_small("colour", "salary"))
+    asked = SchemaGrounding(engine.tenant("acme", collection="schema"), refresh_s=0.0)
+    assert "salary" in asked.ask("colour of things").prompt
+    SchemaGrounding(both).build(_small("colour", "salary"), readers=("role:hr",))
+    assert asked.ask("colour of things").tables == ()
+    assert asked.schemas() == []
+
+
+def test_schemas__are_read_once_while_nothing_changes(scope: TenantScope, monkeypatch: pytest.MonkeyPatch) -> None:
+    SchemaGrounding(scope).build(_small("colour"))
+    asked = SchemaGrounding(scope, refresh_s=0.0)
+    asked.ask("colour of things")
+    monkeypatch.delattr(TenantScope, "documents")
+    assert asked.ask("colour of things").database == "small"
+
+
 def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
     scope: TenantScope, schema: DatabaseSchema
 ) -> None:

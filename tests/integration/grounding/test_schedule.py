@@ -4,6 +4,7 @@ import multiprocessing
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -119,6 +120,7 @@ def test_the_same_source__has_one_job_that_takes_what_is_newer(scope: TenantScop
     first = scope.jobs.sync_schema(SHOP, every=timedelta(hours=1))
     recipes = SchemaSource(kind="database", place="SHOP_URL", recipes=str(tmp_path / "recipes.yaml"))
     assert scope.jobs.sync_schema(recipes, every=timedelta(hours=2)) == first
+    assert scope.jobs.sync_schema(replace(recipes, samples=("*",)), every=timedelta(hours=2)) == first
     assert _job(scope).every_s == 7200.0
 
 

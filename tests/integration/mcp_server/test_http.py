@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from mcp import MCPError
 
@@ -235,3 +236,36 @@ def test_development__answers_on_loopback_names_alone(settings: Settings, signer
                 refused = httpx.post(running.url, json=body, headers=accept | {name: value}, trust_env=False)
                 assert refused.status_code == status
             assert httpx.get(running.url, trust_env=False).status_code == 405
+
+
+def test_health__needs_no_credentials_and_goes_with_the_database(running: Running) -> None:
+    root = running.url.removesuffix("/mcp")
+
+    def told(path: str) -> tuple[int, str]:
+        answer = httpx.get(f"{root}{path}", trust_env=False)
+        return answer.status_code, answer.text
+
+    assert told("/livez") == told("/readyz") == (200, "ok\n")
+    assert told("/elsewhere")[0] == 404
+    with psycopg.connect(running.engine.settings.database.admin_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY")
+    assert told("/livez") == (200, "ok\n")
+    assert told("/readyz") == (503, "not now\n")
+
+
+def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = ApiKeys(running.engine.parts.database).create(tenant("acme"), "agent", scopes=["read"])
+    with psycopg.connect(running.engine.settings.database.admin_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE kosmos.api_keys RENAME TO away")
+        connection.execute("ALTER TABLE kosmos.chunks RENAME TO gone")
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {key}"}
+    refused = httpx.post(running.url, json=body, headers=headers, trust_env=False)
+    assert refused.status_code == 500
+    assert "api_keys" not in refused.text
+    assert error_of(running.call("search", {"question": QUESTION})) == "The database failed"
+    logged = [record.message for record in caplog.records]
+    assert any(line.startswith("POST ") and "api_keys" in line for line in logged)
+    assert any(line.startswith("search: ") and "chunks" in line for line in logged)

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from kosmos_rag import AsyncEngine, Engine, SourceDocument
-from kosmos_rag.records import Job
+from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
+from kosmos_rag.metrics import BY_NAME, CACHE_LOOKUPS, ENGINE, INGESTION, METRICS, POOL_WAIT_SECONDS, WORKER
 from kosmos_rag.service.app import create_service
+from kosmos_rag.testing import HashingEmbedder
 from kosmos_rag.worker.metrics import WorkerMetrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -36,21 +37,33 @@ def _exported(registry: CollectorRegistry) -> dict[str, set[str]]:
 
 
 @pytest.fixture
-def exported(engine: Engine) -> dict[str, set[str]]:
-    """What a service exports after a request, and a worker after a batch, by the name of the sample."""
-    service = create_service(AsyncEngine(engine)).metrics
-    service.request("POST", "/v1/search", 200, 0.01)
-    service.retrieval({"total": 1.0, "rerank": 0.5}, short=True)
-    service.first_token(0.1)
+def exported(settings: Settings) -> dict[str, set[str]]:
+    """What a service and a worker export when all has happened once, by the name of the sample."""
+    named = settings.observability.model_copy(update={"top_tenants": 5})
+    with Engine(settings.model_copy(update={"observability": named}), embedder=HashingEmbedder()) as engine:
+        service = create_service(AsyncEngine(engine))
+        acme = engine.tenant("acme")
+        acme.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
+        acme.answer("What is churn?")
+        service.metrics.request("POST", "/v1/search", 200, 0.01)
+        for metric in ENGINE:
+            if metric.kind == "counter" and metric not in _READ:
+                engine.parts.observation.record(metric, 1, *("x" for _ in metric.labels))
 
-    engine.tenant("acme").jobs.enqueue(SourceDocument(source="a", data=b"waits"))
-    queue = engine.tenant("acme").jobs._queue
-    worker = WorkerMetrics(queue)
-    jobs: list[Job] = queue.take(1, kinds=["document"], worker="test")
-    worker.took(jobs)
-    queue.give_back([job.token for job in jobs])
-    worker.add({(name, "x" if counter._labelnames else ""): 1 for name, counter in worker._counters.items()})
-    return _exported(service.registry) | _exported(worker.registry) | UP
+        acme.jobs.enqueue(SourceDocument(source="b", data=b"waits"))
+        queue = acme.jobs._queue
+        worker = WorkerMetrics(queue, engine.parts.database)
+        worker.took(jobs := queue.take(1, kinds=["document"], worker="test"))
+        queue.give_back([job.token for job in jobs])
+        for metric in (*INGESTION, *WORKER):
+            if metric.kind == "counter":
+                worker.observer.record(metric, 1, *("x" for _ in metric.labels))
+            elif metric.of_tenants:
+                worker.measured({(metric.name, "acme"): (1.0, 60.0)})
+        return _exported(service.metrics.registry) | _exported(worker.registry) | UP
+
+
+_READ = {CACHE_LOOKUPS, POOL_WAIT_SECONDS}
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -84,13 +97,34 @@ def test_rules_and_dashboards__name_metrics_and_labels_that_are_exported(exporte
             known |= exported[name]
             given = set(re.findall(r"(\w+)\s*[!=]~?\"", labels))
             wrong += [f"{place}: {name} has no label {label}" for label in given - exported[name]]
+            wrong += [
+                f"{place}: {name} has no bucket {bound}" for bound in _bounds(labels) if not _is_bound(name, bound)
+            ]
         for grouped in _GROUPING.findall(expression):
             wrong += [f"{place}: groups by {label}" for label in re.findall(r"\w+", grouped) if label not in known]
     assert wrong == []
-    of_ours = {name for name in exported if not name.endswith("_created")} - set(UP)
-    families = {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in of_ours}
-    shown = {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in seen}
-    assert families <= shown, "these are exported and shown nowhere"
+    assert _families(exported) <= _families(seen), "these are exported and shown nowhere"
+
+
+def test_metrics__are_those_that_are_declared(exported: dict[str, set[str]]) -> None:
+    assert _families(exported) == {metric.name for metric in METRICS}
+    for metric in METRICS:
+        sample = {"counter": "_total", "histogram": "_bucket", "gauge": ""}[metric.kind]
+        bounds = {"le"} if metric.kind == "histogram" else set()
+        assert exported[metric.name + sample] == OF_TARGETS | set(metric.labels) | bounds, metric.name
+
+
+def _bounds(labels: str) -> list[str]:
+    return re.findall(r'le="([^"]+)"', labels)
+
+
+def _is_bound(name: str, bound: str) -> bool:
+    return bound in {str(float(upto)) for upto in BY_NAME[name.removesuffix("_bucket")].buckets}
+
+
+def _families(names: Iterable[str]) -> set[str]:
+    ours = {name for name in names if not name.endswith("_created")} - set(UP)
+    return {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in ours}
 
 
 def test_rules__are_well_formed() -> None:
@@ -107,7 +141,7 @@ def test_rules__are_well_formed() -> None:
 def test_rules__burn_rates_look_at_two_windows_that_are_recorded() -> None:
     recorded = {rule["record"] for rule in _rules() if "record" in rule}
     burning = [rule for rule in _rules() if "Burn" in rule.get("alert", "")]
-    assert len(burning) == 6
+    assert len(burning) == 9
     for rule in burning:
         windows = re.findall(r"(kosmos:\w+:\w+_ratio_\w+) > ([\d.]+) \* ([\d.]+)", rule["expr"])
         assert len(windows) == 2

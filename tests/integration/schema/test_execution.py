@@ -4,6 +4,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -19,6 +20,7 @@ from kosmos_rag.errors import (
     StatementFailed,
 )
 from kosmos_rag.schema.execution import GuardedDatabase, Limits
+from kosmos_rag.schema.model import DatabaseSchema
 from kosmos_rag.schema.sources import from_database
 
 Shop = tuple[str, str]
@@ -102,6 +104,102 @@ def test_function__that_is_allowed_still_cannot_write_or_sleep(shop: Shop) -> No
     assert caught.value.sqlstate == "57014"
 
 
+def _without(schema: DatabaseSchema, name: str, column: str) -> DatabaseSchema:
+    """A schema that does not know a column of one of its tables."""
+    tables = [
+        replace(table, columns=tuple(found for found in table.columns if (table.name, found.name) != (name, column)))
+        for table in schema.tables
+    ]
+    return replace(schema, tables=tuple(tables))
+
+
+HIDDEN = [
+    "SELECT * FROM teams",
+    "SELECT t.* FROM teams AS t",
+    "SELECT to_json(t) FROM teams AS t",
+    "SELECT t FROM teams AS t",
+    "SELECT teams AS x FROM teams",
+    "SELECT (SELECT password FROM teams LIMIT 1) FROM (SELECT 1 AS password) AS q",
+    "SELECT count(*) AS password FROM teams GROUP BY id HAVING password LIKE 's%'",
+    "SELECT g.id FROM games AS g NATURAL JOIN teams",
+    "WITH a AS (SELECT * FROM teams) SELECT id FROM a",
+]
+
+
+def test_column__that_the_schema_does_not_have_is_not_shown(shop: Shop) -> None:
+    known = from_database(shop[1])
+    database = GuardedDatabase(shop[1], _without(known, "teams", "password"))
+    for sql in HIDDEN:
+        assert GuardedDatabase(shop[1], known).run(sql), "nothing else is wrong with it"
+        with pytest.raises(QueryRefused) as caught:
+            database.run(sql)
+        assert caught.value.code == "unknown_column", sql
+    for sql in (
+        "SELECT t.c FROM teams AS t(a, b, c)",
+        "SELECT j.password FROM (teams AS t CROSS JOIN seats AS s) AS j",
+        "SELECT j.c FROM (teams AS t CROSS JOIN seats AS s) AS j(a, b, c)",
+        "SELECT to_json(j) FROM (teams AS t CROSS JOIN seats AS s) AS j",
+    ):
+        with pytest.raises(QueryRefused):
+            database.run(sql)
+    for sql in (
+        "SELECT name, count(*) FROM teams GROUP BY name",
+        "SELECT t.id FROM teams AS t JOIN (SELECT * FROM games) AS g ON g.home = t.id",
+        "WITH a AS (SELECT id, name FROM teams) SELECT * FROM a",
+    ):
+        assert database.run(sql).rows, sql
+
+
+def test_schema__of_another_dialect_is_read_as_the_database_reads(shop: Shop) -> None:
+    known = replace(_without(from_database(shop[1]), "teams", "password"), dialect="sqlite")
+    with pytest.raises(QueryRefused):
+        GuardedDatabase(shop[1], known).run('SELECT "password" FROM teams')
+
+
+@pytest.mark.parametrize(
+    ("own", "dropped", "sql"),
+    [
+        (
+            "CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'mine' $$",
+            "DROP FUNCTION lower(varchar)",
+            "SELECT lower(state) FROM games",
+        ),
+        (
+            (
+                "CREATE FUNCTION same(varchar, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'; "
+                "CREATE OPERATOR = (FUNCTION = same, LEFTARG = varchar, RIGHTARG = text)"
+            ),
+            "DROP FUNCTION same CASCADE",
+            "SELECT id FROM games WHERE state = 'open'",
+        ),
+    ],
+)
+def test_function__of_somebodys_own_under_the_name_of_the_servers_is_not_run(
+    shop: Shop, own: str, dropped: str, sql: str
+) -> None:
+    database = _open(shop)
+    assert database.run(sql).rows
+    with psycopg.connect(shop[0], autocommit=True) as connection:
+        connection.execute(own.encode())
+        try:
+            with pytest.raises(QueryRefused, match="of its own") as caught:
+                database.run(sql)
+        finally:
+            connection.execute(dropped.encode())
+    assert caught.value.code == "function"
+
+
+def test_text__with_a_backslash_means_itself_whatever_the_role_is_set_to(shop: Shop) -> None:
+    reader = shop[1].partition("://")[2].partition(":")[0]
+    sql = "SELECT 'a\\' AS x, '; DELETE FROM teams --' AS y FROM teams LIMIT 1"
+    with psycopg.connect(shop[0], autocommit=True) as connection:
+        connection.execute(f'ALTER ROLE "{reader}" SET standard_conforming_strings = off'.encode())
+        try:
+            assert _open(shop).run(sql).rows == (("a\\", "; DELETE FROM teams --"),)
+        finally:
+            connection.execute(f'ALTER ROLE "{reader}" RESET standard_conforming_strings'.encode())
+
+
 def test_query__that_the_database_does_not_understand_is_refused_before_it_runs(shop: Shop) -> None:
     for sql in (
         "SELECT name + 1 FROM teams",
@@ -159,6 +257,10 @@ def test_sqlite__is_guarded_as_well(lite: str) -> None:
     for sql in ("DELETE FROM t", "PRAGMA query_only = OFF", "ATTACH 'x.db' AS x", "SELECT load_extension('x')"):
         with pytest.raises(QueryRefused):
             database.run(sql)
+    known = _without(from_database(lite), "t", "name")
+    for sql in ('SELECT "name" FROM t', "SELECT * FROM t", "SELECT (SELECT name FROM t) AS x FROM (SELECT 1 AS name)"):
+        with pytest.raises(QueryRefused):
+            GuardedDatabase(lite, known).run(sql)
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS c FROM n, t"
     with pytest.raises(StatementFailed) as caught:
         database.run(endless)

@@ -63,6 +63,11 @@ def test_samples__are_read_only_where_asked_for_and_never_of_private_columns(sho
     assert {table.full_name for table in only.tables for column in table.columns if column.samples} == {"teams"}
 
 
+def test_samples__of_a_table_that_is_not_there_are_named(shop: Shop) -> None:
+    with pytest.raises(RequestError, match="there is no table team;"):
+        from_database(shop[1], samples=SampleRules(tables=("team",)))
+
+
 def test_sample_rules__have_bounds() -> None:
     for given in ({"values": 0}, {"values": 21}, {"longest": 0}, {"excluded": ("(",)}):
         with pytest.raises(RequestError, match="sample values"):

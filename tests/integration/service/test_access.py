@@ -297,52 +297,41 @@ def test_development__lets_in_on_loopback_only(settings: Settings, signer: Signe
             pass
 
 
-def test_keys__are_read_again_from_a_set_and_never_shared_ones(
-    settings: Settings, signer: Signer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kosmos_rag.service import tokens
-
-    monkeypatch.setattr(tokens, "_AGAIN_S", 0.0)
-    file = tmp_path / "keys.json"
-    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-    def publish(**keys: Any) -> None:
-        jwks = [jwt.algorithms.RSAAlgorithm.to_jwk(key, as_dict=True) | {"kid": kid} for kid, key in keys.items()]
-        jwks.append({"kty": "oct", "k": _part("s" * 40), "kid": "shared"})
-        file.write_text(json.dumps({"keys": jwks}))
-
-    def status(token: str) -> int:
-        with running.client(token) as client:
-            return client.get("/v1/documents").status_code
-
-    publish(old=signer.key.public_key())
-    taking = changed(with_tokens(settings, signer), {"service.tokens.keys": str(file)})
-    with Engine(taking, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
-        by_old = jwt.encode(signer.claims(), signer.key, algorithm="RS256", headers={"kid": "old"})
-        by_new = jwt.encode(signer.claims(), other, algorithm="RS256", headers={"kid": "new"})
-        shared = jwt.encode(signer.claims(), "s" * 40, algorithm="HS256", headers={"kid": "shared"})
-        assert [status(by_old), status(by_new), status(shared)] == [200, 401, 401]
-        publish(old=signer.key.public_key(), new=other.public_key())
-        assert [status(by_old), status(by_new)] == [200, 200]
-        file.write_text("gone")
-        assert [status(by_old), status(by_new)] == [200, 200]
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{}", '{"keys": []}', '{"keys": [{"kty": "oct", "k": "aaaa"}]}', "-----BEGIN X"]
-)
-def test_keys__that_cannot_be_used_are_refused_at_the_start(
-    settings: Settings, signer: Signer, tmp_path: Any, content: str
-) -> None:
-    file = tmp_path / "keys"
-    file.write_text(content)
-    wrong = changed(with_tokens(settings, signer), {"service.tokens.keys": str(file)})
+def test_development__takes_nothing_from_pages_of_others(settings: Settings, signer: Signer) -> None:
+    local = changed(settings, {"service.development.tenant": "acme"})
+    evil = {"sec-fetch-site": "cross-site", "origin": "https://evil.test", "content-type": "text/plain"}
     with (
-        Engine(wrong, embedder=HashingEmbedder()) as engine,
-        pytest.raises(ConfigError, match=r"service\.tokens\.keys"),
-        serving(engine, signer),
+        Engine(local, embedder=HashingEmbedder()) as engine,
+        serving(engine, signer) as running,
+        running.client("") as client,
     ):
-        pass
+
+        def upload(**headers: str) -> int:
+            return client.post("/v1/documents", params={"source": "a"}, content=b"x", headers=headers).status_code
+
+        assert upload(**evil) == upload(origin="http://localhost:1") == upload(origin="null") == 403
+        assert client.post("/api/rag/reload", headers=evil).status_code == 403
+        assert client.get("/v1/jobs").json()["jobs"] == []
+        assert upload() == upload(origin=running.url) == 202
+        # A link from another page may be followed.
+        assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+
+
+def test_rates__are_of_addresses_that_show_bad_credentials(settings: Settings, signer: Signer) -> None:
+    behind = with_tokens(settings, signer, trusted_proxies=("127.0.0.1",), **{"rates.refused_per_minute": 4})
+    with Engine(behind, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
+
+        def status(credentials: str, address: str) -> int:
+            with running.client(credentials) as client:
+                # The last is what the trusted proxy has seen; what the client says itself stands before it.
+                forwarded = {"x-forwarded-for": f"192.0.2.99, {address}"}
+                return client.get("/v1/documents", headers=forwarded).status_code
+
+        forged = f"kosmos.acme.{uuid.uuid4().hex}.{'a' * 43}"
+        assert [status(forged, "192.0.2.7") for _ in range(6)] == [401] * 4 + [429] * 2
+        assert status(signer.token(), "192.0.2.7") == 429
+        assert status(forged, "192.0.2.8") == 401
+        assert [status(signer.token(), "192.0.2.9") for _ in range(8)] == [200] * 8
 
 
 def test_rates__are_of_each_subject_and_tenant(settings: Settings, signer: Signer) -> None:

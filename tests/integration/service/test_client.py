@@ -5,11 +5,13 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument, errors
@@ -129,6 +131,15 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
     client.delete_collection("handbook")
     with pytest.raises(errors.NotFound):
         client.collection("handbook")
+
+
+def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Client], tmp_path: Path) -> None:
+    mirror = served.service.engine.tenant("acme").jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
+    with psycopg.connect(served.service.settings.database.admin_url) as connection:  # as it is between two looks
+        connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
+    assert connect(scope="admin").reload() == [mirror]
+    with pytest.raises(errors.NotPermitted):
+        connect().reload()
 
 
 def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:

@@ -2,15 +2,25 @@
 
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from html import unescape
+from urllib.parse import urlsplit
 
 import httpx
+import psycopg
 import pytest
 
-from kosmos_rag import SourceDocument
-from tests.integration.service.serving import Running, events_of
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.guard.stored import Stored
+from kosmos_rag.records import GuardKind, GuardRun, GuardState
+from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.testing import HashingEmbedder
+from tests.conftest import Server
+from tests.integration.service.serving import Running, Signer, events_of, serving, with_tokens
+from tests.integration.variants import changed
 
 OWN = {"sec-fetch-site": "same-origin", "accept": "text/html"}
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
@@ -57,7 +67,7 @@ def test_pages__are_for_whom_they_are(served: Running) -> None:
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
             assert page.headers["x-content-type-options"] == "nosniff"
-            assert page.headers["referrer-policy"] == "no-referrer"
+            assert page.headers["referrer-policy"] == "same-origin"
             assert page.headers["cache-control"] == "no-store"
             assert "style=" not in page.text
             assert 'href="/inspector"' in page.text
@@ -183,15 +193,121 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
 def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
     with _visitor(served, "ingest") as client:
         json_only = {"accept": "application/json"}
-        taken = client.post("/documents", params={"source": "new.md"}, content=b"New.", headers=json_only)
+        form = {"collection": "hr", "readers": " department:hr, department:board ,"}
+        files = [("files", ("new.md", b"New.")), ("files", ("other.md", b"Other."))]
+        taken = client.post("/documents", data=form, files=files, headers=json_only)
         assert taken.status_code == 202
-        job = taken.json()["id"]
-        assert client.get(f"/jobs/{job}", headers=json_only).json()["state"] == "queued"
+        assert sorted((job["source"], job["collection"]) for job in taken.json()["jobs"]) == [
+            ("new.md", "hr"),
+            ("other.md", "hr"),
+        ]
+        job = next(job["id"] for job in taken.json()["jobs"] if job["source"] == "new.md")
+
+        def state(*ids: int) -> list[str]:
+            followed = client.get("/jobs/states", params={"id": list(ids)}, headers=json_only)
+            return [job["state"] for job in followed.json()["jobs"]]
+
+        assert state(job, 999_999) == ["queued"]
+        assert client.get("/jobs/states", headers=json_only).status_code == 422
         assert "new.md" in client.get("/jobs").text
         assert client.post(f"/jobs/{job}/cancel").headers["location"] == "/jobs"
         assert "new.md" in client.get("/jobs?state=cancelled").text
         client.post(f"/jobs/{job}/retry")
-        assert client.get(f"/jobs/{job}", headers=json_only).json()["state"] == "queued"
+        assert state(job) == ["queued"]
         assert client.post("/jobs/999999/retry").status_code == 404
+    (job_info,) = served.service.engine.tenant("acme").jobs.find(ids=[job])
+    assert job_info.payload["document"]["readers"] == ["department:board", "department:hr"]
     with _visitor(served, "read") as client:
-        assert client.post("/documents", params={"source": "new.md"}, content=b"New.").status_code == 403
+        assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
+
+
+def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
+    with _visitor(served, "admin") as client:
+        taken = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
+        assert (taken.status_code, taken.headers["location"]) == (303, "/jobs")
+        assert "new.md" in client.get("/jobs").text
+        for nothing in ({"files": ("", b"")}, {"other": ("new.md", b"New.")}):
+            refused = client.post("/documents", files=nothing)
+            assert refused.status_code == 422
+            assert "no file was chosen" in refused.text
+        assert client.post("/documents", data={"files": "new.md"}).status_code == 422
+        broken = {"content-type": "multipart/form-data"}
+        assert client.post("/documents", content=b"--x\r\nno", headers=broken).status_code == 400
+        assert "new.md" in client.get("/jobs?state=queued").text
+
+
+def test_visitors__land_where_they_may_go_and_can_leave_from_anywhere(served: Running) -> None:
+    key = served.key("ingester", "ingest")
+    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False) as client:
+        assert client.post("/sign-in", data={"credentials": key}).headers["location"] == "/jobs"
+        refused = client.get("/")
+        assert refused.status_code == 403
+        assert "Sign out" in refused.text
+        assert 'href="/jobs"' in refused.text
+
+
+def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served: Running) -> None:
+    acme = served.service.engine.tenant("acme")
+    acme.ingest(SourceDocument(source="long.md", data=b"A line of the handbook.\n\n" * 200))
+    acme.ingest(SourceDocument(source="long.md", data=b"A line.\n"))
+    (document,) = [one for one in acme.documents() if one.source == "long.md"]
+    with _visitor(served, "read") as client:
+        opened = client.get(f"/documents/{document.id}", params={"version": 1, "line": 300, "span": "7000-7010"})
+        assert opened.status_code == 200
+        assert "cited as version 1, and is version 2" in opened.text
+        assert 'data-line="1"' in opened.text
+        assert "<mark>" not in opened.text
+        assert client.get(f"/documents/{document.id}", params={"line": 300}).status_code == 422
+
+
+def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
+    stored = Stored(served.service.engine.parts.database, tenant("acme"))
+    figures = {"ann_recall_at_10": 0.97, "error": 0.01, "recall_target": 0.95}
+    for kind, state in ((GuardKind.RECALL, GuardState.OK), (GuardKind.QUESTIONS, GuardState.UNKNOWN)):
+        run = GuardRun(
+            id=uuid.uuid4(),
+            at=datetime.now(UTC),
+            kind=kind,
+            state=state,
+            why=f"because {HOSTILE}",
+            index_id=None,
+            figures=figures if kind is GuardKind.RECALL else {},
+            milliseconds=1.0,
+        )
+        stored.keep(run, [], keep_days=10)
+    with _visitor(served, "admin") as client:
+        text = client.get("/health").text
+        assert "0.970 ± 0.010" in text
+        assert "questions, " in text
+        assert HOSTILE not in text
+    with _visitor(served, "read") as client:
+        assert "0.970" not in client.get("/health").text
+
+
+def test_health__tells_of_a_database_that_is_away(
+    settings: Settings, signer: Signer, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    hasty = changed(with_tokens(settings, signer), {"database.connect_timeout_s": 0.5})
+    with (
+        Engine(hasty, embedder=HashingEmbedder()) as engine,
+        serving(engine, signer) as served,
+        httpx.Client(base_url=served.url, headers=OWN, timeout=60, trust_env=False) as client,
+    ):
+        assert client.post("/sign-in", data={"credentials": signer.token(scope="admin")}).status_code == 303
+        assert "not ready" not in client.get("/health").text
+        name = urlsplit(settings.database.url).path[1:]
+        with psycopg.connect(server.admin, autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        told = client.get("/health")
+        assert told.status_code == 200
+        assert "not ready" in told.text
+        assert "Latency" in told.text
+        asked = client.post("/", data={"question": QUESTION})
+    assert asked.status_code == 503
+    assert "The database is away" in asked.text
+    assert 'href="/health"' in asked.text
+    assert name not in asked.text
+    assert any("POST" in record.message and "cannot connect" in record.message for record in caplog.records), (
+        "the log says why"
+    )

@@ -139,6 +139,52 @@ def test_upload__is_followed_to_its_end(browser: "Browser", served: Running) -> 
         assert "travel.md" in page.inner_text("tr.done")
 
 
+def test_upload__without_scripts_leads_to_its_job(browser: "Browser", served: Running) -> None:
+    with opened(browser, served, java_script_enabled=False) as page:
+        page.goto("/documents")
+        page.set_input_files("#files", [{"name": "sea.md", "mimeType": "text/markdown", "buffer": b"# Sea\n"}])
+        page.fill("#readers", "department:hr")
+        page.click("#upload .go")
+        page.wait_for_selector("tr.queued >> text=sea.md")
+        assert page.url.endswith("/jobs")
+
+
+def test_uploads__are_followed_together_and_keep_their_readers(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        polls: list[str] = []
+        page.on("request", lambda request: polls.append(request.url) if "/jobs/states" in request.url else None)
+        page.goto("/documents")
+        names = [f"part-{number}.md" for number in range(12)]
+        files = [{"name": name, "mimeType": "text/markdown", "buffer": name.encode()} for name in names]
+        page.fill("#readers", "department:hr")
+        page.set_input_files("#files", files)
+        page.click("#upload .go")
+        page.wait_for_selector("#uploads li:nth-child(12)")
+        page.wait_for_selector("#upload .go:not([disabled])")
+        assert page.input_value("#readers") == "department:hr"
+        page.wait_for_timeout(2500)
+        assert 1 <= len(polls) <= 12, "one request a second for all of them"
+        _work(served)
+        page.wait_for_selector("#uploads li:not(.done)", state="detached")
+        assert page.locator("#uploads .done").count() == 12
+
+
+def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Browser", served: Running) -> None:
+    context = browser.new_context(base_url=served.url)
+    page = context.new_page()
+    page.goto("/health")
+    page.clock.install()
+    page.reload()
+    context.set_offline(True)
+    page.clock.run_for(11_000)
+    page.wait_for_selector(".notice >> text=the service cannot be reached")
+    assert "As of" in page.inner_text(".notice")
+    context.set_offline(False)
+    page.clock.run_for(11_000)
+    page.wait_for_selector(".notice", state="detached")
+    context.close()
+
+
 def _work(served: Running) -> None:
     """Do what is in the queue, as a worker does."""
     parts = served.service.engine.parts

@@ -1,6 +1,7 @@
 """Each route with a request that it serves."""
 
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument
-from tests.integration.service.serving import Running, events_of
+from tests.integration.service.serving import Running, events_of, eventually
 
 HANDBOOK = {
     "leave.md": b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n",
@@ -93,6 +94,13 @@ def test_events__come_in_order(served: Running, path: str, body: dict[str, str])
     assert token["text"].strip() == done["text"].strip()
 
 
+def test_events__carry_whatever_text_was_sent(served: Running) -> None:
+    body = rb'{"query": "annual leave", "model": "\ud800"}'
+    with served.client() as client:
+        told = client.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert [name for name, _ in events_of(told.iter_lines())][-1] == "done"
+
+
 def test_documents__by_pages_one_and_gone(served: Running) -> None:
     with served.client(scope="read ingest") as client:
         first = _ok(client.get("/v1/documents", params={"limit": 1}))
@@ -126,6 +134,15 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
         assert (job["state"], job["source"]) == ("queued", "leave.md")
         assert _ok(send(HANDBOOK["leave.md"], "once"), 202)["id"] == job["id"]
         assert send(b"another", "once").status_code == 422
+        elsewhere = {
+            "source": "leave.md",
+            "metadata": '{"year": 2026}',
+            "reader": "department:hr",
+            "collection": "other",
+        }
+        again = {"idempotency-key": "once"}
+        sent_elsewhere = client.post("/v1/documents", params=elsewhere, content=HANDBOOK["leave.md"], headers=again)
+        assert sent_elsewhere.status_code == 422
         with running.client(scope="ingest", sub="berta") as other:
             params = {"source": "other.md"}
             again = other.post("/v1/documents", params=params, content=b"text", headers={"idempotency-key": "once"})
@@ -133,6 +150,29 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
         stored = running.service.engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
         assert stored["document"]["readers"] == ["department:hr"]
         assert stored["document"]["metadata"] == {"year": 2026}
+
+
+@pytest.mark.parametrize("wrong", [{"title": "a\0"}, {"metadata": r'{"a": "\u0000"}'}, {"metadata": r'{"\u0000": 1}'}])
+def test_upload__refuses_what_cannot_be_stored(running: Running, wrong: dict[str, str]) -> None:
+    with running.client(scope="ingest") as client:
+        refused = client.post("/v1/documents", params={"source": "a", **wrong}, content=b"text")
+        assert (refused.status_code, refused.json()["code"]) == (422, "unreadable")
+        escaped = {"source": "a", "metadata": r'{"a": "\\u0000"}'}
+        assert client.post("/v1/documents", params=escaped, content=b"text").status_code == 202
+
+
+def test_upload__whose_client_hangs_up_is_no_error_of_ours(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    url = httpx.URL(running.url)
+    head = (
+        f"POST /v1/documents?source=a HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 1000\r\n"
+        f"Authorization: Bearer {running.signer.token(scope='ingest')}\r\n\r\nsome of it"
+    )
+    with socket.create_connection((url.host, url.port)) as gone:
+        gone.sendall(head.encode())
+    labels = {"method": "POST", "route": "/v1/documents", "status": "499"}
+    counted = running.service.metrics.registry.get_sample_value
+    eventually(lambda: counted("kosmos_service_requests_total", labels) == 1)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_upload__sent_many_times_at_once_becomes_one_job(running: Running) -> None:
@@ -214,6 +254,31 @@ def test_health__needs_no_credentials(running: Running) -> None:
     with running.client("") as client:
         assert client.get("/livez").text == "ok\n"
         assert client.get("/readyz").text == "ok\n"
+
+
+def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running) -> None:
+    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:
+        connection.execute("UPDATE kosmos.alembic_version SET version_num = '9999'")
+        connection.execute("CREATE TABLE kosmos.of_the_newer (tenant_id uuid)")
+        connection.commit()
+        assert client.get("/readyz").status_code == 200
+        connection.execute("COMMENT ON TABLE kosmos.alembic_version IS '9999'")
+        connection.commit()
+        assert client.get("/readyz").status_code == 503
+
+
+def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
+    looking = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
+    admin = running.service.settings.database.admin_url
+    with running.client("") as client, psycopg.connect(admin) as held, psycopg.connect(admin, autocommit=True) as other:
+        held.execute("LOCK TABLE kosmos.alembic_version IN ACCESS EXCLUSIVE MODE")
+        with ThreadPoolExecutor(12) as threads:
+            answers = [threads.submit(client.get, "/readyz") for _ in range(12)]
+            eventually(lambda: other.execute(looking).fetchone() != (0,))
+            assert client.get("/livez").status_code == 200
+            assert other.execute(looking).fetchone() == (1,)
+            held.rollback()
+        assert {answer.result().status_code for answer in answers} == {200}
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def load(
     metadata: Callable[[int], dict[str, Any]] = lambda _: {},
     collection: str = DEFAULT_COLLECTION,
     a_document: int = CHUNKS_A_DOCUMENT,
+    text: Callable[[int], str] = text_of,
 ) -> None:
     """Publish chunks with these numbers as a writer does, `a_document` of them a document.
 
@@ -102,7 +103,9 @@ def load(
     for numbers in (chunks[at : at + a_document] for at in range(0, len(chunks), a_document)):
         source = f"{collection}/{numbers[0]}"
         key = document_id(owner.id, collection, source)
-        document = _document(key, source, numbers, readers(numbers[0]), metadata(numbers[0]))
+        document = _document(
+            key, source, [text(number) for number in numbers], readers(numbers[0]), metadata(numbers[0])
+        )
         documents.append(replace(document, vectors={space.id: embedder.embed(document.indexed)}))
     with engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, collection, space, now=now)
@@ -114,10 +117,9 @@ def load(
 
 
 def _document(
-    key: uuid.UUID, source: str, numbers: range, readers: tuple[str, ...], metadata: dict[str, Any]
+    key: uuid.UUID, source: str, texts: list[str], readers: tuple[str, ...], metadata: dict[str, Any]
 ) -> PreparedDocument:
     """Return a document without its vectors."""
-    texts = [text_of(number) for number in numbers]
     text, chunks = "", []
     for ordinal, piece in enumerate(texts):
         start, text = len(text), f"{text}{piece}\n"

@@ -1,10 +1,13 @@
 """What the health page draws."""
 
 import math
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kosmos_rag.console.charts import CELL, durations, recalls, ticks, width_of
-from kosmos_rag.records import IndexInfo
+from kosmos_rag.console.charts import CELL, course, durations, latest, recalls, ticks, width_of
+from kosmos_rag.records import GuardKind, GuardRun, GuardState, IndexInfo
 
 BOUNDS = (0.001, 0.01, 0.1)
 
@@ -62,3 +65,43 @@ def test_recalls__begin_below_what_is_lowest() -> None:
     lowest, (row,) = recalls([_index(recall_at_10=0.45, recall_at_100=0.4, p50_ms=1.0)])
     assert lowest == 0.4
     assert math.isclose(row.x_10, 100 * 0.05 / 0.6, abs_tol=0.01)
+
+
+def _run(days: int, state: GuardState = GuardState.OK, **figures: Any) -> GuardRun:
+    return GuardRun(
+        id=uuid.uuid4(),
+        at=datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=days),
+        kind=GuardKind.RECALL,
+        state=state,
+        why="",
+        index_id=None,
+        figures=figures,
+        milliseconds=1.0,
+    )
+
+
+def test_course__goes_from_the_first_run_to_the_last() -> None:
+    low = _run(10, GuardState.ALARM, ann_recall_at_10=0.8, error=0.1, recall_target=0.95)
+    fine = _run(0, ann_recall_at_10=0.99, error=0.02, recall_target=0.9)
+    unknown = _run(5, GuardState.UNKNOWN, samples=3)
+    drawn = course([low, unknown, _run(2, ann_recall_at_10=1.0, error=0.0, recall_target=0.9), fine])
+    assert drawn is not None
+    assert (drawn.lowest, drawn.since, drawn.until) == (0.7, fine.at, low.at)
+    assert [point.x for point in drawn.points] == [0, 20, 100]
+    assert [point.y for point in drawn.points] == [3.33, 0, 66.67]
+    assert [point.alarm for point in drawn.points] == [False, False, True]
+    assert (drawn.points[0].high, drawn.points[2].low) == (0, 100)
+    assert drawn.target == 16.67
+
+
+def test_course__of_one_run_stands_in_the_middle_and_of_none_is_not_drawn() -> None:
+    drawn = course([_run(0, ann_recall_at_10=0.97, error=0.0, recall_target=0.95)])
+    assert drawn is not None
+    assert [point.x for point in drawn.points] == [50]
+    assert course([_run(0, GuardState.UNKNOWN, samples=1)]) is None
+
+
+def test_latest__is_one_run_of_each_kind() -> None:
+    newest, older = _run(2), _run(1)
+    other = replace(_run(0), kind=GuardKind.QUESTIONS)
+    assert latest([newest, older, other]) == [newest, other]

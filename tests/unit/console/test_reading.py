@@ -3,9 +3,11 @@
 import uuid
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kosmos_rag.console.places import Span
 from kosmos_rag.console.reading import BEFORE, LINES, reading
 from kosmos_rag.records import DocumentInfo, DocumentLines
 
@@ -66,8 +68,20 @@ def test_reading__cuts_what_is_too_long_but_shows_the_passage() -> None:
     passage = (150_000, 150_100)
     shown = reading(_shown(text), passage=passage, marks=[passage])
     assert shown.cut
-    assert sum(len(piece.text) for piece in shown.lines[0].pieces if piece.marked) == 100
-    assert sum(len(piece.text) for piece in shown.lines[0].pieces) < len(text)
+    (line,) = shown.lines
+    assert (line.cut_before, line.cut_after) == (True, False)
+    assert sum(len(piece.text) for piece in line.pieces if piece.marked) == 100
+
+
+@pytest.mark.parametrize("passage", [(0, 10**9 - 1), (9_000_000, 9_000_100), (4_000_000, 8_000_000), None])
+def test_reading__is_as_long_as_a_page_wherever_an_address_points(passage: Span | None) -> None:
+    text = "before\n" * 20 + "x" * 10_000_000 + "\nafter" * 20
+    shown = reading(_shown(text), passage=passage, marks=[passage] if passage else [])
+    assert sum(len(piece.text) for line in shown.lines for piece in line.pieces) <= 120_000
+    assert shown.cut
+    assert len(shown.lines) == 41
+    if passage:
+        assert any(piece.marked for line in shown.lines for piece in line.pieces)
 
 
 @given(st.text(alphabet="ab\n", max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=4))

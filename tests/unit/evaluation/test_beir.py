@@ -9,7 +9,7 @@ import pytest
 
 from kosmos_rag.config import IngestionSettings, Settings
 from kosmos_rag.errors import RequestError, SourceError
-from kosmos_rag.evaluation import load_beir, tenant_of
+from kosmos_rag.evaluation import download, load_beir, tenant_of
 from kosmos_rag.evaluation.download import _unpacked, fetched
 
 FILES = {
@@ -23,7 +23,7 @@ def _folder(tmp_path: Path, **changed: str) -> Path:
     folder = tmp_path / "My Set!"
     (folder / "qrels").mkdir(parents=True)
     for name, text in FILES.items():
-        (folder / name).write_text(changed.get(Path(name).stem, text))
+        (folder / name).write_text(changed.get(Path(name).stem, text), errors="surrogateescape")
     return folder
 
 
@@ -66,6 +66,9 @@ def test_tenant__is_another_one_where_chunks_or_vectors_are() -> None:
         ({"test": "query-id\tcorpus-id\tscore\nq9\td1\t1\n"}, "no question of .* is judged"),
         ({"queries": "{"}, r"queries.jsonl, line 1 is not JSON"),
         ({"queries": "[]"}, "line 1 has no `_id`"),
+        ({"queries": '{"_id": "q1"}'}, "the question q1 of .* has no `text`"),
+        ({"queries": '{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}'}, "'a' is there twice"),
+        ({"queries": '{"_id": "q1", "text": "\udcff"}'}, "cannot be read: 'utf-8' codec"),
     ],
 )
 def test_load__refuses_what_is_none(changed: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -90,6 +93,42 @@ def test_archive__gives_the_files_of_the_set_and_no_other() -> None:
     assert all(json.loads(line) for line in files["queries.jsonl"].splitlines())
     with pytest.raises(SourceError, match="is no zip archive"):
         dict(_unpacked(b"PK", "https://host/scifact.zip"))
+
+
+def test_archive__of_several_sets_is_refused() -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for folder in ("android", "gaming"):
+            for name, text in FILES.items():
+                archive.writestr(f"{folder}/{name}", text)
+    with pytest.raises(SourceError, match="holds several sets"):
+        dict(_unpacked(data.getvalue(), "https://host/cqadupstack.zip"))
+
+
+def test_archive__that_is_damaged_is_refused() -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("corpus.jsonl", "words " * 1000)
+    damaged = bytearray(data.getvalue())
+    damaged[50:60] = b"\xff" * 10
+    with pytest.raises(SourceError, match="is no zip archive"):
+        dict(_unpacked(bytes(damaged), "https://host/scifact.zip"))
+
+
+def test_cache__keeps_what_was_fetched_within_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download.Fetcher, "content", lambda _, url: FILES[url.partition("/../")[2]].encode())
+    other = tmp_path / "cache" / "other"
+    other.mkdir(parents=True)
+    folder = fetched("https://example.org/..", IngestionSettings(), split="test", cache=tmp_path / "cache")
+    assert folder.resolve().is_relative_to(tmp_path / "cache")
+    assert load_beir(folder).questions.questions
+    assert other.is_dir()
+
+
+def test_cache__that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(RequestError, match="cannot be kept in"):
+        fetched("https://example.org/set", IngestionSettings(), split="test", cache=tmp_path / "cache")
 
 
 def test_url__goes_through_the_guard(tmp_path: Path) -> None:

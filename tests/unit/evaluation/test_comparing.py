@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from scipy import stats
 
 from kosmos_rag.config import EvaluationSettings, Settings
 from kosmos_rag.errors import ConfigError, RequestError
-from kosmos_rag.evaluation import Place, Question, QuestionSet, compare, plots, verdicts
+from kosmos_rag.evaluation import Place, Question, QuestionSet, compare, for_evaluation, plots, verdicts
 from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
 from kosmos_rag.evaluation.report import report
 from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
@@ -29,6 +31,25 @@ def test_randomisation__is_near_the_exact_value_over_all_signs() -> None:
     assert randomisation_p(gains) == pytest.approx(exact, abs=0.01)
     assert randomisation_p([0.0] * 5) == 1.0
     assert randomisation_p(gains) == randomisation_p(gains)
+
+
+def test_randomisation__is_that_of_scipy() -> None:
+    dice = random.Random(7)
+    for size, mean in ((12, 0.05), (40, 0.02), (225, 0.01)):
+        gains = [dice.gauss(mean, 0.1) for _ in range(size)]
+        theirs = stats.permutation_test(
+            (gains,), statistics.fmean, permutation_type="samples", n_resamples=9_999, random_state=1
+        )
+        assert randomisation_p(gains) == pytest.approx(theirs.pvalue, abs=0.015)
+
+
+def test_bootstrap__is_that_of_scipy() -> None:
+    dice = random.Random(8)
+    values = [dice.betavariate(0.6, 0.9) for _ in range(225)]
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=9_999, method="percentile", confidence_level=0.95, rng=np.random.default_rng(3)
+    ).confidence_interval
+    assert bootstrap_interval(values) == pytest.approx((theirs.low, theirs.high), abs=0.004)
 
 
 def test_bootstrap__is_near_the_normal_interval() -> None:
@@ -85,6 +106,8 @@ def test_gate__says_of_each_measure_where_it_stands() -> None:
         verdicts(of("P@5", [1.0]), settings)
     with pytest.raises(RequestError, match="are empty"):
         verdicts(one, EvaluationSettings(targets={}, alerts={}))
+    with pytest.raises(RequestError, match=r"evaluation\.alerts is empty"):
+        verdicts(of("R@10", [1.0]), EvaluationSettings(targets={"R@10": 0.8}, alerts={}), alerts_only=True)
 
 
 def test_grid__is_every_combination() -> None:
@@ -102,9 +125,18 @@ def test_grid__of_another_form_is_refused(given: str) -> None:
 
 
 def test_grid__that_a_preset_undoes_is_refused() -> None:
-    with pytest.raises(RequestError, match="the preset of the collection sets it"):
-        require_applied(Settings(), {"rag.retrieval.top_k": 7})
-    require_applied(Settings(), {"rag.retrieval.top_k": 20})
+    changes = {"rag.retrieval.top_k": 7, "rag.expansion.synonyms": "words.yaml"}
+    wanted = Settings.load(overrides=changes)
+    with pytest.raises(RequestError, match=r"top_k stays 20 and does not become 7: the preset of the collection sets"):
+        require_applied(wanted, Settings(), changes)
+    require_applied(wanted, wanted, changes)  # a path is given as a text
+
+
+def test_grid__that_an_evaluation_undoes_is_refused() -> None:
+    changes = {"rag.reranking.deadline_ms": 50}
+    wanted = Settings.load(overrides=changes)
+    with pytest.raises(RequestError, match="deadline_ms stays 3600000"):
+        require_applied(wanted, for_evaluation(wanted), changes)
 
 
 def _set(count: int) -> QuestionSet:
@@ -144,7 +176,7 @@ def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path)
     base = tmp_path / "rag-config.yaml"
     base.write_text("rag: {retrieval: {top_k: 7, rrf_k: 3}}")
     file = tmp_path / "tuned.yaml"
-    file.write_text(configuration(replace(tuned, changes={"rag.retrieval.rrf_k": 9}), "rag-config.yaml"))
+    file.write_text(configuration(tuned, {"rag.retrieval.rrf_k": 9}, "rag-config.yaml"))
     assert "more than chance" in file.read_text()
     settings = Settings.load(file)
     assert (settings.rag.retrieval.top_k, settings.rag.retrieval.rrf_k) == (7, 9)
@@ -189,5 +221,32 @@ def test_report__is_one_file_without_network_or_script_and_escapes() -> None:
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/", "")
     assert plots.gains(before, after, "R@10") in page
     alone = report([before])
-    assert "Answered worst" in alone
     assert alone.count("<svg") == 2
+    worst = alone.partition("Answered worst")[2]
+    assert [worst.index(f"What is &lt;q{n:03}&gt;?") for n in (0, 1, 2)] == sorted(
+        worst.index(f"What is &lt;q{n:03}&gt;?") for n in (0, 1, 2)
+    )
+
+
+def test_report__goes_by_the_first_measure_that_is_better_high() -> None:
+    values = {"q1": {"degraded": 1.0, "false_answers": 0.0, "abstention": 1.0}, "q2": {"abstention": 0.0}}
+    worst = report([evaluation(values)]).partition("Answered worst")[2]
+    assert worst.index("What is &lt;q2&gt;?") < worst.index("What is &lt;q1&gt;?")
+
+
+def test_report__of_evaluations_without_a_measure_in_common() -> None:
+    page = report([of("R@10", [0.1, 0.5]), of("P@5", [0.2, 0.4], number=2)])
+    assert "Won most" not in page
+    assert "R@10" in page
+    assert "P@5" in page
+
+
+def test_report__of_questions_that_have_no_measure() -> None:
+    assert "<h2>Time by stage</h2>" in report([of("degraded", [0.0, 0.0])])
+
+
+def test_report__takes_a_label_for_text_however_long() -> None:
+    one = replace(of("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
+    page = report([one, one])
+    assert page.count(r"$\frac{index}$ &lt;b&gt;xxx") > 2
+    assert "<b>" not in page

@@ -43,6 +43,11 @@ def test_measured__what_is_not_found_counts_nothing_and_what_is_not_judged_is_le
     assert measured(NAMES, [_result("open", {}, ("a",))]) == {}
 
 
+def test_measured__by_two_names_of_one_measure() -> None:
+    found = measured(("MRR@10", "RR@10", "RR@10"), [_result("q", {"b": 1}, ("a", "b"))])
+    assert found == {"q": {"MRR@10": 0.5, "RR@10": 0.5}}
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

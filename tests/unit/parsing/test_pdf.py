@@ -143,7 +143,7 @@ def test_parse_pdf__no_text_on_any_page() -> None:
     pdf.rect(10, 10, 50, 50, style="F")
     error = error_of(bytes(pdf.output()))
     assert error.code == "no_text"
-    assert str(error) == "2 pages without text, probably scanned; run OCR first"
+    assert str(error) == "2 pages without text, probably scanned; set ingestion.parsing.ocr, or run OCR first"
 
 
 def test_parse_pdf__broken_file_is_corrupt() -> None:

@@ -26,7 +26,7 @@ def test_run__gives_up_at_the_deadline() -> None:
 def test_run__does_not_begin_what_has_no_time_left(spent_ms: float) -> None:
     began: list[int] = []
     outcome = Deadline(concurrency=1).run(lambda: began.append(1), deadline_ms=50, spent_ms=spent_ms)
-    assert outcome == Outcome(value=None, reason="the deadline of 50 ms passed before")
+    assert outcome == Outcome(value=None, reason="the deadline of 50 ms passed before", why="deadline")
     assert began == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.cli.search import filter_of
+from kosmos_rag.cli.search import SearchOptions
 from kosmos_rag.errors import RequestError
 from kosmos_rag.records import Filter
 from kosmos_rag.retrieval.filtering import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, check, filter_values
@@ -189,7 +189,9 @@ def test_check__refuses_what_is_no_filter() -> None:
 
 
 def test_options__become_one_filter() -> None:
-    wanted = filter_of(["/kb"], ["year=2026", "name=x=y", 'tag="7"'], '{"title": {"$ne": "A"}}')
+    wanted = SearchOptions(
+        source=["/kb"], metadata=["year=2026", "name=x=y", 'tag="7"'], where='{"title": {"$ne": "A"}}'
+    ).filter()
     assert wanted is not None
     check(wanted)
     assert wanted.sources == ("/kb",)
@@ -201,19 +203,19 @@ def test_options__become_one_filter() -> None:
             {"title": {"$ne": "A"}},
         ]
     }
-    assert filter_of(None, None, None) is None
-    assert filter_of(["/kb"], None, None) == Filter(sources=("/kb",))
-    assert filter_of(None, None, '{"title": "A"}') == Filter(where={"title": "A"})
+    assert SearchOptions().filter() is None
+    assert SearchOptions(source=["/kb"]).filter() == Filter(sources=("/kb",))
+    assert SearchOptions(where='{"title": "A"}').filter() == Filter(where={"title": "A"})
 
 
 @pytest.mark.parametrize("where", ["", "{", "[]", "{}", "title", "[" * 100_000])
 def test_options__refuse_conditions_that_are_no_json_object(where: str) -> None:
     with pytest.raises(RequestError, match="is not a JSON object of conditions; write --where"):
-        filter_of(None, None, where)
+        SearchOptions(where=where).filter()
 
 
 def test_options__take_operators_under_where_only() -> None:
-    wanted = filter_of(None, ['year={"$gte": 2024}'], None)
+    wanted = SearchOptions(metadata=['year={"$gte": 2024}']).filter()
     assert wanted is not None
     with pytest.raises(RequestError, match=r"\['\$eq'\] is \{'\$gte': 2024\}; give text"):
         check(wanted)

@@ -91,6 +91,13 @@ def test_query__that_only_reads_passes(sql: str) -> None:
         ("SELECT pg_terminate_backend(1)", "function"),
         ("SELECT pg_advisory_lock(1)", "function"),
         ("SELECT my_function(total) FROM orders", "function"),
+        ("SELECT encrypt(state, 'k') FROM orders", "function"),
+        ("SELECT * FROM XMLTABLE('/x' PASSING state COLUMNS a text) AS x, orders", "function"),
+        ("SELECT nextval('s') FROM orders LIMIT (SELECT nextval('s'))", "function"),
+        ("SELECT (o).password FROM orders AS o", "syntax"),
+        ("SELECT E'a\\'' || state FROM orders", "syntax"),
+        ("SELECT $$a$$ FROM orders", "syntax"),
+        ("SELECT U&'\\0041' FROM orders", "syntax"),
         ("SELECT total OPERATOR(pg_catalog.+) 1 FROM orders", "syntax"),
         ("SELECT * FROM orders PIVOT(sum(total) FOR state IN ('x'))", "syntax"),
         ("SELECT * FROM secrets", "unknown_table"),
@@ -100,9 +107,15 @@ def test_query__that_only_reads_passes(sql: str) -> None:
         ("SELECT * FROM other.public.orders", "unknown_table"),
         ("SELECT * FROM lines", "unknown_table"),
         ("WITH customers AS (SELECT * FROM secrets) SELECT * FROM customers", "unknown_table"),
+        ("WITH secrets AS (SELECT * FROM secrets) SELECT * FROM secrets", "unknown_table"),
+        ("WITH a AS (SELECT * FROM secrets), secrets AS (SELECT 1 AS x) SELECT * FROM a", "unknown_table"),
+        ("SELECT (WITH secrets AS (SELECT 1 AS x) SELECT x FROM secrets), s.x FROM secrets AS s", "unknown_table"),
+        ("WITH c AS (SELECT 1 AS a) SELECT * FROM (secrets AS c CROSS JOIN orders) AS j, c AS c", "unknown_table"),
         ("SELECT (SELECT password FROM secrets) FROM orders", "unknown_table"),
         ("SELECT password FROM orders", "unknown_column"),
         ("SELECT o.password FROM orders o", "unknown_column"),
+        ("WITH t1 AS (SELECT '' AS password FROM orders) SELECT o.password FROM customers AS o, t1", "unknown_column"),
+        ("SELECT password FROM orders, generate_series(1, 1) AS g", "unknown_column"),
         ("SELECT mixed FROM customers", "unknown_column"),
         ("SELECT ctid FROM orders", "unknown_column"),
         ("SELECT total FROM orders WHERE id = $1", "parameters"),
@@ -129,6 +142,37 @@ def test_parameters__are_bound_by_name_and_all_of_them() -> None:
 def test_functions__of_the_databases_own_pass_where_they_are_allowed() -> None:
     sql = "SELECT my_function(total) FROM orders"
     assert check_query(sql, SCHEMA, functions=["my_function"]).reading.columns == (("orders", "total"),)
+
+
+def test_a_clause_with_a_name__is_read_where_it_is_in_sight() -> None:
+    sql = (
+        "WITH RECURSIVE up(id) AS (SELECT id FROM orders UNION ALL SELECT up.id + 1 FROM up WHERE up.id < 9), "
+        "last AS (SELECT max(id) AS id FROM up) SELECT c.name FROM last JOIN customers AS c ON c.id = last.id"
+    )
+    assert check_query(sql, SCHEMA).reading.tables == ("orders", "customers")
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT id FROM orders", 10),
+        ("SELECT id FROM orders LIMIT 3", 3),
+        ("SELECT id FROM orders LIMIT 30 OFFSET 2", 10),
+        ("SELECT id FROM orders FETCH FIRST 3 ROWS WITH TIES", 10),
+    ],
+)
+def test_cap_of_rows__is_a_bound_value_so_that_no_second_statement_is_taken(sql: str, rows: int) -> None:
+    checked = check_query(sql, SCHEMA, max_rows=10)
+    assert checked.parameters == {"kosmos_rows": rows}
+    assert checked.sql.count(":kosmos_rows") == 1
+    mine = check_query(f"{sql} -- x", SCHEMA, max_rows=10)
+    assert mine.sql == checked.sql
+
+
+def test_cap_of_rows__leaves_a_parameter_of_its_name_alone() -> None:
+    sql = "SELECT id FROM orders WHERE id = :kosmos_rows"
+    checked = check_query(sql, SCHEMA, parameters={"kosmos_rows": 7}, max_rows=10)
+    assert checked.parameters == {"kosmos_rows": 7, "kosmos_rows_": 10}
 
 
 def test_suggestions__name_the_table_that_was_meant() -> None:

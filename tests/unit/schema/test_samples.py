@@ -2,6 +2,7 @@
 
 import pytest
 
+from kosmos_rag.errors import RequestError
 from kosmos_rag.schema.sources import SampleRules
 
 
@@ -18,6 +19,25 @@ def test_private_columns__are_never_read(column: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("customers", "name"),
+        ("Employee", "Title"),
+        ("orders", "customer_name"),
+        ("tasks", "created_by"),
+        ("people", "name"),
+    ],
+)
+def test_names_of_people__are_never_read(table: str, column: str) -> None:
+    assert not SampleRules().allows(table, column)
+
+
+@pytest.mark.parametrize(("table", "column"), [("products", "name"), ("employees", "state"), ("orders", "file_name")])
+def test_names_of_things__may_be_read(table: str, column: str) -> None:
+    assert SampleRules().allows(table, column)
+
+
+@pytest.mark.parametrize(
     "column",
     ["language", "state", "kind", "region", "elevation", "template", "category", "usage", "relation", "colour"],
 )
@@ -29,3 +49,11 @@ def test_rules__exclude_columns_and_tables() -> None:
     assert not SampleRules(excluded=("^T[.]ki",)).allows("t", "kind")
     assert SampleRules(excluded=("^u[.]",)).allows("t", "kind")
     assert not SampleRules(tables=("u",)).allows("t", "kind")
+
+
+def test_rules_of_names__read_nothing_where_no_table_is_named() -> None:
+    assert SampleRules.of([], []) is None
+    assert SampleRules.of(["a", "*"], []) == SampleRules(tables=None)
+    assert SampleRules.of(["a"], ["x"]) == SampleRules(tables=("a",), excluded=("x",))
+    with pytest.raises(RequestError, match="no table is named"):
+        SampleRules.of([], ["x"])

@@ -12,7 +12,9 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "schema"
 
 
 def test_source__comes_back_from_json_as_it_was() -> None:
-    source = SchemaSource(kind="database", place="SHOP_URL", namespaces=("sales",), recipes="recipes.yaml")
+    source = SchemaSource(
+        kind="database", place="SHOP_URL", namespaces=("sales",), recipes="r.yaml", samples=("a",), not_sampled=("b",)
+    )
     assert SchemaSource.from_json(json.loads(json.dumps(source.as_json()))) == source
 
 

@@ -1,31 +1,25 @@
 """One tenant as one reader sees it."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 from kosmos_rag.answering.checking import check_citations
 from kosmos_rag.answering.quotes import quote_status
 from kosmos_rag.answering.streams import AnswerStream
-from kosmos_rag.audit import Months, Opinion, Reader, TenantAudit, keep, new_id, record, strictest
-from kosmos_rag.config import AuditSettings
-from kosmos_rag.context.assemble import assemble
+from kosmos_rag.audit import Months, Opinion, Reader, TenantAudit, keep, record
 from kosmos_rag.errors import RequestError
+from kosmos_rag.experiments import TenantExperiments
 from kosmos_rag.indexing.tenant_indexes import TenantIndexes
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.jobs.tenant_jobs import TenantJobs
 from kosmos_rag.parts import Parts, Shape
-from kosmos_rag.presets import TenantCollections, settings_of_presets
+from kosmos_rag.presets import TenantCollections
 from kosmos_rag.records import (
     DEFAULT_COLLECTION,
     Answer,
     AnswerSentence,
-    AnswerSources,
     CitationReport,
     Context,
     DocumentInfo,
@@ -40,17 +34,17 @@ from kosmos_rag.records import (
     Turn,
 )
 from kosmos_rag.reembedding.tenant_spaces import TenantSpaces
+from kosmos_rag.scope.asking import Asking, rules_of_collection
 from kosmos_rag.storage.reading import (
     list_documents,
     read_documents,
+    read_last_changes,
     read_lines,
-    read_spans,
     read_texts,
     read_totals,
 )
 from kosmos_rag.storage.tenancy import Tenant
 
-_Result = TypeVar("_Result", Retrieval, Context, Answer, AnswerSources, DocumentLines)
 _MAX_LINES = 10_000
 _LAST_LINE = 2**31 - 1 - _MAX_LINES
 
@@ -99,6 +93,16 @@ class TenantScope:
         parts = self._parts
         months = Months(parts.database, keep_months=parts.settings.worker.keep_audit_months)
         return TenantAudit(parts.database, self._tenant, months)
+
+    @property
+    def audited(self) -> bool:
+        """Whether a log is kept of any of what is read here. Raises DatabaseError."""
+        return rules_of_collection(self._parts, self._tenant, self._collection).enabled
+
+    @property
+    def experiments(self) -> TenantExperiments:
+        """The tenant's experiments, of questions like those of this scope: for those who run them."""
+        return TenantExperiments(self._parts.database, self._tenant, self._collection, self._shape().settings)
 
     @property
     def jobs(self) -> TenantJobs:
@@ -170,6 +174,13 @@ class TenantScope:
             limit=limit,
         )
 
+    def last_changes(self) -> dict[str, int]:
+        """Return the number of the last change of what this reader may read, by collection.
+
+        Equal means that `documents` lists the same as before. Raises DatabaseError.
+        """
+        return read_last_changes(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+
     def totals(self) -> tuple[int, dict[tuple[str, ...], int]]:
         """Return how many documents this reader may read, and how many chunks by which of its principals may.
 
@@ -183,7 +194,7 @@ class TenantScope:
         Raises RequestError where an audit log is kept: it says who saw which passages, and knows no whole documents.
         Raises DatabaseError.
         """
-        if self._audit_rules_of(self._collection).enabled:
+        if self.audited:
             raise RequestError(
                 "texts() gives out whole documents, which the audit log has no record of; use retrieve() or context(), "
                 "or turn rag.audit.enabled off for what is read"
@@ -206,7 +217,10 @@ class TenantScope:
             return None
         if first > found.total_lines:
             raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
-        return self._recorded(self._shape(), found, self._audit_rules_of(found.document.collection))
+        rules = rules_of_collection(self._parts, self._tenant, found.document.collection)
+        if rules.enabled:
+            record(app, self._reader, found, rules, self._shape().version)
+        return found
 
     def retrieve(
         self,
@@ -218,8 +232,7 @@ class TenantScope:
 
         Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        shape = self._shape()
-        return self._recorded(shape, *self._retrieve(shape, question, k, filter))
+        return Asking(self._parts, self._reader).retrieve(question, k, filter)
 
     def context(
         self,
@@ -230,8 +243,7 @@ class TenantScope:
         max_tokens: int | None = None,
     ) -> Context:
         """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
-        shape = self._shape()
-        return self._recorded(shape, *self._context(shape, question, k, filter, max_tokens))
+        return Asking(self._parts, self._reader).context(question, k, filter, max_tokens)
 
     def answer(
         self,
@@ -247,9 +259,7 @@ class TenantScope:
         `history` is the conversation that went before, the last turn last; `rag.answer.history_turns` of it are looked
         at. Raises what `retrieve` raises, and ModelError where a language model is to write and fails.
         """
-        shape = self._shape()
-        stream, rules = self._streamed(shape, question, k, filter, max_tokens, history)
-        return self._recorded(shape, stream.answer(), rules)
+        return Asking(self._parts, self._reader).answer(question, k, filter, max_tokens, history)
 
     def stream_answer(
         self,
@@ -265,12 +275,7 @@ class TenantScope:
         What was retrieved is in the log, where one is kept, before this returns, and where the model then refuses, that
         is too, before the end is given out. Raises what `retrieve` raises.
         """
-        shape = self._shape()
-        stream, rules = self._streamed(shape, question, k, filter, max_tokens, history)
-        if rules.enabled:
-            first = self._record(shape, rules, stream.sources)
-            stream.before_end(partial(self._record_end, shape, rules, first, stream.sources))
-        return stream
+        return Asking(self._parts, self._reader).stream(question, k, filter, max_tokens, history)
 
     def count_tokens(self, text: str) -> int:
         """Return how many tokens of the embedding model a text has: what budgets are counted in."""
@@ -313,7 +318,12 @@ class TenantScope:
         opinion = Opinion(
             rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
         )
-        return keep(self._parts.database, self._reader, opinion, self._audit_rules_of(self._collection))
+        return keep(
+            self._parts.database,
+            self._reader,
+            opinion,
+            rules_of_collection(self._parts, self._tenant, self._collection),
+        )
 
     @property
     def _reader(self) -> Reader:
@@ -324,75 +334,3 @@ class TenantScope:
     def _shape(self) -> Shape:
         """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
         return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)
-
-    def _recorded(self, shape: Shape, result: _Result, rules: AuditSettings) -> _Result:
-        """Return a result once it is in the log, where one is kept. Raises DatabaseError: then nothing is given out."""
-        if rules.enabled:
-            self._record(shape, rules, result)
-        return result
-
-    def _audit_rules_of(self, collection: str | None) -> AuditSettings:
-        presets = settings_of_presets(self._parts.database.app, self._tenant, collection)
-        return self._audit_rules(values.get("rag", {}).get("audit", {}) for values in presets)
-
-    def _audit_rules(self, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
-        """Return the strictest of what the presets of what is read set for the log: a hit may be of any of them."""
-        process = self._parts.settings.rag.audit
-        return strictest(process, [AuditSettings(**(process.model_dump() | dict(values))) for values in told])
-
-    def _record(
-        self, shape: Shape, rules: AuditSettings, result: _Result, *, follows: uuid.UUID | None = None
-    ) -> uuid.UUID:
-        return record(self._parts.database.app, self._reader, result, rules, shape.version, follows=follows)
-
-    def _record_end(
-        self, shape: Shape, rules: AuditSettings, first: uuid.UUID, sources: AnswerSources, answer: Answer
-    ) -> None:
-        """Write down that an answer was refused by whoever wrote it, after its passages had gone out."""
-        if answer.refused and not sources.refused:
-            self._record(shape, rules, answer, follows=first)
-
-    def _streamed(
-        self,
-        shape: Shape,
-        question: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-        history: Sequence[Turn],
-    ) -> tuple[AnswerStream, AuditSettings]:
-        searched = shape.answerer.searched(question, history)
-        context, rules = self._context(shape, searched.question, k, filter, max_tokens)
-        return shape.answerer.stream(question, context, searched.notes), rules
-
-    def _retrieve(
-        self,
-        shape: Shape,
-        question: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-    ) -> tuple[Retrieval, AuditSettings]:
-        found = shape.retriever.retrieve(
-            self._tenant, self._principals, question, k=k, filter=filter, collection=self._collection
-        )
-        rules = self._audit_rules(found.audit)
-        retrieval = replace(found.retrieval, id=new_id(datetime.now(UTC))) if rules.enabled else found.retrieval
-        return retrieval, rules
-
-    def _context(
-        self,
-        shape: Shape,
-        question: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-    ) -> tuple[Context, AuditSettings]:
-        retrieval, rules = self._retrieve(shape, question, k, filter)
-        context = assemble(
-            retrieval,
-            tokenizer=self._parts.embedder.tokenizer,
-            settings=shape.settings.rag.context,
-            read_spans=partial(read_spans, self._parts.database.app, self._tenant.id, self._principals),
-            max_tokens=max_tokens,
-        )
-        return context, rules

@@ -1,0 +1,195 @@
+"""Ingestion beside its peers: the same chunks, embedded by the same model and stored on the same server.
+
+    python -m benchmarks.peers.ingest [--documents N] [--rounds N] [--json FILE]
+
+92 Markdown documents of about 1,500 chunks. LangChain and LlamaIndex embed and store the chunks that our pipeline makes
+of them, each in its own way and environment, in a database of its own. Ours are given the same chunks, and then the
+files: read, parsed, chunked, embedded and published, by the pipeline and by a worker from its queue. Below them the
+bare `encode` of the texts. All are timed in turn, round after round, with models loaded.
+"""
+
+import argparse
+import atexit
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.peers import children
+from benchmarks.peers.exchange import Corpus
+from benchmarks.peers.kosmos import embedder, settings
+from benchmarks.peers.server import Server
+from benchmarks.worker import seconds_of_documents, work_until_idle, write_documents
+from kosmos_rag import Engine, SourceDocument
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
+from kosmos_rag.ingestion.prepare import ChunkedDocument, document_id, version_id
+from kosmos_rag.records import DEFAULT_COLLECTION
+from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.provision import APP, WORKER, provision
+from kosmos_rag.storage.tenancy import Tenant, tenant
+from kosmos_rag.worker.work import open_work
+
+SECTIONS = 16
+BARE = "bare encode of the chunks"
+PEERS = {
+    "LangChain, PGVectorStore.add_texts": "ingest_langchain",
+    "LlamaIndex, VectorStoreIndex over PGVectorStore": "ingest_llama_index",
+}
+System = Callable[[int], float]
+"""Ingests everything anew in a round, whose number it is given; returns the seconds."""
+
+
+class Ours:
+    """The library in a database of its own, a tenant for each way and round."""
+
+    def __init__(self, server: Server, database: str, folder: Path, model: SentenceTransformerEmbedder) -> None:
+        provision(server.url(database))
+        migrate(server.url(database))
+        changes = {
+            "database.url": server.url(database, APP),
+            "database.worker_url": server.url(database, WORKER),
+            "database.admin_url": server.url(database),
+            "rag.chunking.strategy": "markdown",
+        }
+        self._folder = folder
+        self._settings = settings(**changes)
+        self.engine = Engine(self._settings, embedder=model)
+        self.documents = self._chunked(tenant("chunks"))
+
+    def _chunked(self, owner: Tenant) -> list[ChunkedDocument]:
+        documents = []
+        for file in sorted(self._folder.iterdir()):
+            document = SourceDocument(source=str(file), data=file.read_bytes())
+            key = document_id(owner.id, DEFAULT_COLLECTION, document.source)
+            documents.append(self.engine.parts.ingestor.chunked(key, document, ["english", "simple"]))
+        return documents
+
+    def corpus(self) -> Corpus:
+        """Return the chunks as the peers are given them: without vectors, and with no question."""
+        chunks = {
+            str(uuid.uuid5(version_id(document), str(chunk.ordinal))): text
+            for document in self.documents
+            for chunk, text in zip(document.chunks, document.indexed, strict=True)
+        }
+        nothing = np.empty((0, 0), dtype=np.float32)
+        return Corpus(
+            ids=list(chunks), texts=list(chunks.values()), vectors=nothing, questions={}, question_vectors=nothing
+        )
+
+    def chunks(self, number: int) -> float:
+        """Embed and publish the chunks that the peers are given too."""
+        publisher = self.engine.parts.ingestor.publisher(tenant(f"chunks-{number}"), DEFAULT_COLLECTION)
+        began = time.perf_counter()
+        batch: list[ChunkedDocument] = []
+        for document in self.documents:
+            batch.append(document)
+            if sum(len(one.chunks) for one in batch) >= BATCH_CHUNKS or document is self.documents[-1]:
+                failed = [error for _, error in publisher.publish(batch) if error is not None]
+                assert not failed, failed
+                batch = []
+        return time.perf_counter() - began
+
+    def files(self, number: int) -> float:
+        """Ingest the files by the pipeline."""
+        scope = self.engine.tenant(f"files-{number}")
+        began = time.perf_counter()
+        report = scope.ingest([self._folder])
+        seconds = time.perf_counter() - began
+        assert report.new == len(self.documents), report
+        return seconds
+
+    def worker(self, number: int) -> float:
+        """Ingest the files by a worker, from the first job that is taken to the last that is finished."""
+        scope = self.engine.tenant(f"worker-{number}")
+        scope.jobs.enqueue(self._folder)
+        work_until_idle(self._settings, open_work)
+        return seconds_of_documents(scope, self.engine)
+
+
+@contextmanager
+def _systems(server: Server, folder: Path, scratch: Path) -> Iterator[tuple[int, dict[str, System]]]:
+    """Yield how many chunks there are, and the systems by name."""
+    model = embedder("torch")
+
+    def bare(_: int) -> float:
+        began = time.perf_counter()
+        model.embed(corpus.texts)
+        return time.perf_counter() - began
+
+    def peer(script: str, number: int) -> float:
+        with server.database(f"{script}_{number}") as url:
+            seconds = children.measure(script, scratch, url, 1).seconds
+        assert seconds is not None
+        return seconds
+
+    with server.database("bench_kosmos") as _:
+        ours = Ours(server, "bench_kosmos", folder, model)
+        with ours.engine:
+            corpus = ours.corpus()
+            corpus.write(scratch)
+            model.embed(corpus.texts[:64])
+            yield (
+                len(corpus.texts),
+                {
+                    BARE: bare,
+                    "kosmos_rag, the chunks": ours.chunks,
+                    "kosmos_rag, the files": ours.files,
+                    "kosmos_rag, the files by a worker": ours.worker,
+                    **{name: partial(peer, script) for name, script in PEERS.items()},
+                },
+            )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=92)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/ingest-peers.json"), metavar="FILE")
+    arguments = parser.parse_args()
+    children.require_environment()
+    scratch = Path(tempfile.mkdtemp(prefix="kosmos-bench-"))
+    # What is registered first is done last: the server has stopped by then, and does not lose its folder while it runs.
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    write_documents(scratch / "files", arguments.documents, SECTIONS)
+    with _systems(Server(scratch / "server"), scratch / "files", scratch) as (chunks, systems):
+        seconds: dict[str, list[float]] = {name: [] for name in systems}
+        for number in range(arguments.rounds):
+            for name, system in systems.items():
+                seconds[name].append(system(number))
+                print(f"round {number + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr, flush=True)
+    _show(arguments.documents, chunks, seconds)
+    figures = {"documents": arguments.documents, "chunks": chunks, "seconds": seconds}
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def _show(documents: int, chunks: int, seconds: dict[str, list[float]]) -> None:
+    table = Table(title=f"{documents} documents, {chunks:,} chunks", title_justify="left", box=box.MARKDOWN)
+    for column in ("", "s", "each round", "chunks/s", "of bare encode"):
+        table.add_column(column, justify="left" if column == "" else "right")
+    for name, times in seconds.items():
+        middle = statistics.median(times)
+        shares = [bare / time for bare, time in zip(seconds[BARE], times, strict=True)]
+        table.add_row(
+            name, f"{middle:.1f}", ", ".join(f"{time:.1f}" for time in times), f"{chunks / middle:,.0f}",
+            f"{statistics.median(shares):.2f}",
+        )  # fmt: skip
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

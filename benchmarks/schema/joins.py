@@ -1,0 +1,180 @@
+"""Do the join hints hold the keys that a question needs, on databases whose questions nobody has looked at?
+
+    python -m benchmarks.schema.joins [--data FOLDER]
+
+Questions are generated from the schemas of Spider's databases that have none in questions.json: what is asked for is
+said by names of columns, and a table that only joins is not said at all. The seed and the four forms below stood before
+anything was measured, and nothing was changed after. Vectors are of the packaged model; each database is linked in
+memory, which finds what `SchemaGrounding` finds where a database has no more documents than a search returns.
+"""
+
+import argparse
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from benchmarks.schema.spider import DATA, embedder
+from benchmarks.schema.vectors import KeptVectors
+from kosmos_rag.expansion.synonyms import Synonyms
+from kosmos_rag.expansion.synonyms_file import read_rules
+from kosmos_rag.grounding.entities import find_entities
+from kosmos_rag.grounding.evaluation import keys_of
+from kosmos_rag.grounding.linking import Evidence, Linker
+from kosmos_rag.grounding.names import NameIndex
+from kosmos_rag.grounding.selecting import join_hints, references, select
+from kosmos_rag.ingestion.prepare import Piece, indexed_texts
+from kosmos_rag.schema.documents import schema_documents
+from kosmos_rag.schema.gold import read_questions
+from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.schema.naming import plural, singular, spoken
+from kosmos_rag.schema.reading import ColumnRef
+from kosmos_rag.schema.roles import label_of, referenced
+from kosmos_rag.schema.sources import from_spider
+
+_SEED = 0
+_FOUND = 50
+_TODAY = date(2026, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A generated question with the keys that its tables are joined by."""
+
+    form: str
+    text: str
+    keys: frozenset[frozenset[ColumnRef]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What the hints held."""
+
+    form: str
+    needed: bool
+    """Those between the tables that were found to be needed hold all keys."""
+    all: bool
+    """Those to the next table included."""
+    hints: int
+    right: int
+    """Hints that are among the keys."""
+
+
+def generated(schema: DatabaseSchema, chance: random.Random) -> Iterator[Question]:
+    """Give at most one question of each form."""
+    keys = [(table, key, parent) for table in schema.tables for key, parent in referenced(schema, table)]
+    pairs = [(*found, _said(found[0], chance), _said(found[2], chance)) for found in keys]
+    pairs = [found for found in pairs if found[3] and found[4]]
+    if pairs:
+        child, key, _, own, other = chance.choice(pairs)
+        yield _question("columns of both", f"Show the {own} and the {other}.", (child, key))
+        child, key, _, _, other = chance.choice(pairs)
+        yield _question("rows of one", f"What is the {other} of each {_row(child)}?", (child, key))
+        child, key, _, _, other = chance.choice(pairs)
+        yield _question("counted", f"How many {plural(_row(child))} are there for each {other}?", (child, key))
+    bridges = [
+        (table, one, other)
+        for table in schema.tables
+        for one in referenced(schema, table)
+        for other in referenced(schema, table)
+        if one[1].full_name < other[1].full_name and label_of(one[1]) and label_of(other[1])
+    ]
+    if bridges:
+        table, (one_key, one), (other_key, other_table) = chance.choice(bridges)
+        text = f"Which {_label(one)} go with which {_label(other_table)}?"
+        yield _question("over a bridge", text, (table, one_key), (table, other_key))
+
+
+def _question(form: str, text: str, *keys: tuple[TableSchema, ForeignKey]) -> Question:
+    pairs = (
+        frozenset(((table.full_name, own), (key.table, target)))
+        for table, key in keys
+        for own, target in zip(key.columns, key.target, strict=True)
+    )
+    return Question(form=form, text=text, keys=frozenset(pairs))
+
+
+def _said(table: TableSchema, chance: random.Random) -> str:
+    plain = [column for column in table.columns if column.name not in table.key_columns]
+    return _name(chance.choice(plain)) if plain else ""
+
+
+def _name(column: ColumnSchema) -> str:
+    return column.aliases[0] if column.aliases else spoken(column.name)
+
+
+def _label(table: TableSchema) -> str:
+    label = label_of(table)
+    return _name(label) if label else ""
+
+
+def _row(table: TableSchema) -> str:
+    words = (table.aliases[0] if table.aliases else spoken(table.name)).split()
+    return " ".join([*words[:-1], singular(words[-1])])
+
+
+def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVectors, hints: Synonyms) -> list[Outcome]:
+    """Ask questions of one database."""
+    documents = list(schema_documents(schema))
+    pieces = [Piece(title=it.title or "", source=it.source, section=(), text=it.data.decode()) for it in documents]
+    vectors = model.embed(indexed_texts(pieces, model.tokenizer)[0])
+    linker = Linker(NameIndex([schema], hints))
+    found = []
+    for question in asked:
+        cosines = vectors @ model.embed_query(question.text)
+        nearest = sorted(range(len(documents)), key=lambda at: -cosines[at])[:_FOUND]
+        tables, columns = {}, {}
+        for at in nearest:
+            said = documents[at].metadata
+            if said["kind"] == "schema_model":
+                tables[said["database"], said["table"]] = float(cosines[at])
+            else:
+                columns[said["database"], said["table"], said["column"]] = float(cosines[at])
+        entities = find_entities(question.text, known=linker.known_values, today=_TODAY)
+        evidence = Evidence(tables=tables, columns=columns)
+        linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
+        selection = select(schema, linker, linked, references(schema.name, schema, linked, 10), ())
+        every = keys_of(selection.plans, selection.further)
+        found.append(
+            Outcome(
+                form=question.form,
+                needed=question.keys <= keys_of(selection.plans),
+                all=question.keys <= every,
+                hints=len(join_hints(selection)),
+                right=len(question.keys & every),
+            )
+        )
+    return found
+
+
+def main() -> None:
+    """Generate, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    arguments = parser.parse_args()
+    schemas = from_spider(arguments.data / "tables.json")
+    seen = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
+    with as_file(files("kosmos_rag.grounding") / "hints.yaml") as path:
+        hints = Synonyms(read_rules(path))
+    model, chance = embedder(), random.Random(_SEED)
+    found: list[Outcome] = []
+    for schema in schemas:
+        asked = list(generated(schema, chance)) if schema.name not in seen else []
+        if asked:
+            found += outcomes(schema, asked, model, hints)
+    for form in (*dict.fromkeys(outcome.form for outcome in found), "all"):
+        own = [outcome for outcome in found if form in (outcome.form, "all")]
+        needed, held = (statistics.fmean(getattr(it, name) for it in own) for name in ("needed", "all"))
+        hints_given, right = (sum(getattr(it, name) for it in own) for name in ("hints", "right"))
+        print(
+            f"{form:<16} {len(own):4} questions  needed tables {needed:.3f}  with the next {held:.3f}  "
+            f"hints {hints_given / len(own):.2f}, right {right / max(hints_given, 1):.3f}"
+        )
+    model.save()
+
+
+if __name__ == "__main__":
+    main()

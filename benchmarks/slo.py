@@ -1,0 +1,232 @@
+"""The targets of the project, measured: each against its target and the threshold at which it alerts.
+
+    python -m benchmarks.slo [--chunks N] [--rounds N] [--data FOLDER] [--backend onnx|torch] [--json FILE]
+
+Retrieval is asked on one tenant of natural chunks (benchmarks/scale) with the vector index that maintenance builds for
+it, each question embedded anew by all-MiniLM-L6-v2, without reranking, which has a row of its own: a cross-encoder of
+the shape of ms-marco-MiniLM-L-6 with random weights, on twenty passages. Embedding, Recall@10 and MRR are of the
+evaluation set of `--data` (the BEIR layout), with the settings as shipped but for the model. Where a question has many
+relevant documents no ranking has all of them among ten: Success@10, the share of questions with any, stands beside.
+
+Last, what being observed costs: the same questions, their vectors known, with and without an observer, in turn.
+"""
+
+import argparse
+import atexit
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import numpy as np
+from ir_measures import MRR, R, Success
+
+from benchmarks.beir import EvaluationSet, load
+from benchmarks.reranker.latency import build_model, passages
+from benchmarks.scale.data import NaturalData, natural
+from benchmarks.scale.load import LARGEST, Share, publish_all
+from benchmarks.scale.measure import Prepared
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope, tracing
+from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding.space import PROBE
+from kosmos_rag.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
+from kosmos_rag.ports import Embedder
+from kosmos_rag.prometheus import PrometheusObserver
+from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
+
+WARM = 50
+QUESTION = "what similarity laws must be obeyed when constructing models of heated aircraft"
+SHARED = Path(__file__).parents[2] / "shared" / "datasets"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """A target, and what was measured."""
+
+    name: str
+    measured: float
+    target: float
+    alert: float
+    """Where it alerts; on the same side of the target as what is worse."""
+    unit: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`met`, `missed`, or `alerts`."""
+        worse = 1 if self.alert > self.target else -1
+        if worse * (self.measured - self.alert) > 0:
+            return "alerts"
+        return "met" if worse * (self.measured - self.target) < 0 else "missed"
+
+
+def _ms(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1000
+
+
+def _settings(scratch: Path, backend: str, **changes: Any) -> Settings:
+    fixed = {
+        "database.data_dir": str(scratch / "postgres"),
+        "models.backend": backend,
+        "models.cache_dir": str(scratch / "models"),
+        "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
+        "rag.embedding.dimensions": 384,
+        "rag.reranking.enabled": False,
+    }
+    return Settings.load(overrides={**fixed, **changes})
+
+
+def retrieval(scope: TenantScope, questions: Sequence[str], rounds: int) -> list[float]:
+    """Return the milliseconds of each retrieval, some to warm up left out."""
+    for question in questions[:WARM]:
+        scope.retrieve(question)
+    return [_ms(partial(scope.retrieve, question)) for _ in range(rounds) for question in questions[WARM:]]
+
+
+def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documents: int | None) -> dict[str, float]:
+    """Ingest an evaluation set and ask its questions; return the measures, and the milliseconds to embed a document."""
+    observer = PrometheusObserver()
+    ingested = dict(islice(data.documents.items(), documents))
+    with Engine(settings, embedder=embedder) as engine:
+        engine.observe(observer)
+        scope = engine.tenant("quality")
+        scope.ingest(
+            SourceDocument(source=key, title=title or None, data=text.encode())
+            for key, (title, text) in ingested.items()
+        )
+        run = []
+        for query_id, question in data.queries.items():
+            sources = dict.fromkeys(hit.source for hit in scope.retrieve(question, 30).hits)
+            run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(sources)]
+    qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
+    figures = ir_measures.calc_aggregate([R @ 10, MRR @ 10, Success @ 10], qrels, run)
+    get = observer.registry.get_sample_value
+    seconds = get(f"{INGESTION_STAGE_SECONDS.name}_total", {"stage": "embed"}) or 0.0
+    embedded = get(f"{INGESTION_EMBEDDED_DOCUMENTS.name}_total") or 1.0
+    return {
+        "recall_10": figures[R @ 10],
+        "mrr": figures[MRR @ 10],
+        "success_10": figures[Success @ 10],
+        "embedding_ms": 1000 * seconds / embedded,
+    }
+
+
+def reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int) -> float:
+    """Return the median milliseconds to rerank twenty passages."""
+    build_model(scratch / "reranker", layers=6)
+    changed = settings.rag.reranking.model_copy(update={"model": str(scratch / "reranker"), "enabled": True})
+    reranker = CrossEncoderReranker(changed, settings.models)
+    sets = passages(texts)["chunks"]
+    times = [_ms(partial(reranker.score, QUESTION, sets[turn % len(sets)])) for turn in range(rounds + 3)]
+    return statistics.median(times[3:])
+
+
+def observing(plain: TenantScope, observed: TenantScope, questions: Sequence[str], rounds: int) -> dict[str, float]:
+    """Return the medians without and with an observer, and the median of what each pair differs by."""
+    times: dict[str, list[float]] = {"without": [], "with": []}
+    order = [("without", plain), ("with", observed)]
+    for turn in range(rounds + 1):
+        for number, question in enumerate(questions):
+            for name, scope in order if (turn + number) % 2 else reversed(order):
+                # As within the service: each request has a trace, which samples carry along.
+                with tracing.begun("request", []):
+                    took = _ms(partial(scope.retrieve, question))
+                if turn:  # the first one warms up
+                    times[name].append(took)
+    added = statistics.median(after - before for before, after in zip(times["without"], times["with"], strict=True))
+    without = statistics.median(times["without"])
+    return {
+        "questions": len(times["with"]),
+        "without_p50_ms": without,
+        "with_p50_ms": statistics.median(times["with"]),
+        "added_ms": added,
+        "added_percent": 100 * added / without,
+    }
+
+
+def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embedder: Embedder) -> dict[str, Any]:
+    """Publish one large tenant, and ask it."""
+    prepared = Prepared({**data.questions, PROBE: embedder.embed_query(PROBE)}, data.dimensions)
+    fresh = _settings(scratch, arguments.backend, **{"rag.retrieval.cached_questions": 0})
+    questions = list(data.questions)
+    with (
+        Engine(fresh, embedder=prepared) as plain,
+        Engine(fresh, embedder=prepared) as observed,
+        Engine(fresh, embedder=embedder) as whole,
+    ):
+        share = Share(tenant=LARGEST, chunks=arguments.chunks, percent=100.0)
+        publish_all(plain.parts.database, data, [share], prepared, print)
+        built = plain.tenant(LARGEST).indexes.build()
+        observed.observe(PrometheusObserver())
+        times = retrieval(whole.tenant(LARGEST), questions, arguments.rounds)
+        cost = observing(plain.tenant(LARGEST), observed.tenant(LARGEST), questions[WARM:], arguments.rounds)
+    return {
+        "p50_ms": statistics.median(times),
+        "p99_ms": float(np.percentile(times, 99)),
+        "retrievals": len(times),
+        "indexes": [asdict(index) for index in built],
+        "observing": cost,
+    }
+
+
+def show(objectives: Sequence[Objective], found: dict[str, Any]) -> None:
+    """Print the table."""
+    print(f"\n{'':<34}{'measured':>12}{'target':>10}{'alerts':>10}  verdict")
+    for one in objectives:
+        alerts = f"{'>' if one.alert > one.target else '<'} {one.alert:g}"
+        print(f"{one.name:<34}{f'{one.measured:.3g} {one.unit}':>12}{one.target:>10g}{alerts:>10}  {one.verdict}")
+    print(f"Success@10, for comparison: {found['success_10']:.3f}")
+    cost = found["observing"]
+    print(f"\nobserved: P50 {cost['with_p50_ms']:.2f} ms, not observed {cost['without_p50_ms']:.2f} ms; a pair differs")
+    print(f"by {cost['added_ms'] * 1000:.0f} µs at the median, {cost['added_percent']:.2f} % (at most 2)")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, default=100_000, metavar="N", help="of the tenant that is asked")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="times that each question is asked")
+    parser.add_argument("--data", type=Path, default=SHARED / "cranfield", metavar="FOLDER", help="a labelled set")
+    parser.add_argument("--documents", type=int, metavar="N", help="only so many of it, to see that it works")
+    parser.add_argument("--backend", choices=["onnx", "torch"], default="onnx")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/slo.json"), metavar="FILE")
+    arguments = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="kosmos-bench-"))
+    # What is registered first is done last: the server has stopped by then, and does not lose its folder while it runs.
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    settings = _settings(scratch, arguments.backend)
+    embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+    labelled = load(arguments.data)
+    found: dict[str, Any] = {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "chunks": arguments.chunks}
+    found |= {"backend": arguments.backend, "set": labelled.name}
+    found |= quality(settings, embedder, labelled, arguments.documents)
+    texts = [text for _, text in labelled.documents.values()]
+    found["reranking_ms"] = reranking(settings, scratch, texts, 5 * arguments.rounds)
+    found |= large(scratch, arguments, natural([arguments.data], embedder, scratch), embedder)
+    objectives = [
+        Objective(name="retrieval, P50", measured=found["p50_ms"], target=100, alert=200, unit="ms"),
+        Objective(name="retrieval, P99", measured=found["p99_ms"], target=500, alert=1000, unit="ms"),
+        Objective(name="embedding a document, mean", measured=found["embedding_ms"], target=50, alert=100, unit="ms"),
+        Objective(name="reranking 20 passages, P50", measured=found["reranking_ms"], target=100, alert=200, unit="ms"),
+        Objective(name=f"Recall@10, {labelled.name}", measured=found["recall_10"], target=0.8, alert=0.7),
+        Objective(name=f"MRR@10, {labelled.name}", measured=found["mrr"], target=0.6, alert=0.5),
+    ]
+    show(objectives, found)
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    rows = [asdict(one) | {"verdict": one.verdict} for one in objectives]
+    arguments.json.write_text(json.dumps({**found, "objectives": rows}, indent=2, default=str) + "\n")
+    print(f"figures: {arguments.json}")
+
+
+if __name__ == "__main__":
+    main()

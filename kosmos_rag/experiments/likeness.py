@@ -1,0 +1,40 @@
+"""How alike two rankings of the same question are, from 0 for nothing in common to 1 for the same."""
+
+from collections.abc import Hashable, Sequence
+
+_PERSISTENCE = 0.9
+"""How likely a reader goes on to the next rank: the first ten ranks have 86 % of the weight."""
+
+
+def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
+    """Return the share of the longer ranking that both have, in whatever order; of two empty ones, 1."""
+    longer = max(len(first), len(second))
+    return len(set(first) & set(second)) / longer if longer else 1.0
+
+
+def rank_biased_overlap(
+    first: Sequence[Hashable], second: Sequence[Hashable], *, persistence: float = _PERSISTENCE
+) -> float:
+    """Return the rank-biased overlap of two rankings without repetitions, extrapolated beyond their ends.
+
+    Source: Webber, Moffat and Zobel, "A similarity measure for indefinite rankings" (2010), equation 32.
+    """
+    shorter, longer = sorted((first, second), key=len)
+    if not shorter:
+        return 0.0 if longer else 1.0
+    seen_short: set[Hashable] = set()
+    seen_long: set[Hashable] = set()
+    shared_by_depth = []
+    for depth, item in enumerate(longer):
+        seen_long.add(item)
+        if depth < len(shorter):
+            seen_short.add(shorter[depth])
+        shared_by_depth.append(len(seen_short & seen_long))
+    short, long = len(shorter), len(longer)
+    shared_short, shared_long = shared_by_depth[short - 1], shared_by_depth[-1]
+    agreement = sum(shared / depth * persistence**depth for depth, shared in enumerate(shared_by_depth, start=1))
+    agreement += sum(
+        shared_short * (depth - short) / (short * depth) * persistence**depth for depth in range(short + 1, long + 1)
+    )
+    beyond = ((shared_long - shared_short) / long + shared_short / short) * persistence**long
+    return (1 - persistence) / persistence * agreement + beyond

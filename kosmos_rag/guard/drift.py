@@ -1,0 +1,26 @@
+"""Have the scores changed? Two samples compared by the Kolmogorov-Smirnov distance."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+_ALPHA = 0.001
+"""Chance of an alarm where nothing has changed: with a run every ten minutes, one a week."""
+
+
+def distance(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the largest difference of the shares of two samples that lie below a value."""
+    one, other = np.sort(first), np.sort(second)
+    values = np.concatenate([one, other])
+    shares = [np.searchsorted(sample, values, side="right") / len(sample) for sample in (one, other)]
+    return float(np.max(np.abs(shares[0] - shares[1])))
+
+
+def limit(first: int, second: int) -> float:
+    """Return the distance that two samples of one distribution, of so many values, hardly ever exceed.
+
+    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions" (1948), by the first term of
+    its series.
+    """
+    return math.sqrt(-math.log(_ALPHA / 2) / 2) * math.sqrt((first + second) / (first * second))

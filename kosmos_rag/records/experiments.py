@@ -1,0 +1,128 @@
+"""Records of experiments: a second configuration beside the first, and how the two compare."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class ExperimentMode(StrEnum):
+    """What becomes of the share of questions that takes part."""
+
+    SHADOW = "shadow"
+    """The first configuration answers, and the second is asked afterwards."""
+    SERVE = "serve"
+    """The second configuration answers."""
+
+
+class Arm(StrEnum):
+    """One of the two configurations."""
+
+    FIRST = "first"
+    """That of the tenant or the collection."""
+    SECOND = "second"
+    """The same under the changes of the experiment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunningExperiment:
+    """An experiment as a question meets it."""
+
+    id: uuid.UUID
+    name: str
+    mode: ExperimentMode
+    share: float
+    """Of the questions, above 0 and up to 1."""
+    content: str
+    """The changes as JSON, in their order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """Which of the two configurations of an experiment an answer is by."""
+
+    experiment: str
+    arm: Arm
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExperimentInfo:
+    """An experiment as it was started."""
+
+    id: uuid.UUID
+    name: str
+    collection: str | None
+    """Whose questions it is of; None for those over all collections."""
+    mode: ExperimentMode
+    share: float
+    settings: Mapping[str, Any]
+    """The changes, nested."""
+    started_at: datetime
+    stopped_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmReport:
+    """What came of one of the two configurations."""
+
+    arm: Arm
+    questions: int
+    """Those that it ran for."""
+    p50_ms: float | None
+    """Of those that were not answered by a result kept from before; None where there are none."""
+    p95_ms: float | None
+    short: int
+    """Questions with fewer hits than asked for."""
+    served: int
+    """Questions whose reader was given its hits."""
+    up: int
+    """Ratings of those."""
+    down: int
+    clicked: int
+    """Of those, questions of which a passage was opened."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmDifference:
+    """How the second configuration differs from the first in one thing, and whether that is more than chance."""
+
+    of: str
+    """`latency`, `thumbs` or `clicks`."""
+    first: float
+    """Milliseconds at the median, or a share."""
+    second: float
+    p: float | None
+    """Of a test of no difference, corrected for that there are several; None where there is too little to tell."""
+    reason: str
+    """What the test is, or what is missing."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is more than chance."""
+        return self.p is not None and self.p < 0.05
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExperimentReport:
+    """How the two configurations of an experiment compare, by the newest of its results."""
+
+    experiment: ExperimentInfo
+    results: int
+    compared: int
+    """Questions that both ran for."""
+    overlap: float | None
+    """Mean share of the hits that both have; None where none were compared."""
+    rbo: float | None
+    """Mean rank-biased overlap."""
+    identical: int
+    """Compared questions with the same hits in the same order."""
+    failed: int
+    """Questions that the second one ended with an error for."""
+    degraded: int
+    """Questions of which a stage could not run, in one of the two."""
+    arms: tuple[ArmReport, ArmReport]
+    differences: tuple[ArmDifference, ...]
+    shortage: str | None
+    """Why nothing of this should be relied on yet; None where there is enough."""

@@ -1,0 +1,14 @@
+-- name: database_health
+-- Of the database that we are connected to; on a distributed server that is the coordinator's own part.
+SELECT pg_database_size(d.oid) AS bytes,
+       age(d.datfrozenxid) AS xid_age,
+       (SELECT coalesce(sum(s.n_live_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables s
+         WHERE s.schemaname = 'kosmos') AS live_rows,
+       (SELECT coalesce(sum(s.n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables s
+         WHERE s.schemaname = 'kosmos') AS dead_rows,
+       (SELECT count(*) FROM pg_catalog.pg_index i
+          JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = 'kosmos' AND NOT i.indisvalid) AS invalid_indexes
+  FROM pg_catalog.pg_database d
+ WHERE d.datname = current_database()

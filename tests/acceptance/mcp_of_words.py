@@ -1,0 +1,14 @@
+"""The command with vectors made of words: it starts in the time that a test has."""
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.cli.app import app
+from kosmos_rag.testing import HashingEmbedder
+
+
+def _open(settings: Settings) -> Engine:
+    return Engine(settings, embedder=HashingEmbedder())
+
+
+if __name__ == "__main__":
+    Engine.open = _open  # type: ignore[assignment,method-assign]
+    app()

@@ -1,0 +1,66 @@
+"""kosmos-rag experiment: started, compared and stopped from the command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.cli.app import app
+from kosmos_rag.config import DatabaseSettings
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
+        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    return lambda *arguments: CliRunner().invoke(app, ["experiment", *arguments], catch_exceptions=False)
+
+
+def test_experiment__from_its_start_to_what_came_of_it(
+    kosmos: Run, engine: Engine, settings: Settings, tmp_path: Path
+) -> None:
+    scope = engine.tenant("default")
+    scope.ingest(SourceDocument(source=f"d{number}", data=f"churn of account{number}".encode()) for number in range(9))
+    assert kosmos("status").stdout == "no experiments of tenant default\n"
+    started = kosmos("start", "by-scores", "--change", "rag.retrieval.fusion=score", "--share", "1")
+    assert started.stdout.startswith("the experiment by-scores (shadow, 100% of the questions to all collections) runs")
+    for number in range(3):
+        scope.retrieve(f"churn account{number}", settings.rag.retrieval.top_k)
+    assert engine.parts.experiments.drain(60)
+    told = json.loads(kosmos("status", "by-scores", "--json").stdout)
+    assert (told["results"], told["compared"], told["experiment"]["mode"]) == (3, 3, "shadow")
+    assert told["differences"][0]["significant"] is False
+    shown = kosmos("stop", "by-scores").stdout
+    assert "3 questions: 3 compared, 0 failed, 0 degraded" in shown
+    assert "too little to tell: 3 questions compared, and 30 are needed" in shown
+    (tmp_path / "deeper.yaml").write_text("rag: {retrieval: {depth: 300}}")
+    assert kosmos("start", "deeper", "--settings", "deeper.yaml", "--mode", "serve", "-C", "wiki").exit_code == 0
+    listed = json.loads(kosmos("status", "--json").stdout)["experiments"]
+    assert [(one["name"], one["collection"], one["stopped_at"] is None) for one in listed] == [
+        ("deeper", "wiki", True),
+        ("by-scores", None, False),
+    ]
+    assert "runs" in kosmos("status").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("start", "a"), "either --change"),
+        (("start", "a", "--change", "rag.chunking.overlap=3"), "rag.chunking.overlap (a) is not a setting"),
+        (("status", "nothing"), "tenant default has no experiment 'nothing'"),
+        (("stop", "nothing"), "tenant default has no experiment 'nothing'"),
+    ],
+)
+def test_experiment__that_cannot_be_is_one_line(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:
+    refused = kosmos(*arguments)
+    assert refused.exit_code == 1
+    assert message in refused.stderr
+    assert refused.stderr.count("\n") == 1

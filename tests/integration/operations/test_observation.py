@@ -1,0 +1,160 @@
+"""What an engine tells of itself: metrics to who listens, spans, jobs of the same trace, and slow retrievals."""
+
+import logging
+import multiprocessing
+from collections.abc import Iterator
+
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope, tracing
+from kosmos_rag.ports import Reranker
+from kosmos_rag.prometheus import PrometheusObserver
+from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.worker.desk import Desk
+from kosmos_rag.worker.work import EngineWork
+from tests.unit.recording import RecordingTracer
+
+GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACE = GIVEN.split("-")[1]
+TEXT = b"Churn is the share of customers who leave within a month."
+
+
+_KEPT: list[object] = []
+"""Ends of pipes: a desk takes the end of its own for the end of its supervisor, and exits."""
+
+
+class Broken(Reranker):
+    """A model that fails."""
+
+    name = "broken"
+
+    def score(self, question, passages):
+        raise RuntimeError("no memory")
+
+
+@pytest.fixture
+def engine(settings: Settings) -> Iterator[Engine]:
+    settings = settings.model_copy(
+        update={"observability": settings.observability.model_copy(update={"slow_ms": 1, "top_tenants": 3})}
+    )
+    kept = settings.rag.retrieval.model_copy(update={"cached_results": 10})
+    settings = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": kept})})
+    with Engine(settings, embedder=HashingEmbedder(), reranker=Broken()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def scope(engine: Engine) -> TenantScope:
+    scope = engine.tenant("acme")
+    scope.ingest(SourceDocument(source="glossary", data=TEXT))
+    return scope
+
+
+@pytest.fixture
+def tracer(monkeypatch: pytest.MonkeyPatch) -> RecordingTracer:
+    """An SDK that collects."""
+    recording = RecordingTracer()
+    monkeypatch.setattr(tracing, "_TRACER", recording)
+    return recording
+
+
+def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: TenantScope) -> None:
+    observer = PrometheusObserver(top_tenants=3)
+    engine.observe(observer)
+    get = observer.registry.get_sample_value
+    scope.retrieve("What is churn?", k=5)
+    scope.answer("What is churn?")
+
+    def stage(name: str) -> float | None:
+        return get("kosmos_retrieval_stage_seconds_count", {"stage": name})
+
+    assert stage("total") == 2
+    assert [stage(name) for name in ("embed", "dense", "lexical", "fuse", "fetch", "rerank")] == [2] * 6
+    assert stage("context") == 1
+    assert get("kosmos_retrieval_short_of_k_total") == 2
+    assert get("kosmos_retrieval_fallbacks_total", {"stage": "rerank", "reason": "model"}) == 2
+    assert get("kosmos_answer_seconds_count", {"stage": "first_token"}) == 1
+    assert get("kosmos_answer_seconds_count", {"stage": "total"}) == 1
+    assert get("kosmos_tenant_retrievals_total", {"tenant": "acme"}) == 2
+    assert get("kosmos_cache_lookups_total", {"cache": "question_vectors", "outcome": "hit"}) == 1
+    assert get("kosmos_cache_lookups_total", {"cache": "results", "outcome": "miss"}) == 2
+    assert get("kosmos_pool_connections", {"role": "kosmos_app", "state": "used"}) == 0
+
+
+def test_observer__hears_of_ingestion(engine: Engine) -> None:
+    observer = PrometheusObserver()
+    engine.observe(observer)
+    engine.tenant("acme").ingest(SourceDocument(source=name, data=TEXT) for name in "ab")
+    get = observer.registry.get_sample_value
+    assert get("kosmos_ingestion_embedded_documents_total") == 2
+    for stage in ("chunk", "embed", "write"):
+        assert (get("kosmos_ingestion_stage_seconds_total", {"stage": stage}) or 0) > 0, stage
+
+
+def test_spans__of_a_retrieval_are_its_stages(scope: TenantScope, tracer: RecordingTracer) -> None:
+    with tracing.begun("request", [GIVEN]):
+        found = scope.context("What is churn?").retrieval
+    (request,), (retrieve,) = tracer.named("request"), tracer.named("kosmos.retrieve")
+    assert retrieve.parent == request.get_span_context()
+    inside = [made for made in tracer.spans if made.parent == retrieve.get_span_context()]
+    assert {made.name for made in inside} == {f"kosmos.{stage}" for stage in found.stages}
+    (context,) = tracer.named("kosmos.context")
+    assert context.parent == request.get_span_context()
+    assert {f"{made.get_span_context().trace_id:032x}" for made in tracer.spans} == {TRACE}
+
+
+def test_slow_retrieval__is_logged_with_its_plan_and_without_its_question(
+    scope: TenantScope, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="kosmos_rag.retrieval"):
+        found = scope.retrieve("What is churn?")
+    (record,) = (record for record in caplog.records if getattr(record, "action", "") == "slow_retrieval")
+    told = vars(record)
+    assert told["tenant"] == "acme"
+    assert told["timings_ms"] == found.timings_ms
+    assert {name: leg["plan"] for name, leg in told["plan"].items()} == {
+        name: leg.plan for name, leg in found.legs.items()
+    }
+    texts = told.pop("texts")
+    assert texts == {"question": "What is churn?"}
+    assert "churn" not in str(told)
+
+
+def _payload(scope: TenantScope) -> dict[str, object]:
+    (job,) = (job for job in scope.jobs.find() if job.kind == "document")
+    return dict(job.payload)
+
+
+def test_job__is_of_the_trace_that_asked_for_it(scope: TenantScope) -> None:
+    with tracing.continued(GIVEN):
+        scope.jobs.enqueue(SourceDocument(source="other", data=TEXT))
+    assert _payload(scope)["traceparent"] == GIVEN
+
+
+def test_job__without_a_trace_names_none(scope: TenantScope) -> None:
+    scope.jobs.enqueue(SourceDocument(source="other", data=TEXT))
+    assert "traceparent" not in _payload(scope)
+
+
+def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: TenantScope, tracer: RecordingTracer) -> None:
+    with tracing.continued(GIVEN):
+        scope.jobs.enqueue(SourceDocument(source="other", data=TEXT + b" And more."))
+    queue = scope.jobs._queue
+    ours, theirs = multiprocessing.Pipe()
+    _KEPT.append(ours)
+    tracer.spans.clear()
+    work = EngineWork(engine)
+    jobs = queue.take(8, kinds=["document"], worker="test")
+    work.run(jobs, Desk(theirs, queue))
+    work._documents.close()
+    (job,), (publish,) = tracer.named("kosmos.job.document"), tracer.named("kosmos.job.publish")
+    assert {f"{made.get_span_context().trace_id:032x}" for made in tracer.spans} == {TRACE}
+    assert [made.parent for made in tracer.named("kosmos.chunk")] == [job.get_span_context()]
+    assert [made.parent for made in tracer.named("kosmos.embed")] == [publish.get_span_context()]
+    said = []
+    while ours.poll(1):
+        said.append(ours.recv())
+    counts = {name: value for message in said for name, value in message.counts.items()}
+    assert counts["kosmos_ingestion_embedded_documents", ""] == 1
+    assert counts["documents", "new"] == 1
+    assert counts["kosmos_ingestion_stage_seconds", "embed"] > 0

@@ -1,0 +1,97 @@
+"""Lines of the log: an action each, and no text of a tenant's unless it is asked for."""
+
+import ast
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kosmos_rag
+from kosmos_rag import tracing
+from kosmos_rag.config import ObservabilitySettings
+from kosmos_rag.logs import set_up_logging
+
+PACKAGE = Path(kosmos_rag.__file__).parent
+SOURCES = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "workers").glob("*.py")]
+_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Any:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = before
+
+
+def _line(capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
+    set_up_logging(ObservabilitySettings(**settings))
+    with tracing.continued(f"00-{TRACE}-b7ad6b7169203331-01"):
+        told = {"action": "slow_retrieval", "tenant": "acme", "plan": {"dense": 3}, "texts": {"question": "SECRET?"}}
+        logging.getLogger("kosmos_rag.retrieval").warning("it took %d ms", 7, extra=told)
+    return capsys.readouterr().err
+
+
+def test_json__has_action_trace_and_what_it_happened_to(capsys: pytest.CaptureFixture[str]) -> None:
+    line = _line(capsys, log_format="json")
+    entry = json.loads(line)
+    assert entry.pop("time")
+    assert entry == {
+        "level": "WARNING",
+        "logger": "kosmos_rag.retrieval",
+        "action": "slow_retrieval",
+        "message": "it took 7 ms",
+        "tenant": "acme",
+        "plan": {"dense": 3},
+        "trace_id": TRACE,
+    }
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_texts__are_written_only_where_asked_for(capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+    assert "SECRET" not in _line(capsys, log_format=log_format)
+    assert "SECRET?" in _line(capsys, log_format=log_format, log_texts=True)
+
+
+def test_json__of_a_library_that_names_no_action(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging(ObservabilitySettings(log_format="json"))
+    try:
+        raise ValueError("a fault")
+    except ValueError:
+        logging.getLogger("elsewhere").exception("broke")
+    entry = json.loads(capsys.readouterr().err)
+    assert entry["action"] == "none"
+    assert "ValueError: a fault" in entry["exception"]
+    assert sys.exc_info() == (None, None, None)
+
+
+def _calls(file: Path) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in {"log", "logger"}
+        and node.func.attr in _METHODS
+    ]
+
+
+def _named_actions(call: ast.Call, file: Path) -> bool:
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == "extra"), None)
+    if isinstance(given, ast.Name):  # made a few lines before
+        return f'{given.id} = {{"action": ' in file.read_text()
+    return isinstance(given, ast.Dict) and any(
+        isinstance(key, ast.Constant) and key.value == "action" and isinstance(value, ast.Constant)
+        for key, value in zip(given.keys, given.values, strict=True)
+    )
+
+
+def test_every_line_of_ours_names_its_action() -> None:
+    calls = [(file, call) for file in SOURCES for call in _calls(file)]
+    assert len(calls) > 20
+    assert [f"{file}:{call.lineno}" for file, call in calls if not _named_actions(call, file)] == []

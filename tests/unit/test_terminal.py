@@ -1,0 +1,24 @@
+"""What the commands print for people, of texts that others wrote."""
+
+import pytest
+
+from kosmos_rag.cli.common import console, table
+
+HOSTILE = "a\x1b]0;owned\x07 \x9b2J [bold]b[/bold] :warning:\r\tc"
+SHOWN = "a\ufffd]0;owned\ufffd \ufffd2J [bold]b[/bold] :warning:\ufffd"
+
+
+def test_console__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(f"{HOSTILE}\nd")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(SHOWN)
+    assert second == "d"
+
+
+def test_table__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table("question", "comment")
+    rows.add_row(HOSTILE, HOSTILE)
+    console().print(rows)
+    printed = capsys.readouterr().out
+    assert printed.count(SHOWN) == 2
+    assert "\x1b" not in printed
