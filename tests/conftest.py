@@ -4,13 +4,16 @@ The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector conta
 the embedded one.
 """
 
+import atexit
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -24,6 +27,7 @@ from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.testing import HashingEmbedder
 
 PASSWORD = "kosmos-test"
+MEMORY = Path("/dev/shm")
 
 # Before anything imports a model library: no test may ask a hub.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -63,13 +67,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with PostgresContainer("pgvector/pgvector:pg17", driver=None) as container:
             yield Server(admin=container.get_connection_url())
     else:
-        running = embedded.start(tmp_path_factory.mktemp("postgres") / "data")
+        running = embedded.start(_folder(tmp_path_factory) / "data")
         admin = running.conninfo("postgres", "postgres")
         with psycopg.connect(admin, autocommit=True) as connection:
             # A database a test: most of the run would be waiting for the disk. Killed processes lose nothing by this.
             connection.execute("ALTER SYSTEM SET fsync TO off")
+            connection.execute("ALTER SYSTEM SET max_wal_size TO '256MB'")
             connection.execute("SELECT pg_reload_conf()")
         yield Server(admin=admin)
+
+
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in memory, where there is room: a database is three hundred files, which takes a disk 300 ms."""
+    if not (os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30):
+        return tmp_path_factory.mktemp("postgres")
+    for left in MEMORY.glob("kosmos-test-*"):  # by a run that was killed
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = MEMORY / f"kosmos-test-{os.getpid()}"
+    folder.mkdir()
+    # Before the server is started: what is registered first is done last, and the server has stopped by then.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -119,17 +138,22 @@ def _drop(server: Server, name: str) -> None:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-@pytest.fixture
-def settings(database: DatabaseSettings) -> Settings:
-    """Settings over this test's database: no reranker, small vectors."""
-    base = Settings.load(
+@pytest.fixture(scope="session")
+def loaded_settings() -> Settings:
+    """The settings of the repository: no reranker, small vectors."""
+    return Settings.load(
         overrides={
             "rag.reranking.enabled": False,
             "rag.chunking.strategy": "paragraph",
             "rag.chunking.min_size": 100,
         }
     )
-    return base.model_copy(update={"database": database})
+
+
+@pytest.fixture
+def settings(loaded_settings: Settings, database: DatabaseSettings) -> Settings:
+    """Settings over this test's database."""
+    return loaded_settings.model_copy(update={"database": database})
 
 
 @pytest.fixture

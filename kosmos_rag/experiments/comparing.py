@@ -89,7 +89,7 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
     second = [pair[1] for pair in pairs] if paired else _milliseconds(Arm.SECOND, results)
     if not first or not second:
         return None
-    from scipy.stats import mannwhitneyu, wilcoxon  # type: ignore[import-untyped]
+    from scipy.stats import mannwhitneyu, wilcoxon
 
     told = ArmDifference(
         of="latency",

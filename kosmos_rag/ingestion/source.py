@@ -78,7 +78,7 @@ def check(document: SourceDocument, *, max_bytes: int) -> None:
         text.encode()
         if _NUL.search(text):
             raise ValueError("it holds NUL")
-    except (TypeError, ValueError) as error:
+    except (RecursionError, TypeError, ValueError) as error:
         raise SourceError(
             "unreadable",
             f"title or metadata of {document.source!r} cannot be stored as JSON ({error}); correct them",

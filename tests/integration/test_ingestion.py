@@ -6,6 +6,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,7 @@ def test_ingest__a_file_larger_than_allowed_is_named(settings: Settings, tmp_pat
         _text("a", "words", readers="finance"),
         _text("a", "words", readers=(1,)),
         _text("a", "words", metadata={1: 2, "a": 3}),
+        pytest.param(_text("a", "words", metadata={"deep": reduce(lambda one, _: [one], range(5000), [])}), id="deep"),
         _text("u\ud800", "words"),
         SourceDocument(source="a", data="words"),  # type: ignore[arg-type]
         Path("/tmp/\x00x"),
@@ -207,10 +209,14 @@ def test_ingest__refuses_a_document_that_cannot_be_stored(document: SourceDocume
     assert report.new == 1
 
 
-def test_ingest__a_document_that_the_database_refuses_does_not_take_others_along(engine: Engine) -> None:
+def test_ingest__a_document_that_the_database_refuses_does_not_take_others_along(
+    engine: Engine, database: DatabaseSettings
+) -> None:
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute("ALTER TABLE kosmos.documents ADD CHECK (source <> 'poison')")
     scope = engine.tenant("acme")
-    poison = _text("poison", "words", metadata={"nul": "\x00"})  # JSON may hold it, jsonb may not
-    report = scope.ingest([_text("before", "first words"), poison, _text("after", "last words")])
+    documents = [_text("before", "first words"), _text("poison", "words"), _text("after", "last words")]
+    report = scope.ingest(documents)
     assert report.new == 2
     assert [(failure.source, failure.code) for failure in report.failed] == [("poison", "storage")]
     assert [document.source for document in scope.documents()] == ["after", "before"]
