@@ -81,10 +81,10 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in memory, where there is room: a database is three hundred files, which takes a disk 300 ms."""
     if not (os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30):
         return tmp_path_factory.mktemp("postgres")
-    for left in MEMORY.glob("kosmos-test-*"):  # by a run that was killed
+    for left in MEMORY.glob("pytest-kosmos-*"):  # by a run that was killed
         if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
             shutil.rmtree(left, ignore_errors=True)
-    folder = MEMORY / f"kosmos-test-{os.getpid()}"
+    folder = MEMORY / f"pytest-kosmos-{os.getpid()}"
     folder.mkdir()
     # Before the server is started: what is registered first is done last, and the server has stopped by then.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -118,6 +118,7 @@ def test_setting__of_one_call_is_obeyed(built: Result, kosmos: Run) -> None:
     assert found["ivfflat"]["due"] == "indexes.vector is hnsw"
 
 
+@pytest.mark.slow
 def test_tune__measures_again_and_as_json_says_nothing_beside(built: Result, kosmos: Run) -> None:
     earlier = _indexes(kosmos("index", "status", "--json"))["ivfflat"]
     done = kosmos("index", "tune", "--set", "indexes.recall_target=0.5", "--json")
@@ -146,6 +147,7 @@ def test_guard__measures_and_shows_what_it_knows(built: Result, kosmos: Run) -> 
     assert shown.stdout.splitlines()[-1] == "0 samples wait"
 
 
+@pytest.mark.slow
 def test_rebuild__makes_all_again(built: Result, kosmos: Run) -> None:
     done = kosmos("index", "rebuild")
     assert done.exit_code == 0

@@ -217,6 +217,7 @@ def _segments(engine: Engine, name: str) -> list[int]:
     return [entry.rows for entry in found if entry.kind == "segment" and entry.collection == "prose"]
 
 
+@pytest.mark.slow
 def test_scores__are_the_same_to_the_last_bit_wherever_the_chunks_lie(keywords: Engine) -> None:
     dice = random.Random(5)
     words = [f"w{number}" for number in range(40)]

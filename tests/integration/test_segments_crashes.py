@@ -209,6 +209,7 @@ def _killed_after(settings: Settings, seconds: float) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_clean_up(
     keywords: Engine, keyword_settings: Settings, admin: psycopg.Connection
 ) -> None:

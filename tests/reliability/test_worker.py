@@ -67,6 +67,7 @@ def test_a_stuck_process__is_ended(trial: "Trial") -> None:
     assert "made no progress" in trial.log()
 
 
+@pytest.mark.slow
 def test_a_zombie__commits_nothing(trial: "Trial", children: Children) -> None:
     trial.put({"a": {"sleep": 1.5}})
     zombie = trial.start(lease_s=1.0)

@@ -147,6 +147,7 @@ def test_question__of_another_dimension_is_refused(indexed: Engine, settings: Se
             other.tenant("acme").indexes.rebuild()
 
 
+@pytest.mark.slow
 def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
     indexed: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
