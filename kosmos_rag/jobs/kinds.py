@@ -18,7 +18,9 @@ RECONCILE = "reconcile"
 AUDIT = "audit"
 """Seals over the log of retrievals, and its months."""
 
-ALL = (DOCUMENT, SYNC, SCHEMA, MAINTAIN, RECONCILE, AUDIT)
+UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
+"""What every tenant has whether it wants to or not: nothing that whoever ingests may call off."""
+ALL = (DOCUMENT, SYNC, SCHEMA, *UPKEEP)
 
 RECONCILE_EVERY = timedelta(days=1)
 

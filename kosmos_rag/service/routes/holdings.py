@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kosmos_rag.errors import NotFound, RequestError
+from kosmos_rag.jobs import kinds
 from kosmos_rag.presets.preset import shipped
 from kosmos_rag.records import DEFAULT_COLLECTION, EVERYONE, DocumentInfo, JobState, SourceDocument
 from kosmos_rag.service.caller import Administrator, Caller, Reader, Writer
@@ -21,6 +22,7 @@ from kosmos_rag.service.holdings import (
     JobsChanged,
     JobView,
 )
+from kosmos_rag.service.keys import ADMIN
 from kosmos_rag.service.pages import cursor_of, place_of
 from kosmos_rag.service.uploads import enqueue_once, spooled
 
@@ -158,8 +160,9 @@ async def job(job_id: JobId, caller: Writer) -> JobView:
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
 async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
-    """Call a job off; nothing changes where it has ended."""
-    await job(job_id, caller)
+    """Call a job off; nothing changes where it has ended. Maintenance is for administrators to call off."""
+    if (await job(job_id, caller)).kind in kinds.UPKEEP:
+        caller.identity.require(ADMIN)
     return JobsChanged(jobs=await caller.run(caller.scope().jobs.cancel, [job_id]))
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument
+from kosmos_rag.jobs import kinds
 from tests.integration.service.serving import Running, events_of, eventually
 
 HANDBOOK = {
@@ -199,6 +200,11 @@ def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
         assert _ok(client.post(f"{path}/cancel"))["jobs"] == [made[0]]
         assert _ok(client.get(path))["state"] == "cancelled"
         assert _ok(client.post(f"{path}/retry"))["jobs"] == [made[0]]
+        upkeep = [job["id"] for job in _ok(client.get("/v1/jobs"))["jobs"] if job["kind"] in kinds.UPKEEP]
+        assert upkeep
+        assert {client.post(f"/v1/jobs/{job}/cancel").status_code for job in upkeep} == {403}
+    with running.client(scope="ingest admin") as administrator:
+        assert _ok(administrator.post(f"/v1/jobs/{upkeep[0]}/cancel"))["jobs"] == [upkeep[0]]
 
 
 def test_collections__are_made_listed_and_removed(running: Running) -> None:
