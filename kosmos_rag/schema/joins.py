@@ -16,6 +16,8 @@ from kosmos_rag.schema.steiner import Edge, Graph, edge_of, shortest_trees
 
 EXACT_TABLES = 6
 MOST_PATHS = 4
+MOST_APART = 20
+"""Joins from one table to another that a plan may need: a query over more is nobody's, and finding it takes long."""
 _KEPT_PLANS = 1_000
 """Questions need the same few tables together again and again."""
 
@@ -96,6 +98,8 @@ class JoinGraph:
     def plans(self, tables: Iterable[str]) -> tuple[JoinPlan, ...]:
         """Return how tables are joined: one plan for each group of them that keys connect, by the first table.
 
+        Tables that are more than `MOST_APART` joins from the first one are not of its group.
+
         Raises RequestError on a table that the schema does not have.
         """
         chosen = tuple(dict.fromkeys(tables))
@@ -119,7 +123,9 @@ class JoinGraph:
     def _reachable(self, start: str, wanted: Iterable[str]) -> set[str]:
         missing = set(wanted) - {start}
         seen, front = {start}, [start]
-        while front and missing:
+        for _ in range(MOST_APART):
+            if not (front and missing):
+                break
             front = list({beside for table in front for beside in self._graph[table]} - seen)
             seen.update(front)
             missing.difference_update(front)

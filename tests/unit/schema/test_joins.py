@@ -77,6 +77,14 @@ def test_plan__of_tables_that_nothing_connects_is_one_for_each_group() -> None:
     assert [len(plan.paths[0].joins) for plan in plans] == [0, 1, 0]
 
 
+def test_plan__of_tables_that_thousands_lie_between_is_one_for_each_group() -> None:
+    chain = [table("t0"), *(table(f"t{n}", keys={"id": f"t{n - 1}.id"}) for n in range(1, 3000))]
+    near, far = JoinGraph(database(*chain)).plans(["t0", "t5", "t2999"])
+    assert near.tables == ("t0", "t5")
+    assert [len(path.joins) for path in near.paths] == [5]
+    assert far.tables == ("t2999",)
+
+
 def test_plan__names_self_joins_and_survives_circles() -> None:
     schema = database(
         table("employee", "boss", "dept", keys={"boss": "employee.id", "dept": "department.id"}),
