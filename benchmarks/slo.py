@@ -166,7 +166,7 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
     ):
         share = Share(tenant=LARGEST, chunks=arguments.chunks, percent=100.0)
         publish_all(plain.parts.database, data, [share], prepared, print)
-        built = plain.tenant(LARGEST).indexes.build()
+        built = whole.tenant(LARGEST).indexes.build()  # which embeds sentences of chunks to measure with
         observed.observe(PrometheusObserver())
         times = retrieval(whole.tenant(LARGEST), questions, arguments.rounds)
         cost = observing(plain.tenant(LARGEST), observed.tenant(LARGEST), questions[WARM:], arguments.rounds)
