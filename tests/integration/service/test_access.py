@@ -115,7 +115,7 @@ FORGED: dict[str, Forge] = {
     "no beginning": _claims(iat="absent"),
     "no tenant": _claims(tenant="absent"),
     "expired": _claims(exp=_in(-31)),
-    "not yet": _claims(nbf=_in(300)),
+    "not yet": _claims(nbf=_in(86_400)),
     "issued tomorrow": _claims(iat=_in(86_400)),
     "end is endless": lambda signer: _signed(
         signer, {"alg": "RS256"}, json.dumps(signer.claims()).replace('"exp": ', '"exp": 1e999, "e": ')
