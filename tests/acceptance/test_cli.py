@@ -177,6 +177,7 @@ def test_delete__removes_by_path_and_names_what_is_not_there(kosmos: Run, folder
     assert "0 documents" in kosmos("documents", "--tenant", "other").stdout
 
 
+@pytest.mark.slow
 def test_collections__are_written_read_and_emptied_one_by_one(kosmos: Run, folder: Path) -> None:
     pages = folder / "pages"
     pages.mkdir()
@@ -216,6 +217,7 @@ def test_collections__are_written_read_and_emptied_one_by_one(kosmos: Run, folde
     assert "1 documents" in kosmos("documents", *tenant).stdout
 
 
+@pytest.mark.slow
 def test_principal__is_who_reads(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
     from kosmos_rag import Engine, SourceDocument
 

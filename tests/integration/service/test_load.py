@@ -155,6 +155,7 @@ def test_database__that_drops_its_connections_is_come_back_to(running: Running) 
         assert eventually(lambda: client.get("/v1/documents").status_code == 200, within_s=5) < 5
 
 
+@pytest.mark.slow
 def test_many__are_answered_or_told_to_come_again(settings: Settings, signer: Signer) -> None:
     small = with_tokens(changed(settings, {"database.pool_size": 5}), signer, wait_s=0.5)
     statuses: list[int] = []
