@@ -7,9 +7,9 @@ from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import TextNode
-from llama_index.vector_stores.postgres import PGVectorStore
 
 from benchmarks.peers.child import BATCH, Task, embed_batch, load_model
+from benchmarks.peers.llama_index import empty_store
 
 
 class _Model(BaseEmbedding):
@@ -40,15 +40,7 @@ def main() -> None:
     model = _Model()
     dimensions = len(model.get_query_embedding("warm"))
     nodes = [TextNode(id_=key, text=text) for key, text in zip(task.corpus.ids, task.corpus.texts, strict=True)]
-    store = PGVectorStore.from_params(
-        connection_string=task.sqlalchemy_url("psycopg2"),
-        async_connection_string=task.sqlalchemy_url("asyncpg"),
-        table_name="chunks",
-        embed_dim=dimensions,
-        hybrid_search=True,
-        text_search_config="english",
-    )
-    context = StorageContext.from_defaults(vector_store=store)
+    context = StorageContext.from_defaults(vector_store=empty_store(task, dimensions))
     began = time.perf_counter()
     VectorStoreIndex(nodes, storage_context=context, embed_model=model)
     packages = ["llama-index-vector-stores-postgres", "llama-index-core"]

@@ -19,13 +19,9 @@ from benchmarks.peers.timing import DEPTH, K, Search
 PLAN = "no vector index; GIN"
 
 
-def _stored(task: Task) -> tuple[PGVectorStore, float]:
-    """Store the corpus with the indexes that the store makes by default; returns the seconds too."""
-    corpus, dimensions = task.corpus, task.corpus.vectors.shape[1]
-    given = zip(corpus.ids, corpus.texts, corpus.vectors.tolist(), strict=True)
-    nodes = [TextNode(id_=key, text=text, embedding=vector) for key, text, vector in given]
-    began = time.perf_counter()
-    store = PGVectorStore.from_params(
+def empty_store(task: Task, dimensions: int) -> PGVectorStore:
+    """Return a store for both legs, with the indexes that it makes by default."""
+    return PGVectorStore.from_params(
         connection_string=task.sqlalchemy_url("psycopg2"),
         async_connection_string=task.sqlalchemy_url("asyncpg"),
         table_name="chunks",
@@ -33,6 +29,15 @@ def _stored(task: Task) -> tuple[PGVectorStore, float]:
         hybrid_search=True,
         text_search_config="english",
     )
+
+
+def _stored(task: Task) -> tuple[PGVectorStore, float]:
+    """Store the corpus; returns the seconds too."""
+    corpus, dimensions = task.corpus, task.corpus.vectors.shape[1]
+    given = zip(corpus.ids, corpus.texts, corpus.vectors.tolist(), strict=True)
+    nodes = [TextNode(id_=key, text=text, embedding=vector) for key, text, vector in given]
+    began = time.perf_counter()
+    store = empty_store(task, dimensions)
     store.add(nodes)
     return store, time.perf_counter() - began
 

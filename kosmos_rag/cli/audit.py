@@ -13,6 +13,7 @@ import typer
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    LimitOption,
     SetOption,
     TenantOption,
     console,
@@ -34,7 +35,6 @@ SinceOption = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="From this day or time on; UTC where no zone is given.")
 ]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this day or time.")]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")]
 
 
 @app.command("list")

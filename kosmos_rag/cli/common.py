@@ -45,6 +45,7 @@ PrincipalOption = Annotated[
         "--principal", metavar="NAME", help="Read as one who holds this, and no other; may be repeated; else everyone."
     ),
 ]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -9,6 +9,7 @@ from kosmos_rag.cli import evaluation_questions, evaluation_tune
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    LimitOption,
     SetOption,
     TenantOption,
     console,
@@ -59,7 +60,7 @@ def run(set_name: SetArgument, *, grid: GridOption = None, options: AskingOption
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 20,
+    limit: LimitOption = 20,
     tenant: TenantOption = "default",
     config: ConfigOption = None,
     set_: SetOption = None,

@@ -9,6 +9,7 @@ import typer
 from kosmos_rag.cli.common import (
     ConfigOption,
     JsonOption,
+    LimitOption,
     PrincipalOption,
     ReadCollectionOption,
     SetOption,
@@ -26,7 +27,7 @@ from kosmos_rag.errors import ConfigError, RequestError
 
 def questions(
     output: OutputOption = Path("questions.yaml"),
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 100,
+    limit: LimitOption = 100,
     by_model: Annotated[bool, typer.Option("--model", help="Let the model of language_model write them.")] = False,
     tenant: TenantOption = "default",
     collection: ReadCollectionOption = None,

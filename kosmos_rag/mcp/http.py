@@ -12,17 +12,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kosmos_rag.async_engine import AsyncEngine
 from kosmos_rag.config import Settings
-from kosmos_rag.engine import Engine
 from kosmos_rag.errors import KosmosError
 from kosmos_rag.mcp.server import Server
 from kosmos_rag.service import server as http
-from kosmos_rag.service.app import create_service, of_ours
+from kosmos_rag.service.app import of_ours
 from kosmos_rag.service.bodies import Bodies
 from kosmos_rag.service.caller import Service, identified
 from kosmos_rag.service.identity import LOOPBACK, Identity
-from kosmos_rag.service.metrics import served
 from kosmos_rag.service.middleware import Requests
 from kosmos_rag.service.routes import operations
 
@@ -99,12 +96,8 @@ def serve(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    engine = Engine.open(settings)
-    async with AsyncEngine(engine) as shared:
-        await shared.run(engine.warm_up)
-        service = create_service(shared)
+    async with http.opened(settings) as service:
         server = create_server(service)
         app = create_app(service, server)
-        with served(service.metrics, settings.service):
-            async with server.session_manager.run():
-                await http.Server(service, app).serve()
+        async with server.session_manager.run():
+            await http.Server(service, app).serve()

@@ -5,8 +5,8 @@ import math
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -72,10 +72,17 @@ def serve(settings: Settings) -> None:
     asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings) -> None:
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Service]:
+    """Open a service with its models loaded and its metrics told. Raises what `serve` raises."""
     engine = Engine.open(settings)
     async with AsyncEngine(engine) as shared:
         await shared.run(engine.warm_up)
         service = create_service(shared)
         with served(service.metrics, settings.service):
-            await Server(service, create_app(service)).serve()
+            yield service
+
+
+async def _serve(settings: Settings) -> None:
+    async with opened(settings) as service:
+        await Server(service, create_app(service)).serve()

@@ -1,8 +1,6 @@
 """What tools give back of long documents, and what they make of values that are not as they should be."""
 
 import asyncio
-import uuid
-from datetime import UTC, datetime
 
 import pytest
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
@@ -11,39 +9,10 @@ from pydantic import BaseModel
 from kosmos_rag import AsyncEngine, Engine
 from kosmos_rag.mcp.results import DocumentText
 from kosmos_rag.mcp.server import Server
-from kosmos_rag.records import DocumentInfo, DocumentLines
 from kosmos_rag.service.app import create_service
+from tests.document_lines import lines_of
 
 MOST = 50_000
-
-
-def _lines(text: str, *, total: int) -> DocumentLines:
-    info = DocumentInfo(
-        id=uuid.uuid4(),
-        source="long.txt",
-        collection="default",
-        title="Long",
-        media_type="text/plain",
-        language="english",
-        version=1,
-        content_hash="",
-        bytes=len(text),
-        chunks=1,
-        metadata={},
-        updated_at=datetime.now(UTC),
-    )
-    return DocumentLines(
-        document=info,
-        version_id=uuid.uuid4(),
-        text=text,
-        start=0,
-        line_start=1,
-        line_end=1 + text.count("\n"),
-        total_lines=total,
-        page_start=None,
-        page_end=None,
-        chunk_ids=(),
-    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +27,7 @@ def _lines(text: str, *, total: int) -> DocumentLines:
     ],
 )
 def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], cut: bool, length: int) -> None:
-    told = DocumentText.of(_lines(text, total=text.count("\n") + 1))
+    told = DocumentText.of(lines_of(text))
     assert (told.lines, told.cut, len(told.text)) == (lines, cut, length)
     assert told.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
 
