@@ -195,8 +195,8 @@ class Linker:
 
     def _chosen(self, words: Sequence[Word], named: Floats, strengths: Floats, order: Sequence[int]) -> list[int]:
         """Return the tables of the best one's database that are named, or have words that the others lack."""
-        database = self._index.database_of_table
-        own = [at for at in order if database[at] == database[order[0]]]
+        databases = self._index.database_of_table[order]
+        own = np.asarray(order)[databases == databases[0]].tolist()
         chosen = [own[0], *(at for at in own[1:] if named[at] >= 2 / 3)][:_MOST_CHOSEN]
         for row in sorted(range(len(words)), key=lambda row: -words[row].weight):
             if len(chosen) == _MOST_CHOSEN:

@@ -18,18 +18,23 @@ _MOST_RECIPES = 3
 
 def references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
     """Return the k best columns."""
-    models = {table.full_name: table.model or table.name for table in schema.tables}
     return tuple(
         SchemaRef(
             database=database,
             table=column.table,
-            model=models[column.table],
+            model=_model(schema, column.table),
             column=column.column,
             score=column.score,
             parts=column.parts,
         )
         for column in linked.columns[:k]
     )
+
+
+def _model(schema: DatabaseSchema, full_name: str) -> str:
+    table = schema.table(full_name)
+    assert table is not None, "columns are linked within their schema"
+    return table.model or table.name
 
 
 def select(

@@ -170,10 +170,7 @@ class Queue:
 
     def _taken(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._role.queue_at_once() as connection:
-            connection.execute(statement("commit_without_waiting"))
-            taken = connection.execute(statement("take_jobs"), values)
-            connection.commit()
-            return taken.fetchall()
+            return connection.execute(statement("take_jobs"), values).fetchall()
 
     def _wake(self) -> None:
         self._wake_at = time.monotonic() + WAKE_S

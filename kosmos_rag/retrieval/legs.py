@@ -26,7 +26,8 @@ def leg(
     scored: Iterable[tuple[uuid.UUID, float]], *, depth: int, plan: str, read: Mapping[str, int], reason: str | None
 ) -> Leg:
     """Rank candidates, best first; equal scores by id, so that an order never depends on how rows were found."""
-    ordered = sorted(scored, key=lambda entry: (-entry[1], entry[0]))[:depth]
+    # By number, which compares in C, where an id does so in Python: of alike texts thousands may tie.
+    ordered = sorted(scored, key=lambda entry: (-entry[1], entry[0].int))[:depth]
     return Leg(
         candidates=tuple(
             Candidate(chunk_id=chunk_id, score=score, rank=rank)

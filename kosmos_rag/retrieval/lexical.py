@@ -18,6 +18,7 @@ from kosmos_rag.retrieval.dense import Reach
 from kosmos_rag.retrieval.legs import Leg, leg
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
 from kosmos_rag.retrieval.tail import TailScan
+from kosmos_rag.storage.arrays import array
 from kosmos_rag.storage.sql import statement
 
 _GROWTH = 4
@@ -111,8 +112,10 @@ class LexicalLeg:
         self, segment: SegmentScores, offsets: NDArray[np.intp]
     ) -> tuple[dict[int, float], psycopg.Cursor[Any]]:
         """Ask which of these chunks are still there, and to be seen by this reader; returns exact scores by serial."""
-        scores = dict(zip(segment.chunks.offsets[offsets].tolist(), segment.exact(offsets).tolist(), strict=True))
-        values = {**self._scope, "collection": segment.collection, "serials": list(scores)}
+        serials = segment.chunks.offsets[offsets]
+        scores = dict(zip(serials.tolist(), segment.exact(offsets).tolist(), strict=True))
+        wanted = array(self._connection, "int4", serials)
+        values = {**self._scope, "collection": segment.collection, "serials": wanted}
         return scores, self._connection.cursor(binary=True).execute(statement("lexical_visible"), values)
 
 

@@ -73,10 +73,12 @@ def _paths(plan: JoinPlan) -> Iterator[Ambiguity]:
 
 def _several_rows(schema: DatabaseSchema, table: TableSchema, used: set[str]) -> Iterator[Ambiguity]:
     """Find measures of which there are several a parent, in time."""
-    moment = next((column for column in table.columns if is_moment(column)), None)
     measures = [column.name for column in table.columns if column.name in used and is_measure(table, column)]
+    if not measures:
+        return
+    moment = next((column for column in table.columns if is_moment(column)), None)
     several = [key for key, _ in referenced(schema, table) if not table.identifies(key.columns)]
-    if moment is None or not measures or not several:
+    if moment is None or not several:
         return
     yield Ambiguity(
         kind="aggregate_or_latest",

@@ -25,6 +25,7 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name)))
 
 
+@cache
 def spoken(name: str) -> str:
     """Return a name as people say it: words apart, short forms written out. A name without words stays as it is."""
     known = abbreviations()

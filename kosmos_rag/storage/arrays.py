@@ -40,7 +40,7 @@ def register_arrays(connection: psycopg.Connection) -> None:
     connection.adapters.register_dumper(Array, _ArrayDumper)
 
 
-def array(connection: psycopg.Connection, kind: str, values: Sequence[Any]) -> Array:
+def array(connection: psycopg.Connection, kind: str, values: Sequence[Any] | NDArray[Any]) -> Array:
     """Return values without nulls as an array of a type, which is a key of `ENCODERS` and known to the connection."""
     oid = connection.adapters.types[kind].oid
     return Array(_HEADER.pack(1, 0, oid, len(values), 1) + ENCODERS[kind](values))

@@ -157,15 +157,19 @@ class Role:
 
     @contextmanager
     def queue_at_once(self) -> Iterator[psycopg.Connection]:
-        """Open such a transaction for statements that need none of each other's results: one round trip for all.
+        """Open a connection on which each statement is such a transaction by itself: one round trip.
 
-        They are sent, and the transaction ended, by the caller's `commit()`; results are fetched after it.
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
         if not self._ready:
             self._open()
-        with translated(), self._borrowed() as connection, connection.pipeline():
-            yield connection
+        with translated(), self._borrowed() as connection:
+            connection.autocommit = True
+            try:
+                yield connection
+            finally:
+                if not connection.closed:
+                    connection.autocommit = False
 
     @contextmanager
     def _borrowed(self) -> Iterator[psycopg.Connection]:

@@ -91,58 +91,9 @@ WITH left_behind AS (
 )
 SELECT count(*) FILTER (WHERE state = 'dead'), count(*) FROM rescued
 
--- name: commit_without_waiting
--- For a taking only: if the server crashes before it is on disk, the token is unknown to it, and the fence refuses it.
-SET LOCAL synchronous_commit TO OFF
-
 -- name: take_jobs
--- Round robin by construction: tenants with the fewest running jobs come first, and among equals the lot decides, so no
--- backlog of one, however long, delays another by more than a round. Each tenant gives its share of the batch. A job
--- whose worker was lost is taken alone: if it takes the next worker down too, no other job is blamed.
-WITH RECURSIVE lanes AS (
-    (SELECT j.tenant_id FROM kosmos.jobs j WHERE j.state = 'queued' ORDER BY j.tenant_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT j.tenant_id FROM kosmos.jobs j
-             WHERE j.state = 'queued' AND j.tenant_id > l.tenant_id
-             ORDER BY j.tenant_id LIMIT 1)
-      FROM lanes l
-     WHERE l.tenant_id IS NOT NULL
-), running AS (
-    SELECT r.tenant_id, count(*) AS jobs FROM kosmos.jobs r WHERE r.state = 'running' GROUP BY r.tenant_id
-), turns AS (
-    SELECT l.tenant_id, k.kind, greatest(1, %(limit)s / count(*) OVER ()) AS share
-      FROM lanes l
-     CROSS JOIN unnest(%(kinds)s::text[]) AS k (kind)
-      LEFT JOIN running r ON r.tenant_id = l.tenant_id
-     WHERE l.tenant_id IS NOT NULL
-       AND EXISTS (SELECT FROM kosmos.jobs j
-                    WHERE j.tenant_id = l.tenant_id AND j.kind = k.kind AND j.state = 'queued' OFFSET 0)
-     ORDER BY coalesce(r.jobs, 0), random()
-), candidates AS MATERIALIZED (
-    SELECT c.tenant_id, c.id, c.lost
-      FROM turns t
-     CROSS JOIN LATERAL (
-           SELECT j.tenant_id, j.id, j.lost
-             FROM kosmos.jobs j
-            WHERE j.tenant_id = t.tenant_id AND j.kind = t.kind AND j.state = 'queued'
-            ORDER BY j.priority DESC, j.id
-            LIMIT t.share
-              FOR UPDATE SKIP LOCKED) c
-     LIMIT %(limit)s
-), taken AS (
-    SELECT n.tenant_id, n.id
-      FROM (SELECT c.tenant_id, c.id, row_number() OVER (ROWS UNBOUNDED PRECEDING) AS number,
-                   bool_or(c.lost > 0) OVER (ROWS UNBOUNDED PRECEDING) AS suspect
-              FROM candidates c) n
-     WHERE n.number = 1 OR NOT n.suspect
-)
-UPDATE kosmos.jobs j
-   SET state = 'running', token = gen_random_uuid(), lease_until = now() + make_interval(secs => %(lease_s)s),
-       attempt = j.attempt + 1, worker = %(worker)s, started_at = now(), finished_at = NULL
-  FROM taken t
- WHERE j.tenant_id = t.tenant_id AND j.id = t.id
-RETURNING j.tenant_id, j.id, j.tenant, j.collection, j.kind, j.key, j.payload, j.token, j.attempt, j.lost, j.runs,
-          extract(epoch FROM now() - j.run_at)::double precision
+-- Migration 0014 says who comes first.
+SELECT * FROM kosmos.take_jobs(%(limit)s, %(kinds)s, %(worker)s, %(lease_s)s)
 
 -- name: renew_leases
 -- Returns those that are still held: the others were cancelled, or given to another worker. A row that somebody has
