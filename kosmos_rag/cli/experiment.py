@@ -132,6 +132,8 @@ def _print_report(report: "ExperimentReport") -> None:
     out.print(
         f"{report.results} questions: {report.compared} compared, {report.failed} failed, {report.degraded} degraded"
     )
+    if report.faults:
+        out.print(f"failed with {', '.join(f'{name} ({times})' for name, times in report.faults.items())}")
     if report.overlap is not None and report.rbo is not None:
         out.print(
             f"overlap {report.overlap:.3f}, rank-biased overlap {report.rbo:.3f}, "

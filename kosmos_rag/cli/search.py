@@ -130,6 +130,8 @@ def search(
 def as_object(found: "Retrieval") -> dict[str, Any]:
     """Return a retrieval as one JSON object."""
     return {
+        "retrieval_id": None if found.id is None else str(found.id),
+        "experiment": None if found.experiment is None else dataclasses.asdict(found.experiment),
         "question": found.question,
         "intent": found.intent,
         "expansion": dataclasses.asdict(found.expansion),

@@ -12,6 +12,7 @@ from kosmos_rag.records import (
     Answer,
     AnswerSentence,
     AnswerSources,
+    Arm,
     CheckedSentence,
     Citation,
     CitationReport,
@@ -27,6 +28,7 @@ from kosmos_rag.records import (
     Passage,
     Rating,
     Retrieval,
+    Served,
 )
 
 if TYPE_CHECKING:
@@ -86,8 +88,16 @@ def _retrieval(told: Told, **known: Any) -> Retrieval:
         "cached": False,
     }
     return Retrieval(
-        **{**unknown, **known}, question=told["question"], notes=tuple(told["notes"]), id=_uuid(told["retrieval_id"])
+        **{**unknown, **known},
+        question=told["question"],
+        notes=tuple(told["notes"]),
+        id=_uuid(told["retrieval_id"]),
+        experiment=_served(told.get("experiment")),
     )
+
+
+def _served(told: Told | None) -> Served | None:
+    return None if told is None else Served(experiment=told["experiment"], arm=Arm(told["arm"]))
 
 
 def passage(told: Told) -> Passage:

@@ -85,6 +85,11 @@ class Experiments:
         with self._lock:
             if (version, preset.version) not in self._kept:
                 laid = preset.over(settings)
+                if laid.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._retriever.reranks):
+                    raise ConfigError(
+                        f"rag.reranking.enabled ({running.name}) needs a reranker, and this process has none; set it "
+                        "for the process, and false in the presets of collections that are to go without"
+                    )
                 # No preset has such a version: what is kept of one configuration is never found by the other.
                 retriever = self._retriever.under(laid, f"experiment {laid.rag_version}")
                 self._kept[version, preset.version] = _Second(
@@ -102,14 +107,10 @@ class Experiments:
         try:
             storing.add(self._database.worker, owner, experiment_id, result)
         except Exception as error:  # noqa: BLE001 — of no question's concern
-            self.failed(error)
+            self.count(FAILED)
+            self.tell(error)
         else:
             self.count(KEPT if result.fault is None else FAILED)
-
-    def failed(self, error: Exception) -> None:
-        """Count a question that could not take part."""
-        self.count(FAILED)
-        self.tell(error)
 
     def tell(self, error: Exception) -> None:
         """Log the first error of its kind: there may be one for each question, and messages may hold what was asked."""
@@ -143,6 +144,7 @@ class Trial:
         self._settings = settings
         self._running: RunningExperiment | None = None
         self._second: _Second | None = None
+        self._fault: str | None = None
         self._first_version = version
         self.version = version
         """That of the settings that the question was answered by."""
@@ -158,9 +160,8 @@ class Trial:
         if takes_part(running, self._reader, question):
             try:
                 self._second = self._experiments.second(running, self._settings, self._first_version)
-            except ConfigError as error:
-                self._experiments.failed(error)
-                return None
+            except Exception as error:  # noqa: BLE001 — of no question's concern
+                self.failed(error)
         elif running.mode is ExperimentMode.SHADOW:
             return None
         self._running = running
@@ -169,16 +170,24 @@ class Trial:
         self.version = self._second.version
         return self._second.retriever
 
+    def failed(self, error: Exception) -> None:
+        """Have the first configuration answer: the second one cannot be, or could not answer."""
+        self._experiments.tell(error)
+        self._second, self._fault = None, type(error).__name__
+        self.version = self._first_version
+
     def told(self, retrieval: Retrieval) -> Retrieval:
         """Return the retrieval with who answered, where an experiment may have changed that."""
         running = self._running
         if running is None or running.mode is ExperimentMode.SHADOW:
             return retrieval
-        served = Served(experiment=running.name, arm=self._arm)
-        if served.arm is Arm.FIRST:
-            return replace(retrieval, experiment=served)
-        note = f"answered by the second configuration of the experiment {running.name}"
-        return replace(retrieval, experiment=served, notes=(*retrieval.notes, note))
+        what = f"the second configuration of the experiment {running.name}"
+        notes = retrieval.notes
+        if self._fault is not None:
+            notes = (*notes, f"{what} failed ({self._fault}), and the first one answered")
+        elif self._second is not None:
+            notes = (*notes, f"answered by {what}")
+        return replace(retrieval, experiment=Served(experiment=running.name, arm=self._arm), notes=notes)
 
     @property
     def _arm(self) -> Arm:
@@ -189,8 +198,8 @@ class Trial:
         running, second = self._running, self._second
         if running is None:
             return
-        if running.mode is ExperimentMode.SERVE:
-            result = _served(retrieval, self._arm)
+        if running.mode is ExperimentMode.SERVE or self._fault is not None:
+            result = replace(_served(retrieval, self._arm), fault=self._fault)
             self._experiments.later(partial(self._experiments.store, self._reader.tenant, running.id, result))
         elif second is not None and not retrieval.cached:
             ids = [hit.chunk_id for hit in retrieval.hits]

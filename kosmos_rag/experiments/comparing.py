@@ -1,6 +1,7 @@
 """The two configurations of an experiment, held against each other, with tests of whether they differ."""
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,7 +21,10 @@ _SAME = 1 - 1e-9
 def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentReport:
     """Return how the configurations compare, by these results."""
     compared = [result for result in results if result.rbo is not None]
-    first, second = (_arm(arm, results) for arm in Arm)
+    # What was the second one's to answer, and was answered by the first, speaks for neither of them.
+    own = [result for result in results if experiment.mode is ExperimentMode.SHADOW or result.fault is None]
+    first, second = (_arm(arm, own) for arm in Arm)
+    faults = Counter(result.fault for result in results if result.fault is not None)
     return ExperimentReport(
         experiment=experiment,
         results=len(results),
@@ -28,11 +32,12 @@ def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentRe
         overlap=_mean([result.overlap for result in compared]),
         rbo=_mean([result.rbo for result in compared]),
         identical=sum((result.rbo or 0.0) > _SAME for result in compared),
-        failed=sum(result.fault is not None for result in results),
+        failed=faults.total(),
+        faults=dict(faults.most_common()),
         degraded=sum(result.degraded for result in results),
         arms=(first, second),
         differences=_corrected(
-            [_latency(experiment.mode, results), _thumbs(experiment, first, second), _clicks(experiment, first, second)]
+            [_latency(experiment.mode, own), _thumbs(experiment, first, second), _clicks(experiment, first, second)]
         ),
         shortage=_shortage(experiment.mode, len(compared), first, second),
     )

@@ -119,7 +119,9 @@ class ExperimentReport:
     identical: int
     """Compared questions with the same hits in the same order."""
     failed: int
-    """Questions that the second one ended with an error for."""
+    """Questions that the second one ended with an error for, or could not be asked."""
+    faults: Mapping[str, int]
+    """Those by the type of the error, the most frequent first."""
     degraded: int
     """Questions of which a stage could not run, in one of the two."""
     arms: tuple[ArmReport, ArmReport]

@@ -54,6 +54,8 @@ class Retrieved:
 
 Choose = Callable[[RunningExperiment | None, str], "Retriever | None"]
 """Told which experiment runs, and the question as it was understood: who answers; None is whoever was asked."""
+Failed = Callable[[Exception], None]
+"""Told what another one that was to answer failed with."""
 
 
 class Retriever:
@@ -103,6 +105,11 @@ class Retriever:
         other._go_by(settings, version=version)  # noqa: SLF001 — its own kind
         return other
 
+    @property
+    def reranks(self) -> bool:
+        """Whether it has a reranker, and uses it."""
+        return self._reranking is not None
+
     def beside(self, app: Role) -> "Retriever":
         """Return the same for questions that nobody waits for: it takes no connection and no place in line from others.
 
@@ -145,12 +152,13 @@ class Retriever:
         filter: Filter | None,  # noqa: A002 — the word that callers expect
         collection: str | None,
         choose: Choose | None = None,
+        failed: Failed | None = None,
     ) -> Retrieved:
         """Return the best passages of a tenant that these principals may read.
 
         `choose` may have another one of this kind answer, from the moment on that the snapshot says what runs: nothing
-        that was done before depends on which. Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError, and
-        what `choose` raises.
+        that was done before depends on which. Where that one fails, `failed` is told, and this one answers after all.
+        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError, and what `choose` raises.
         """
         asked = self._request(question, k, filter)
         watch = Watch()
@@ -159,24 +167,45 @@ class Retriever:
             watch.lap("expand")
         if expanded.notes:
             self._observation.record(RETRIEVAL_FALLBACKS, len(expanded.notes), "expand", "model")
-        searches_by = partial(self._searches, watch, tenant, principals, collection, asked, expanded.expansion)
+
+        def searches_of(one: Retriever, embedder: Embedder) -> list[Search]:
+            wanted = asked if one is self else one._request(question, k, filter)
+            return one._searches(watch, tenant, principals, collection, wanted, expanded.expansion, embedder)
+
+        return self._answered(tenant, principals, searches_of, expanded, watch, choose, failed)
+
+    def _answered(
+        self,
+        tenant: Tenant,
+        principals: Sequence[str],
+        searches_of: Callable[["Retriever", Embedder], Sequence[Search]],
+        expanded: Expanded,
+        watch: Watch,
+        choose: Choose | None = None,
+        failed: Failed | None = None,
+    ) -> Retrieved:
         believed = self._last.get(tenant.id, self._embedders.current)
-        searches = searches_by(believed)
-        with self._app.transaction(tenant.id, principals) as connection:
-            snapshot = searches[0].look(connection)
-            embedder = self._embedder(connection, tenant, snapshot.space_id)
-            if embedder is not believed and embedder is not None:
-                self._last[tenant.id] = embedder
-                searches = searches_by(embedder)
-            other = None if choose is None else choose(snapshot.experiment, asked.question)
-            if other is not None:
-                # With its own searches; what the snapshot says is the same for both.
-                asked = other._request(question, k, filter)  # noqa: SLF001 — its own kind
-                searches = other._searches(  # noqa: SLF001
-                    watch, tenant, principals, collection, asked, expanded.expansion, embedder or believed
-                )
-            finish = (other or self)._begun(connection, searches, expanded, snapshot, watch)  # noqa: SLF001
-        return Retrieved(retrieval=finish(), audit=snapshot.audit)
+        searches = searches_of(self, believed)
+        other = None
+        try:
+            with self._app.transaction(tenant.id, principals) as connection:
+                snapshot = searches[0].look(connection)
+                embedder = self._embedder(connection, tenant, snapshot.space_id)
+                if embedder is not believed and embedder is not None:
+                    self._last[tenant.id] = embedder
+                    searches = searches_of(self, embedder)
+                other = None if choose is None else choose(snapshot.experiment, searches[0].request.question)
+                if other is not None:
+                    # With its own searches; what the snapshot says is the same for both.
+                    searches = searches_of(other, embedder or believed)
+                finish = (other or self)._begun(connection, searches, expanded, snapshot, watch)  # noqa: SLF001
+            return Retrieved(retrieval=finish(), audit=snapshot.audit)
+        except Exception as error:
+            if other is None or failed is None:
+                raise
+            failed(error)
+        # In a transaction of its own: a statement that failed has ended the one before.
+        return self._answered(tenant, principals, searches_of, expanded, watch)
 
     def _begun(
         self,

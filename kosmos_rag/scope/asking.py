@@ -155,6 +155,7 @@ class Asking:
             filter=filter,
             collection=reader.collection,
             choose=self._trial.choose,
+            failed=self._trial.failed,
         )
         rules = rules_of(self._parts, found.audit)
         retrieval = self._trial.told(found.retrieval)

@@ -83,6 +83,12 @@ class TenantScope:
         return self._tenant.id
 
     @property
+    def language_model(self) -> str | None:
+        """Name of the language model, where there is one: the settings say what it is asked."""
+        model = self._parts.language_model
+        return None if model is None else model.name
+
+    @property
     def collections(self) -> TenantCollections:
         """The tenant's collections, and the presets that they go by."""
         return TenantCollections(self._parts.collections, self._parts.ingestor, self._tenant, self._principals)

@@ -102,6 +102,7 @@ EXAMPLES: dict[str, Any] = {
     "GroundingRequest": {"question": "success count of the forest fire program", "tables": 3},
     "SearchView": {
         "retrieval_id": _RETRIEVAL_ID,
+        "experiment": None,
         "question": _QUESTION,
         "requested": 5,
         "returned": 1,
@@ -115,6 +116,7 @@ EXAMPLES: dict[str, Any] = {
     },
     "ContextView": {
         "retrieval_id": _RETRIEVAL_ID,
+        "experiment": None,
         "question": _QUESTION,
         "text": f"[1] Leave | Annual | L5\n{_TEXT}",
         "tokens": 24,
@@ -125,6 +127,7 @@ EXAMPLES: dict[str, Any] = {
     },
     "AnswerView": {
         "retrieval_id": _RETRIEVAL_ID,
+        "experiment": None,
         "question": _QUESTION,
         "searched": _QUESTION,
         "text": f"{_TEXT} [1]",

@@ -25,6 +25,9 @@ _STOPPING = "the service is stopping; ask again"
 
 logger = logging.getLogger("kosmos_rag.service")
 
+ENDED_WITH = "kosmos_rag.ended_with"
+"""Where a request's scope has the status of the error that its stream ended with: it is counted by that."""
+
 R = TypeVar("R")
 Item = AnswerEvent | Exception | None
 """What a thread hands over; None is its end."""
@@ -97,6 +100,8 @@ class Flow:
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()
         self._last: Exception | None = None
+        self.status: int | None = None
+        """That of the error which the events ended with: the response had begun with 200."""
 
     def put(self, item: Item) -> None:
         """Hand over what came. Safe from any thread."""
@@ -121,6 +126,8 @@ class Flow:
             if isinstance(item, bytes):
                 yield item
                 continue
+            if isinstance(item, Exception):
+                self.status = problem_of(item).status
             for event in _events_of(item, note):
                 yield event
             if ending is not None and isinstance(item, AnswerDone):
@@ -198,8 +205,9 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send them."""
-        del scope
         await _unless_gone(self._send(send), receive, self._flow)
+        if self._flow.status is not None:
+            scope[ENDED_WITH] = self._flow.status
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.cli.app import app
+from kosmos_rag.cli.search import as_object
 from kosmos_rag.config import DatabaseSettings
 
 Run = Callable[..., Result]
@@ -48,6 +49,23 @@ def test_experiment__from_its_start_to_what_came_of_it(
         ("by-scores", None, False),
     ]
     assert "runs" in kosmos("status").stdout
+
+
+def test_search__tells_which_configuration_answered(engine: Engine) -> None:
+    scope = engine.tenant("default")
+    scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
+    scope.experiments.start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
+    assert as_object(scope.retrieve("churn"))["experiment"] == {"experiment": "words", "arm": "second"}
+
+
+def test_status__tells_what_the_second_configuration_fails_with(kosmos: Run, engine: Engine) -> None:
+    scope = engine.tenant("default")
+    scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
+    scope.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
+    assert as_object(scope.retrieve("churn"))["experiment"] == {"experiment": "reranked", "arm": "first"}
+    assert engine.parts.experiments.drain(60)
+    assert "failed with ConfigError (1)" in kosmos("status", "reranked").stdout
+    assert json.loads(kosmos("status", "reranked", "--json").stdout)["faults"] == {"ConfigError": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.records import Answer, AnswerSentence, CheckedSentence, UnitKind, Verdict, Writer
+from kosmos_rag.records import Answer, AnswerSentence, CheckedSentence, Served, UnitKind, Verdict, Writer
 from kosmos_rag.service.wire.evidence import CitationView, EvidenceView
-from kosmos_rag.service.wire.passages import LOGGED
+from kosmos_rag.service.wire.passages import LOGGED, TRIED
 
 
 class QuotedView(BaseModel):
@@ -59,6 +59,7 @@ class AnswerView(BaseModel):
     """An answer, or a refusal where the evidence does not carry the question."""
 
     retrieval_id: uuid.UUID | None = LOGGED
+    experiment: Served | None = TRIED
     question: str
     searched: str
     text: str
@@ -78,6 +79,7 @@ class AnswerView(BaseModel):
         problems = answer.report.problems if answer.report else ()
         return cls(
             retrieval_id=answer.context.retrieval.id,
+            experiment=answer.context.retrieval.experiment,
             question=answer.question,
             searched=answer.searched,
             text=answer.text,

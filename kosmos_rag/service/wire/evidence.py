@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from kosmos_rag.records import AnswerSources, Citation, Context, ContextPassage, page_range
-from kosmos_rag.service.wire.passages import LOGGED
+from kosmos_rag.records import AnswerSources, Citation, Context, ContextPassage, Served, page_range
+from kosmos_rag.service.wire.passages import LOGGED, TRIED
 
 
 class CitationView(BaseModel):
@@ -75,6 +75,7 @@ class ContextView(BaseModel):
     """Evidence for a prompt."""
 
     retrieval_id: uuid.UUID | None = LOGGED
+    experiment: Served | None = TRIED
     question: str
     text: str
     tokens: int
@@ -88,6 +89,7 @@ class ContextView(BaseModel):
         """Tell of a context."""
         return cls(
             retrieval_id=context.retrieval.id,
+            experiment=context.retrieval.experiment,
             question=context.question,
             text=context.text,
             tokens=context.tokens,
@@ -102,6 +104,7 @@ class SourcesView(BaseModel):
     """The first event of a stream: what the answer will be made of."""
 
     retrieval_id: uuid.UUID | None = LOGGED
+    experiment: Served | None = TRIED
     question: str
     searched: str
     refused: bool
@@ -113,6 +116,7 @@ class SourcesView(BaseModel):
         """Tell of the evidence."""
         return cls(
             retrieval_id=event.context.retrieval.id,
+            experiment=event.context.retrieval.experiment,
             question=event.question,
             searched=event.context.question,
             refused=event.refused,

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.records import Passage, Retrieval, page_range
+from kosmos_rag.records import Passage, Retrieval, Served, page_range
 
 LOGGED = Field(description="Its record in the log, for feedback on it; null where no log is kept.")
+TRIED = Field(description="Which configuration of an experiment answered; null where none runs that may change that.")
 
 
 class HitView(BaseModel):
@@ -74,6 +75,7 @@ class SearchView(BaseModel):
     """The answer to a search."""
 
     retrieval_id: uuid.UUID | None = LOGGED
+    experiment: Served | None = TRIED
     question: str
     requested: int
     returned: int
@@ -90,6 +92,7 @@ class SearchView(BaseModel):
         """Tell of a retrieval."""
         return cls(
             retrieval_id=found.id,
+            experiment=found.experiment,
             question=found.question,
             requested=found.requested,
             returned=found.returned,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.client import decoding
+from kosmos_rag.records import Arm, Retrieval, Served
 from kosmos_rag.service.examples import EXAMPLES
 
 READERS: dict[str, Callable[[Any], Any]] = {
@@ -35,3 +36,19 @@ def _with_more(told: Any) -> Any:
 def test_answer__may_tell_more_than_is_known(view: str) -> None:
     read = READERS[view]
     assert repr(read(_with_more(EXAMPLES[view]))) == repr(read(EXAMPLES[view]))
+
+
+RETRIEVALS: dict[str, Callable[[Any], Retrieval]] = {
+    "SearchView": decoding.retrieval,
+    "ContextView": lambda told: decoding.context(told).retrieval,
+    "AnswerView": lambda told: decoding.answer(told).context.retrieval,
+}
+
+
+@pytest.mark.parametrize("view", RETRIEVALS)
+def test_experiment__is_read_where_the_service_tells_of_it(view: str) -> None:
+    read, told = RETRIEVALS[view], EXAMPLES[view]
+    served = read({**told, "experiment": {"experiment": "deeper", "arm": "second"}})
+    assert served.experiment == Served(experiment="deeper", arm=Arm.SECOND)
+    of_before = {name: value for name, value in told.items() if name != "experiment"}
+    assert read(told).experiment is read(of_before).experiment is None

@@ -19,7 +19,8 @@ from kosmos_rag.service.problems import document
 
 _CITED = ("sentences", "problems", "report")
 _ANSWER = EXAMPLES["AnswerView"]
-_SOURCES = {name: _ANSWER[name] for name in ("retrieval_id", "question", "searched", "refused", "sources", "notes")}
+_OF_SOURCES = ("retrieval_id", "experiment", "question", "searched", "refused", "sources", "notes")
+_SOURCES = {name: _ANSWER[name] for name in _OF_SOURCES}
 _DONE = {name: value for name, value in _ANSWER.items() if name not in (*_CITED, "sources")}
 
 
