@@ -100,6 +100,7 @@ class Engine:
             database=database,
             observation=observation,
             embedder=live,
+            language_model=language_model,
             ingestor=ingestor,
             collections=Collections(database, settings),
             shapes=PerCollection(plain, settings, shape_under),

@@ -9,7 +9,7 @@ from kosmos_rag.experiments import Experiments
 from kosmos_rag.indexing.lifecycle import Indexes
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.observation import Observation
-from kosmos_rag.ports import Embedder
+from kosmos_rag.ports import Embedder, LanguageModel
 from kosmos_rag.presets import Collections, PerCollection
 from kosmos_rag.reembedding.moving import Reembedding
 from kosmos_rag.retrieval.retriever import Retriever
@@ -40,6 +40,7 @@ class Parts:
     database: Database
     observation: Observation
     embedder: Embedder
+    language_model: LanguageModel | None
     ingestor: Ingestor
     """For what has nothing to do with the settings of a collection."""
     collections: Collections

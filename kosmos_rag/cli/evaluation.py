@@ -88,7 +88,7 @@ def compare(
     """Compare evaluations of the same questions with the first of them, and say what is more than chance."""
     from dataclasses import asdict
 
-    from kosmos_rag.evaluation import compare
+    from kosmos_rag.evaluation import changed, compare
 
     with reported(as_json=as_json):
         if len(evaluations) < 2:
@@ -96,10 +96,15 @@ def compare(
         with opened(config, set_) as engine:
             baseline, *others = [_get(engine, tenant, reference) for reference in evaluations]
         found = compare(baseline, others)
+        of = [(other.name, *change) for other in others for change in changed(baseline, other)]
     if as_json:
-        print_json({"baseline": baseline.name, "differences": [asdict(one) for one in found]})
+        names = ("evaluation", "what", "baseline", "here")
+        changes = [dict(zip(names, change, strict=True)) for change in of]
+        print_json({"baseline": baseline.name, "changed": changes, "differences": [asdict(one) for one in found]})
     else:
         _print_differences(baseline, found)
+        for name, what, before, after in of:
+            console().print(f"{name}: {what} is {after}, {before} in the baseline")
 
 
 @app.command("gate")

@@ -1,7 +1,7 @@
 """How good retrieval is: questions with known answers, measures, stored results, comparisons, reports."""
 
 from kosmos_rag.evaluation.beir import BeirSet, load_beir, tenant_of
-from kosmos_rag.evaluation.comparing import Difference, compare
+from kosmos_rag.evaluation.comparing import Difference, changed, compare
 from kosmos_rag.evaluation.gating import Verdict, verdicts
 from kosmos_rag.evaluation.questions import Place, Question, QuestionSet, read_questions
 from kosmos_rag.evaluation.records import Evaluation, QuestionResult
@@ -19,6 +19,7 @@ __all__ = [
     "QuestionResult",
     "QuestionSet",
     "Verdict",
+    "changed",
     "compare",
     "evaluate",
     "for_evaluation",

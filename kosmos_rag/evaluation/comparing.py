@@ -1,8 +1,10 @@
 """Evaluations of the same questions, held against the first of them."""
 
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kosmos_rag.errors import RequestError
 from kosmos_rag.evaluation.records import DEGRADED, LOWER_IS_BETTER, Evaluation
@@ -91,3 +93,23 @@ def _difference(baseline: Evaluation, other: Evaluation, measure: str) -> Differ
         wins=sum(gain * better > _TIE for gain in gains),
         losses=sum(gain * better < -_TIE for gain in gains),
     )
+
+
+def changed(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
+    """Return what two evaluations were of that differs, with both values as JSON: settings, models, chunks, code."""
+    return _changed(_measured_of(before), _measured_of(after))
+
+
+def _measured_of(one: Evaluation) -> dict[str, Any]:
+    state = {name: one.index_state.get(name) for name in ("model", "language_model", "chunks")}
+    return {"rag": dict(one.settings), **state, "code": one.code_version}
+
+
+def _changed(before: Any, after: Any, key: str = "") -> list[tuple[str, str, str]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            found
+            for name in dict.fromkeys([*before, *after])
+            for found in _changed(before.get(name), after.get(name), f"{key}.{name}" if key else name)
+        ]
+    return [] if before == after else [(key, json.dumps(before), json.dumps(after))]

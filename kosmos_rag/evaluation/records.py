@@ -63,7 +63,7 @@ class Evaluation:
     """A hash of them."""
     code_version: str
     index_state: Mapping[str, Any]
-    """The live model with its vectors, and the indexes."""
+    """The live model with its vectors, the indexes, and the language model, where one was asked."""
     seconds: float
     results: tuple[QuestionResult, ...] = ()
     """In the order of their ids; none where an evaluation is listed."""

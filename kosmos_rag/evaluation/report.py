@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
 from kosmos_rag.errors import RequestError
 from kosmos_rag.evaluation import plots
-from kosmos_rag.evaluation.comparing import Difference, compare
+from kosmos_rag.evaluation.comparing import Difference, changed, compare
 from kosmos_rag.evaluation.records import DEGRADED, LOWER_IS_BETTER, Evaluation, QuestionResult, percentile
 
 _SHOWN = 15
@@ -33,7 +32,8 @@ class Against:
 
     evaluation: Evaluation
     differences: tuple[Difference, ...]
-    changed_settings: tuple[tuple[str, str, str], ...]
+    changed: tuple[tuple[str, str, str], ...]
+    """What they were of that differs, and both values."""
     measure: str | None
     """What questions are won and lost in; None where they have no measure in common."""
     plot: str
@@ -100,7 +100,7 @@ def _against(first: Evaluation, other: Evaluation, differences: Sequence[Differe
     return Against(
         evaluation=other,
         differences=own,
-        changed_settings=tuple(_changed(first.settings, other.settings)),
+        changed=tuple(changed(first, other)),
         measure=measure,
         plot=plots.gains(first, other, measure) if measure else "",
         won=tuple(sorted((one for one in changes if one.after > one.before), key=_loss))[:_SHOWN],
@@ -132,13 +132,3 @@ def _worst(evaluation: Evaluation, measure: str) -> list[tuple[QuestionResult, f
     """Return the questions that are answered worst: what to look at next."""
     valued = [(result, result.measures[measure]) for result in evaluation.results if measure in result.measures]
     return sorted(valued, key=lambda one: one[1])[:_SHOWN]
-
-
-def _changed(before: Any, after: Any, key: str = "rag") -> "list[tuple[str, str, str]]":
-    if isinstance(before, dict) and isinstance(after, dict):
-        return [
-            found
-            for name in dict.fromkeys([*before, *after])
-            for found in _changed(before.get(name), after.get(name), f"{key}.{name}")
-        ]
-    return [] if before == after else [(key, json.dumps(before), json.dumps(after))]

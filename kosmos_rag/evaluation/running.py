@@ -53,6 +53,11 @@ class Scope(Protocol):
         ...
 
     @property
+    def language_model(self) -> str | None:
+        """Name of the language model, where there is one."""
+        ...
+
+    @property
     def indexes(self) -> HasIndexes:
         """The tenant's indexes."""
         ...
@@ -101,7 +106,7 @@ def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress
     """
     settings = plan.settings
     parsed(settings.evaluation.measures)
-    index_state = _index_state(scope)
+    index_state = {**_index_state(scope), "language_model": scope.language_model if _asks_model(plan) else None}
     started, at = time.perf_counter(), datetime.now(UTC)
     results = []
     for number, question in enumerate(asked.questions):
@@ -149,6 +154,12 @@ def _index_state(scope: Scope) -> dict[str, Any]:
     kept = ("kind", "state", "collection", "rows", "rows_now", "settings", "health", "due")
     indexes = [{name: value for name, value in asdict(info).items() if name in kept} for info in scope.indexes.status()]
     return {"model": live.model, "dimensions": live.dimensions, "chunks": live.chunks, "indexes": indexes}
+
+
+def _asks_model(plan: Plan) -> bool:
+    """Whether a language model has a hand in what is measured."""
+    rag = plan.settings.rag
+    return rag.expansion.queries > 0 or rag.expansion.hyde or (plan.answers and rag.answer.writer == "model")
 
 
 def _asked(scope: Scope, question: Question, depth: int, *, answers: bool) -> QuestionResult:

@@ -30,9 +30,10 @@ _DEFINITION = re.compile(
 )
 _NO_TERM = re.compile(
     r"^(?:it|this|that|these|those|there|here|he|she|they|we|you|i|what|which|who|each|all|one|some|any|if|when|where|"
-    r"as|and|but|or|so|then|in|on|at|for|to|of|by|with|from)\b",
+    r"as|and|but|or|so|then|in|on|at|for|to|of|by|with|from|no|none|many|most|several|another|other)\b",
     re.IGNORECASE,
 )
+_ARTICLE = re.compile(r"^(?:An?|The)\s+")
 _SHORT_WORDS = 4
 """Letters below which a word is not taken into a phrase: mostly articles and the like, in any language."""
 _HEADING_WORDS = range(2, 13)
@@ -155,8 +156,9 @@ def _from_definitions(found: Sequence[Piece]) -> Iterator[Made]:
             match = _DEFINITION.match(" ".join(piece.text[start:end].split()))
             if match is not None and not _NO_TERM.match(match["term"]):
                 verb = "are" if match["verb"] == "are" else "is"
-                defined.setdefault(match["term"].casefold(), []).append(
-                    (_question(f"What {verb} {match['term']}?", piece), "definition")
+                term = _ARTICLE.sub(lambda article: article[0].lower(), match["term"])
+                defined.setdefault(_ARTICLE.sub("", match["term"]).casefold(), []).append(
+                    (_question(f"What {verb} {term}?", piece), "definition")
                 )
     yield from (once[0] for once in defined.values() if len(once) == 1)
 

@@ -1,7 +1,7 @@
 """Evaluations over PostgreSQL: run, stored, compared, gated, by the library and by the commands."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,9 @@ from kosmos_rag.evaluation import (
     read_questions,
 )
 from kosmos_rag.evaluation.beir import bring
+from kosmos_rag.ports import Message
 from kosmos_rag.storage.tenancy import tenant
+from tests.integration.variants import opened
 
 KB = {
     "leave.md": "# Leave\n\n## Parental Leave\n\nParental leave lasts twelve months after a birth.\n\n"
@@ -196,6 +198,32 @@ def test_commands__list_compare_gate_report_and_delete(filled: Engine, kosmos: K
     assert "</html>" in (tmp_path / "out.html").read_text()
     assert kosmos("eval", "delete", first.name).exit_code == 0
     assert "has no evaluation" in kosmos("eval", "report", first.name).stderr
+
+
+class Writer:
+    """A language model that always writes the same."""
+
+    name = "writer-7b"
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
+        del messages, max_tokens
+        yield "Parental leave lasts twelve months after a birth. [1]"
+
+
+def test_language_model__is_stored_with_what_it_answered_and_named_where_two_differ(
+    filled: Engine, kosmos: Kosmos, tmp_path: Path, settings: Settings
+) -> None:
+    stored = Evaluations(filled.parts.database, tenant("acme"))
+    with opened(settings, {"rag.answer.writer": "model"}, language_model=Writer()) as engine:
+        done = [_run(filled, tmp_path, answers=True), *(_run(engine, tmp_path, answers=told) for told in (True, False))]
+    for one in done:
+        stored.add(one)
+    plain, written, ranked = (stored.get(str(one.id)) for one in done)
+    assert [one.index_state["language_model"] for one in (plain, written, ranked)] == [None, "writer-7b", None]
+    compared = kosmos("eval", "compare", plain.name, written.name)
+    assert f'{written.name}: language_model is "writer-7b", null in the baseline' in compared.stdout
+    told = json.loads(kosmos("eval", "compare", plain.name, written.name, "--json").stdout)["changed"]
+    assert {one["what"] for one in told} == {"language_model", "rag.answer.writer"}
 
 
 def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:

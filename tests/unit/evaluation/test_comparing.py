@@ -14,7 +14,7 @@ from scipy import stats
 
 from kosmos_rag.config import EvaluationSettings, Settings
 from kosmos_rag.errors import ConfigError, RequestError
-from kosmos_rag.evaluation import Place, Question, QuestionSet, compare, for_evaluation, plots, verdicts
+from kosmos_rag.evaluation import Place, Question, QuestionSet, changed, compare, for_evaluation, plots, verdicts
 from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
 from kosmos_rag.evaluation.report import report
 from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
@@ -211,13 +211,28 @@ def test_file__that_extends_itself_or_no_file_is_refused(tmp_path: Path) -> None
         Settings.load(one)
 
 
+def test_changed__is_told_of_settings_models_and_code() -> None:
+    before = of("R@10", [0.1, 0.5])
+    state = {**before.index_state, "language_model": "qwen3"}
+    after = replace(of("R@10", [0.2, 0.5], number=2), index_state=state, code_version="2")
+    assert changed(before, after) == [
+        ("rag.retrieval.rrf_k", "1", "2"),
+        ("language_model", "null", '"qwen3"'),
+        ("code", '"1"', '"2"'),
+    ]
+    assert changed(before, before) == []
+
+
 def test_report__is_one_file_without_network_or_script_and_escapes() -> None:
     before, after = of("R@10", [0.1, 0.5, 0.9]), of("R@10", [0.4, 0.5, 0.2], number=2)
+    after = replace(after, index_state={**after.index_state, "language_model": "<qwen>"})
     page = report([before, after])
     assert page.count("<svg") == 3
     assert "<script" not in page
     assert "What is &lt;q000&gt;?" in page
     assert "retrieval.rrf_k" in page
+    assert "<td>language_model</td><td>null</td><td>&#34;&lt;qwen&gt;&#34;</td>" in page
+    assert "<td>&lt;qwen&gt;</td>" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/", "")
     assert plots.gains(before, after, "R@10") in page
     alone = report([before])
@@ -248,5 +263,6 @@ def test_report__of_questions_that_have_no_measure() -> None:
 def test_report__takes_a_label_for_text_however_long() -> None:
     one = replace(of("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
     page = report([one, one])
+    assert "nothing: the same settings" in page
     assert page.count(r"$\frac{index}$ &lt;b&gt;xxx") > 2
     assert "<b>" not in page
