@@ -62,10 +62,10 @@ FIGURES = {
 Figures = Mapping[str, float]
 
 
-def embedder() -> KeptVectors:
+def embedder(kept: Path = VECTORS) -> KeptVectors:
     """Return the packaged model, with vectors from the last run."""
     settings = Settings.load(overrides=MODEL)
-    return KeptVectors(SentenceTransformerEmbedder(settings.rag.embedding, settings.models), VECTORS)
+    return KeptVectors(SentenceTransformerEmbedder(settings.rag.embedding, settings.models), kept)
 
 
 def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Settings:
@@ -165,7 +165,8 @@ def main() -> None:
         report[part] = {name: means([rows[at] for at in own]) for name, rows in ways.items()}
         report[part]["grounding"] = figures([judged[at] for at in own]).as_json()
         show(part, report[part], len(own), databases)
-        print(f"\nThe SQL's own tables: the hints hold all keys of {joins_of_gold(schemas, members):.3f}\n")
+        if any(gold.joins for gold in members):
+            print(f"\nThe SQL's own tables: the hints hold all keys of {joins_of_gold(schemas, members):.3f}\n")
         if arguments.misses and part == TUNED_ON:
             show_misses([judged[at] for at in own])
     if arguments.json:

@@ -9,6 +9,7 @@ import typer
 
 from kosmos_rag.cli.common import (
     ConfigOption,
+    EveryOption,
     JsonOption,
     PrincipalOption,
     SetOption,
@@ -35,12 +36,21 @@ app = typer.Typer(help="Schemas of databases: the tables, columns and joins that
 synonyms_app = typer.Typer(help="Words that people use for tables and columns.")
 app.add_typer(synonyms_app, name="synonyms")
 
-RecipesOption = Annotated[Path | None, typer.Option("--recipes", help="YAML file of recipes of your own.")]
+RecipesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipes",
+        help="YAML file of recipes of your own, in place of those that stand there; without it these stay, as far as "
+        "the schema still has their tables, columns and keys.",
+    ),
+]
 CollectionOption = Annotated[
     str, typer.Option("--collection", "-C", metavar="NAME", help="Collection of the schemas; goes by a preset.")
 ]
 PresetOption = Annotated[str, typer.Option("--preset", "-p", help="Preset of a collection that is made for this.")]
 _ONE_SOURCE = "name one source of the schema: --file, --url, --url-env, --models or --dbt"
+_EVALUATED = "schema-eval"
+"""A collection of its own: the schemas of an evaluation take the place of all that is there."""
 MaxTokensOption = Annotated[int, typer.Option("--max-tokens", help="Budget of the prompt.")]
 SynonymsOption = Annotated[Path | None, typer.Option("--synonyms", help="YAML file of synonyms of your own.")]
 
@@ -57,7 +67,9 @@ class SourceOptions:
     models: Annotated[
         str | None, typer.Option("--models", metavar="MODULE:NAME", help="SQLAlchemy models; the module is run.")
     ] = None
-    dbt: Annotated[Path | None, typer.Option("--dbt", help="manifest.json of dbt.")] = None
+    dbt: Annotated[
+        Path | None, typer.Option("--dbt", help="manifest.json of dbt, with catalog.json beside it or without.")
+    ] = None
     namespace: Annotated[
         list[str] | None, typer.Option("--namespace", help="Namespace of the database to read; may be repeated.")
     ] = None
@@ -149,11 +161,10 @@ def _write(
     engine: "Engine", tenant: str, collection: str, schema: "DatabaseSchema", recipes: Path | None
 ) -> "BuildReport":
     from kosmos_rag.grounding import SchemaGrounding
-    from kosmos_rag.schema.recipes import read_recipes, template_recipes
+    from kosmos_rag.schema.recipes import read_recipes
 
-    own = read_recipes(recipes, schema) if recipes else []
-    grounding = SchemaGrounding(engine.tenant(tenant, collection=collection))
-    return grounding.build(schema, [*own, *template_recipes(schema)])
+    own = read_recipes(recipes, schema) if recipes else None
+    return SchemaGrounding(engine.tenant(tenant, collection=collection)).build(schema, own)
 
 
 def _report(done: "BuildReport", *, as_json: bool) -> None:
@@ -214,9 +225,7 @@ def _print(result: "GroundingResult") -> None:
 def sync(
     given: SourceOptions,
     recipes: RecipesOption = None,
-    every: Annotated[
-        float | None, typer.Option("--every", metavar="SECONDS", min=1, help="Have workers do it, this long apart.")
-    ] = None,
+    every: EveryOption = None,
     tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
     config: ConfigOption = None,
@@ -276,13 +285,15 @@ def evaluate(
     tables: Annotated[Path, typer.Option("--tables", help="Schemas in the layout of Spider's tables.json.")],
     questions: Annotated[Path, typer.Option("--questions", help="Questions with db_id, question and query.")],
     tenant: TenantOption = "default",
-    collection: CollectionOption = "schema-eval",
     max_tokens: MaxTokensOption = 700,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how well tables, columns and joins are found that the SQL of questions uses."""
+    """Measure how well tables, columns and joins are found that the SQL of questions uses.
+
+    The schemas take the place of all that is in the collection schema-eval.
+    """
     from kosmos_rag.grounding import SchemaGrounding
     from kosmos_rag.grounding.evaluation import evaluate as measure
     from kosmos_rag.schema.gold import read_questions
@@ -292,8 +303,8 @@ def evaluate(
         schemas = from_spider(tables)
         gold = read_questions(questions, schemas)
         with opened(config, set_) as engine:
-            engine.tenant(tenant).collections.create(collection, preset="schema")
-            grounding = SchemaGrounding(engine.tenant(tenant, collection=collection))
+            engine.tenant(tenant).collections.create(_EVALUATED, preset="schema")
+            grounding = SchemaGrounding(engine.tenant(tenant, collection=_EVALUATED))
             grounding.build_all(schemas)
             figures = measure(grounding, gold, max_tokens=max_tokens).as_json()
     if as_json:

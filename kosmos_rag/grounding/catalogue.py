@@ -7,7 +7,7 @@ from typing import Any
 
 from kosmos_rag.records import DocumentInfo, Passage
 from kosmos_rag.schema.model import DatabaseSchema
-from kosmos_rag.schema.recipes import Recipe
+from kosmos_rag.schema.recipes import Recipe, missing_parts
 from kosmos_rag.schema.sources import from_json
 
 
@@ -64,15 +64,26 @@ def _closed(model: dict[str, Any], there: Mapping[str, set[str]]) -> dict[str, A
     return model | kept
 
 
-def recipe_of(passage: Passage) -> Recipe:
+def curated_of(documents: Iterable[DocumentInfo], schema: DatabaseSchema) -> list[Recipe]:
+    """Return the recipes written by hand for a schema, without those that name what it no longer has."""
+    found = (
+        recipe_of(document)
+        for document in documents
+        if document.metadata.get("kind") == "query_recipe"
+        and document.metadata["database"] == schema.name
+        and document.metadata["curated"]
+    )
+    return [recipe for recipe in found if not missing_parts(recipe, schema)]
+
+
+def recipe_of(document: DocumentInfo | Passage) -> Recipe:
     """Return the recipe that a document tells of."""
-    said = passage.metadata
-    lines = passage.text.splitlines()
+    said = document.metadata
     columns = (written.rpartition(".") for written in said["columns"])
     return Recipe(
         slug=said["slug"],
-        title=passage.title,
-        text=lines[1] if len(lines) > 1 else "",
+        title=document.title,
+        text=said["text"],
         pattern=said["pattern"],
         tables=tuple(said["tables"]),
         columns=tuple((table, column) for table, _, column in columns),

@@ -17,7 +17,7 @@ _COLUMNS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """Shares of questions, 0 to 1, unless said otherwise."""
+    """Shares of questions, 0 to 1, unless said otherwise; None where no question is of the kind."""
 
     questions: int
     database_first: float
@@ -31,19 +31,19 @@ class Figures:
     """Mean tokens of those prompts."""
     r_precision: float
     """In the question's database, the mean share of the SQL's n tables among the first n."""
-    columns_in_5: float
+    columns_in_5: float | None
     """In the question's database, of questions whose SQL names columns."""
-    columns_in_10: float
-    joins: float
+    columns_in_10: float | None
+    joins: float | None
     """In the question's database, of questions whose SQL joins: the hints hold all of its keys."""
-    joins_needed: float
+    joins_needed: float | None
     """Those hints do that are between the tables that were found to be needed."""
     join_hints: float
     """Mean number of hints, over all questions."""
 
     def as_json(self) -> dict[str, float]:
-        """Return the figures by name."""
-        return asdict(self)
+        """Return the figures by name, those that there are."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def holds_all(found: Sequence[object], wanted: Iterable[object], within: int) -> bool:
@@ -119,16 +119,16 @@ def figures(judged: Sequence[Judged]) -> Figures:
     joining = [found for found in judged if found.gold.joins]
     return Figures(
         questions=len(judged),
-        database_first=_share(found.database_first for found in judged),
-        tables_in_5=_share(found.tables_in_5 for found in judged),
-        tables_in_10=_share(found.tables_in_10 for found in judged),
-        prompt_tables=_share(found.prompt_tables for found in judged),
+        database_first=statistics.fmean(found.database_first for found in judged),
+        tables_in_5=statistics.fmean(found.tables_in_5 for found in judged),
+        tables_in_10=statistics.fmean(found.tables_in_10 for found in judged),
+        prompt_tables=statistics.fmean(found.prompt_tables for found in judged),
         prompt_tokens=statistics.fmean(found.prompt_tokens for found in judged),
         r_precision=statistics.fmean(found.r_precision for found in judged),
-        columns_in_5=_share(found.columns_in_5 for found in with_columns),
-        columns_in_10=_share(found.columns_in_10 for found in with_columns),
-        joins=_share(found.joins for found in joining),
-        joins_needed=_share(found.joins_needed for found in joining),
+        columns_in_5=statistics.fmean(found.columns_in_5 for found in with_columns) if with_columns else None,
+        columns_in_10=statistics.fmean(found.columns_in_10 for found in with_columns) if with_columns else None,
+        joins=statistics.fmean(found.joins for found in joining) if joining else None,
+        joins_needed=statistics.fmean(found.joins_needed for found in joining) if joining else None,
         join_hints=statistics.fmean(found.join_hints for found in judged),
     )
 
@@ -136,12 +136,6 @@ def figures(judged: Sequence[Judged]) -> Figures:
 def holds_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Iterable[Join] = ()) -> bool:
     """Whether join plans and further joins hold all keys by which a question's SQL joins."""
     return {frozenset(pair) for pair in gold.joins} <= keys_of(plans, further)
-
-
-def _share(held: Iterable[bool]) -> float:
-    """Return the share of True; 0 of nothing."""
-    values = list(held)
-    return sum(values) / len(values) if values else 0.0
 
 
 def _wanted(gold: GoldQuestion) -> set[tuple[str, str]]:

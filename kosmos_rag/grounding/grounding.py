@@ -12,7 +12,7 @@ from pathlib import Path
 from kosmos_rag.errors import RequestError
 from kosmos_rag.expansion.synonyms import Synonyms
 from kosmos_rag.expansion.synonyms_file import read_rules
-from kosmos_rag.grounding.catalogue import schemas_of
+from kosmos_rag.grounding.catalogue import curated_of, schemas_of
 from kosmos_rag.grounding.entities import find_entities
 from kosmos_rag.grounding.linking import Evidence, Linker, Weights
 from kosmos_rag.grounding.names import NameIndex
@@ -21,7 +21,7 @@ from kosmos_rag.grounding.selecting import join_hints, known, prompt_of, referen
 from kosmos_rag.records import EVERYONE, DocumentInfo, Filter, IngestReport, Passage
 from kosmos_rag.schema.documents import schema_documents
 from kosmos_rag.schema.model import DatabaseSchema
-from kosmos_rag.schema.recipes import Recipe
+from kosmos_rag.schema.recipes import Recipe, template_recipes
 from kosmos_rag.scope import TenantScope
 
 _LINES_KEPT = 5_000
@@ -92,16 +92,20 @@ class SchemaGrounding:
         self._looked_at = 0.0
 
     def build(
-        self, schema: DatabaseSchema, recipes: Iterable[Recipe] = (), *, readers: tuple[str, ...] = (EVERYONE,)
+        self, schema: DatabaseSchema, recipes: Iterable[Recipe] | None = None, *, readers: tuple[str, ...] = (EVERYONE,)
     ) -> BuildReport:
         """Make the collection tell of a schema and its recipes: changed documents are written, vanished ones removed.
 
+        Recipes that follow from keys come by themselves. `recipes` take the place of those written by hand before;
+        None keeps these, except those that name what the schema no longer has.
         The scope must read what it replaces: documents of this database that it cannot see stay.
         Raises ConfigError, ModelError, DatabaseError.
         """
         listed = self._scope.documents()
         unchanged = self._stands(schema, listed, readers)
-        documents = list(schema_documents(schema, recipes, readers=readers))
+        own = curated_of(listed, schema) if recipes is None else recipes
+        every = {recipe.slug: recipe for recipe in (*template_recipes(schema), *own)}
+        documents = list(schema_documents(schema, every.values(), readers=readers))
         there = {document.source for document in documents}
         gone = [
             info.source for info in listed if info.metadata.get("database") == schema.name and info.source not in there

@@ -181,6 +181,7 @@ def _about_column(table: TableSchema, column: ColumnSchema) -> dict[str, Any]:
 def _about_recipe(recipe: Recipe) -> dict[str, Any]:
     return {
         "slug": recipe.slug,
+        "text": recipe.text,
         "pattern": recipe.pattern,
         "curated": recipe.curated,
         "tables": list(recipe.tables),

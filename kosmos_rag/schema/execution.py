@@ -1,5 +1,6 @@
 """Checked queries run: in a read-only transaction, as a role that may not write, with a time limit and a row cap."""
 
+import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _DIALECTS = ("postgresql", "sqlite")
 _SQLITE_STEPS = 1_000
 """Instructions of SQLite's machine between two looks at the clock: some microseconds."""
+_SQLITE_BYTES = 1_000_000
+"""The longest value or row. SQLite makes them in this process, and looks at no clock while it makes one."""
 
 _SETTINGS = """
 SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true),
@@ -173,6 +176,7 @@ class GuardedDatabase:
 
         deadline = time.monotonic() + self._limits.timeout_ms / 1000
         driver: Any = connection.connection.driver_connection
+        driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_BYTES)
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _SQLITE_STEPS)
         tables = {use.table.full_name: use.table.name for use in query.reading.uses}
         listed = text(_COLUMNS_OF_SQLITE)

@@ -18,10 +18,19 @@ from kosmos_rag.schema.reading import QueryReading, parse_query, read_tree, sqlg
 if TYPE_CHECKING:
     from sqlglot import exp
 
+_WORD = re.compile(r"\w+")
 _PARAMETER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CALL = re.compile(r'\s*("(?:[^"]|"")+"|[^\W\d][\w$.]*)\s*\(')
 _SYNTAX = frozenset(("all", "any", "array", "case", "cast", "exists", "in", "interval", "not", "row", "some"))
 """What is written with a parenthesis behind it and is no function."""
+
+_TYPES = frozenset(
+    (
+        *("box", "cidr", "circle", "citext", "cube", "jsonpath", "line", "lquery", "ltree", "ltxtquery", "macaddr"),
+        *("macaddr8", "path", "pg_lsn", "polygon", "tsquery", "tsvector", "varbit"),
+    )
+)
+"""Types of PostgreSQL and its extensions that sqlglot takes for types of somebody's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +65,8 @@ def check_query(
     tree = parse_query(sql, schema.dialect)
     for rule in (_only_reads, _plain_texts, _named_parameters):
         rule(tree)
+    if schema.dialect == "postgresql":
+        _known_types(tree, schema)
     called = _functions(tree, schema.dialect)
     _known_functions(called, frozenset(functions) | harmless_functions())
     _parameters_given(tree, given)
@@ -85,6 +96,8 @@ def _only_reads(tree: "exp.Query") -> None:
             raise QueryRefused("locks", "FOR UPDATE and FOR SHARE lock rows: leave them out")
         if isinstance(node, exp.Operator):
             raise QueryRefused("syntax", "OPERATOR() can name any function: write the operator itself")
+        if isinstance(node, exp.Qualify):
+            raise QueryRefused("syntax", "QUALIFY would be rewritten: filter an inner query by its window function")
 
 
 def _plain_texts(tree: "exp.Query") -> None:
@@ -96,6 +109,18 @@ def _plain_texts(tree: "exp.Query") -> None:
         raise QueryRefused("syntax", one_line(f"{found.sql()}: write texts in single quotes, or bind them"))
 
 
+def _known_types(tree: "exp.Query", schema: DatabaseSchema) -> None:
+    """Refuse types that look names up in the catalogue (regclass), and those of rows, which have the columns' names."""
+    from sqlglot import exp
+
+    named = {word for table in schema.tables for column in table.columns for word in _WORD.findall(column.type.lower())}
+    for node in tree.find_all(exp.DataType, exp.ObjectIdentifier, exp.PseudoType):
+        written = node.sql(comments=False).strip('"').lower()
+        looks_up = isinstance(node, exp.ObjectIdentifier | exp.PseudoType)
+        if looks_up or (node.this == exp.DType.USERDEFINED and written not in _TYPES | named):
+            raise QueryRefused("syntax", one_line(f"{written} is no type of a column: cast to another type"))
+
+
 def _functions(tree: "exp.Query", dialect: str | None) -> list[str]:
     """Return the names of all functions as they will be written, by which the database finds them."""
     from sqlglot import exp
@@ -104,11 +129,18 @@ def _functions(tree: "exp.Query", dialect: str | None) -> list[str]:
         called = isinstance(dotted.expression, exp.Func)
         remedy = "write functions without their namespace" if called else "fields of a row cannot be asked for"
         raise QueryRefused("function" if called else "syntax", one_line(f"{dotted.sql()}: {remedy}"))
-    form = sqlglot_dialect(dialect)
-    calls = (node.sql(form, comments=False, normalize_functions=False) for node in tree.find_all(exp.Func))
-    written = (_CALL.match(call) for call in calls)
-    names = [found[1] for found in written if found and found[1].lower() not in _SYNTAX]
+    found = (_name_of(node, sqlglot_dialect(dialect)) for node in tree.find_all(exp.Func))
+    names = [name for name in found if name and name.lower() not in _SYNTAX]
     return [name[1:-1] if name.startswith('"') else name.lower() for name in names]
+
+
+def _name_of(node: "exp.Func", form: str) -> str | None:
+    """Return the name of a function as it is written, None where an operator or syntax is written instead."""
+    written = node.sql(form, comments=False, normalize_functions=False)
+    if called := _CALL.match(written):
+        return called[1]
+    alone = _WORD.fullmatch(written) and not any(node.iter_expressions())
+    return written if alone else None  # CURRENT_USER and its like have no parenthesis
 
 
 def _known_functions(called: Iterable[str], known: frozenset[str]) -> None:

@@ -61,7 +61,9 @@ def parse_query(sql: str, dialect: str | None) -> "exp.Query":
     except ModuleNotFoundError as error:
         raise ConfigError("reading SQL needs sqlglot: pip install 'kosmos-rag[schema]'") from error
     try:
-        statements = [found for found in sqlglot.parse(sql, dialect=sqlglot_dialect(dialect)) if found is not None]
+        parsed = sqlglot.parse(sql, dialect=sqlglot_dialect(dialect))
+        # A comment behind the last semicolon is no statement.
+        statements = [found for found in parsed if found is not None and not isinstance(found, exp.Semicolon)]
     except (SqlglotError, RecursionError) as error:
         raise QueryRefused(
             "unreadable", f"the SQL cannot be read ({one_line(first_line(error))}); correct it"

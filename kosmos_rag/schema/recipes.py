@@ -223,14 +223,18 @@ def _curated(values: Any, schema: DatabaseSchema) -> tuple[Recipe | None, list[s
             f"{''.join(f'.{part}' for part in detail['loc'])}: {detail['msg']}, and is {show(detail['input'])}"
             for detail in error.errors()
         ]
-    faults = [f".tables: there is no table {name}" for name in given.tables if schema.table(name) is None]
-    columns = []
-    for written in given.columns:
-        name, _, column = written.rpartition(".")
+    parts = (written.rpartition(".") for written in given.columns)
+    columns = tuple((table, column) for table, _, column in parts)
+    recipe = Recipe(**{**given.model_dump(), "columns": columns}, curated=True)
+    return recipe, missing_parts(recipe, schema)
+
+
+def missing_parts(recipe: Recipe, schema: DatabaseSchema) -> list[str]:
+    """Return what a recipe names and the schema does not have, each with the field that names it."""
+    faults = [f".tables: there is no table {name}" for name in recipe.tables if schema.table(name) is None]
+    for name, column in recipe.columns:
         table = schema.table(name)
         if table is None or table.column(column) is None:
-            faults.append(f".columns: there is no column {written}")
-        columns.append((name, column))
+            faults.append(f".columns: there is no column {name}.{column}")
     hints = {Join(table=table.full_name, key=key).hint for table in schema.tables for key in table.foreign_keys}
-    faults += [f".join_hints: there is no key {hint}" for hint in given.join_hints if hint not in hints]
-    return Recipe(**{**given.model_dump(), "columns": tuple(columns)}, curated=True), faults
+    return faults + [f".join_hints: there is no key {hint}" for hint in recipe.join_hints if hint not in hints]

@@ -17,7 +17,7 @@ from kosmos_rag.cli.app import app
 from kosmos_rag.config import DatabaseSettings
 from kosmos_rag.embedding import SentenceTransformerEmbedder
 from kosmos_rag.grounding import SchemaGrounding
-from kosmos_rag.schema.recipes import read_recipes, template_recipes
+from kosmos_rag.schema.recipes import read_recipes
 from kosmos_rag.schema.sources import from_json
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
@@ -38,7 +38,7 @@ def _grounding(engine: Engine, preset: str) -> SchemaGrounding:
     engine.tenant("acme").collections.create("schema", preset=preset)
     grounding = SchemaGrounding(engine.tenant("acme", collection="schema"))
     schema = from_json(EXAMPLE / "programs.json")
-    grounding.build(schema, [*read_recipes(EXAMPLE / "recipes.yaml", schema), *template_recipes(schema)])
+    grounding.build(schema, read_recipes(EXAMPLE / "recipes.yaml", schema))
     return grounding
 
 
@@ -109,7 +109,12 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     assert built["new"] > 100
     assert built["failed"] == []
     again = json.loads(run("sync", "--file", str(exported), "--recipes", str(EXAMPLE / "recipes.yaml"), *common))
-    assert (again["new"], again["changed"], again["removed"]) == (0, 0, 0)
+    without = json.loads(run("sync", "--file", str(exported), *common))
+    for report in (again, without):
+        assert (report["new"], report["changed"], report["removed"]) == (0, 0, 0)
+    none = tmp_path / "none.yaml"
+    none.write_text("recipes: []")
+    assert json.loads(run("build", "--file", str(exported), "--recipes", str(none), *common))["removed"] == 7
     scheduled = json.loads(run("sync", "--file", str(exported), "--every", "3600", *common))["jobs"]
     assert len(scheduled) == 1
     refused = CliRunner().invoke(app, ["schema", "sync", "--url", "sqlite:///a.db", "--every", "3600", *common])

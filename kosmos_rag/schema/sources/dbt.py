@@ -29,7 +29,7 @@ class _Facts:
 
 
 def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = None) -> DatabaseSchema:
-    """Read the tables of a dbt project. Ephemeral models are none.
+    """Read the tables of a dbt project. Ephemeral models are none, nor are those of which no file names a column.
 
     Raises SchemaInvalid where a file cannot be read, or is not in dbt's layout.
     """
@@ -37,10 +37,14 @@ def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = 
     listed = read_json(catalog) if catalog else {}
     try:
         nodes = {**data["nodes"], **data.get("sources", {})}
-        tables = {key: node for key, node in nodes.items() if _is_table(node)}
+        columns = {**listed.get("nodes", {}), **listed.get("sources", {})}
+        tables = {
+            key: node
+            for key, node in nodes.items()
+            if _is_table(node) and (node.get("columns") or columns.get(key, {}).get("columns"))
+        }
         names = {key: _full_name(node) for key, node in tables.items()}
         facts = _facts(nodes, tables, names)
-        columns = {**listed.get("nodes", {}), **listed.get("sources", {})}
         records = [_table(node, columns.get(key, {}), facts[key]) for key, node in tables.items()]
         project = data["metadata"].get("project_name") or "dbt"
         adapter = data["metadata"].get("adapter_type")
@@ -156,6 +160,7 @@ def _learn(
     elif kind == "accepted_values":
         facts.values[str(column)] = tuple(str(value) for value in arguments["values"])
     elif kind == "relationships":
-        others = [key for key in node["depends_on"]["nodes"] if key in names and key != owner]
-        target = names[others[0] if others else owner]  # a table may refer to itself
-        facts.keys.append(ForeignKey(columns=(str(column),), table=target, target=(str(arguments["field"]),)))
+        others = [key for key in node["depends_on"]["nodes"] if key != owner]
+        target = names.get(others[0] if others else owner)  # a table may refer to itself
+        if target:
+            facts.keys.append(ForeignKey(columns=(str(column),), table=target, target=(str(arguments["field"]),)))

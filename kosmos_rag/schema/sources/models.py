@@ -42,7 +42,8 @@ def _imported(path: str) -> Any:
             found = getattr(found, part)
     except Exception as error:  # the module is anybody's code
         raise RequestError(
-            f"{_shown(path)} cannot be imported ({one_line(first_line(error))}); correct the path, or the module"
+            f"{_shown(path)} cannot be imported ({one_line(first_line(error))}); correct the path, or the module: "
+            "its package must be installed, or its folder be in PYTHONPATH"
         ) from error
     return found
 

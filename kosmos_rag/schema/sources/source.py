@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from kosmos_rag.errors import ConfigError, RequestError
 from kosmos_rag.schema.model import DatabaseSchema
-from kosmos_rag.schema.recipes import Recipe, read_recipes, template_recipes
+from kosmos_rag.schema.recipes import Recipe, read_recipes
 from kosmos_rag.schema.sources.database import SampleRules, from_database
 from kosmos_rag.schema.sources.dbt import from_dbt
 from kosmos_rag.schema.sources.models import from_models
@@ -29,7 +29,7 @@ class SchemaSource:
     namespaces: tuple[str, ...] = ()
     """Of a database; none is the one that needs no naming."""
     recipes: str | None = None
-    """Path of a YAML file of recipes, beside those that follow from keys."""
+    """Path of a YAML file of recipes of your own; None keeps those that stand in the collection."""
     samples: tuple[str, ...] = ()
     """Full names of the tables of a database of which sample values are read, `*` for all; none is none."""
     not_sampled: tuple[str, ...] = ()
@@ -60,7 +60,9 @@ class SchemaSource:
         if self.kind == "json":
             return from_json(Path(self.place))
         if self.kind == "dbt":
-            return from_dbt(Path(self.place))
+            manifest = Path(self.place)
+            catalog = manifest.with_name("catalog.json")
+            return from_dbt(manifest, catalog if catalog.is_file() else None)
         if self.kind == "models":
             return from_models(self.place)
         if not (url := os.environ.get(self.place)):
@@ -68,7 +70,6 @@ class SchemaSource:
         rules = SampleRules.of(self.samples, self.not_sampled)
         return from_database(url, schemas=self.namespaces or (None,), samples=rules)
 
-    def read_recipes(self, schema: DatabaseSchema) -> list[Recipe]:
-        """Return the recipes of its file and those that follow from keys. Raises SchemaInvalid."""
-        own = read_recipes(Path(self.recipes), schema) if self.recipes else []
-        return [*own, *template_recipes(schema)]
+    def read_recipes(self, schema: DatabaseSchema) -> list[Recipe] | None:
+        """Return the recipes of its file, None where it names none. Raises ConfigError, SchemaInvalid."""
+        return read_recipes(Path(self.recipes), schema) if self.recipes else None

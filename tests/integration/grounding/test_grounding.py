@@ -24,8 +24,8 @@ def schema() -> DatabaseSchema:
 
 @pytest.fixture(scope="module")
 def recipes(schema: DatabaseSchema) -> list[Recipe]:
-    """Its recipes, those written by hand first."""
-    return [*read_recipes(EXAMPLE / "recipes.yaml", schema), *template_recipes(schema)]
+    """Its recipes written by hand."""
+    return read_recipes(EXAMPLE / "recipes.yaml", schema)
 
 
 @pytest.fixture
@@ -82,6 +82,61 @@ def test_what_is_gone_from_the_schema__is_gone_from_the_answers(scope: TenantSco
     assert report.removed == 1
     assert report.ingest.changed == 1, "the table's document lists its columns"
     assert [ref.column for ref in grounding.ask("weight of things").schema_refs] == ["colour"]
+
+
+def _by_hand(scope: TenantScope) -> dict[str, int]:
+    """The versions of the recipes written by hand, by slug."""
+    return {info.metadata["slug"]: info.version for info in scope.documents() if info.metadata.get("curated")}
+
+
+def _recipe(slug: str, column: str) -> Recipe:
+    return Recipe(
+        slug=slug,
+        title=f"{column} of a thing",
+        text=f"Return things.{column}.",
+        pattern="aggregation",
+        tables=("things",),
+        columns=(("things", column),),
+        note="Ask first.",
+        curated=True,
+        sql=f"SELECT {column} FROM things",
+    )
+
+
+def test_recipes_written_by_hand__stay_as_they_are_where_none_are_given(scope: TenantScope) -> None:
+    grounding = SchemaGrounding(scope)
+    heavy = _recipe("heavy", "weight")
+    grounding.build(_small("colour", "weight"), [_recipe("red", "colour"), heavy])
+    report = grounding.build(_small("colour", "weight", "height"))
+    assert (report.removed, _by_hand(scope)) == (0, {"red": 1, "heavy": 1})
+    assert grounding.build(_small("weight")).removed == 3, "two columns, and the recipe that names one"
+    assert _by_hand(scope) == {"heavy": 1}
+    asked = grounding.ask("weight of a thing")
+    assert asked.selection is not None
+    assert asked.selection.recipes == (heavy,)
+
+
+def test_recipes_written_by_hand__make_way_for_those_that_are_given(
+    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(_small("colour"), [_recipe("red", "colour")])
+    grounding.build(schema, recipes)
+    assert grounding.build(schema, recipes[1:]).removed == 1
+    assert len(_by_hand(scope)) == len(recipes)
+    assert grounding.build(schema, []).removed == len(recipes) - 1
+    assert _by_hand(scope) == {"red": 1}, "that of another database"
+    slugs = {info.metadata["slug"] for info in scope.documents() if info.metadata["kind"] == "query_recipe"}
+    assert {recipe.slug for recipe in template_recipes(schema)} < slugs, "what follows from keys comes by itself"
+
+
+def test_recipes_written_by_hand__are_for_the_readers_of_the_latest_build(engine: Engine) -> None:
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+    SchemaGrounding(both).build(_small("salary"), [_recipe("wages", "salary")])
+    SchemaGrounding(both).build(_small("salary"), readers=("role:hr",))
+    assert list(_by_hand(both)) == ["wages"]
+    assert engine.tenant("acme", collection="schema").documents() == []
 
 
 def test_another_process__sees_a_change_with_the_next_question(scope: TenantScope) -> None:

@@ -92,6 +92,25 @@ def test_a_schema__is_read_again_and_again(
     assert (_job(scope).state, _job(scope).error) == (JobState.SCHEDULED, None)
 
 
+def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
+    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None], tmp_path: Path
+) -> None:
+    shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
+    written = tmp_path / "recipes.yaml"
+    written.write_text("recipes: [{slug: red, title: red goods, text: x, pattern: status, tables: [goods]}]")
+    scope.jobs.sync_schema(replace(SHOP, recipes=str(written)))
+    work()
+    shop("ALTER TABLE goods ADD COLUMN weight REAL")
+    scope.jobs.sync_schema(SHOP)
+    work()
+    assert _columns(scope) == {"id", "colour", "weight"}
+    assert "query_recipe:red" in scope.sources()
+    written.write_text("recipes: []")
+    scope.jobs.sync_schema(replace(SHOP, recipes=str(written)))
+    work()
+    assert "query_recipe:red" not in scope.sources()
+
+
 def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(
     scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

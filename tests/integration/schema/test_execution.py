@@ -257,6 +257,11 @@ def test_sqlite__is_guarded_as_well(lite: str) -> None:
     for sql in ("DELETE FROM t", "PRAGMA query_only = OFF", "ATTACH 'x.db' AS x", "SELECT load_extension('x')"):
         with pytest.raises(QueryRefused):
             database.run(sql)
+    with pytest.raises(StatementFailed, match="too big"):
+        database.run(
+            "WITH RECURSIVE r(n, s) AS (SELECT 1, name FROM t UNION ALL SELECT n + 1, s || s FROM r WHERE n < 40) "
+            "SELECT max(length(s)) FROM r"
+        )
     known = _without(from_database(lite), "t", "name")
     for sql in ('SELECT "name" FROM t', "SELECT * FROM t", "SELECT (SELECT name FROM t) AS x FROM (SELECT 1 AS name)"):
         with pytest.raises(QueryRefused):

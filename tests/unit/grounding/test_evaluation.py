@@ -55,6 +55,12 @@ def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
     assert found.join_hints == 2.0
 
 
+def test_figures__that_no_question_is_about_are_left_out() -> None:
+    found = figures([_judged(_gold(joins=False), held=True)])
+    assert (found.columns_in_5, found.joins) == (None, None)
+    assert not {"columns_in_5", "columns_in_10", "joins", "joins_needed"} & found.as_json().keys()
+
+
 def test_figures__of_nothing_are_refused() -> None:
     with pytest.raises(RequestError, match="no question"):
         figures([])
@@ -86,3 +92,9 @@ def test_parts__are_disjoint_by_database_and_the_same_each_time() -> None:
     assert len(split[TUNED_ON]) + len(split[HELD_OUT]) == len(split[ALL]) == 40
     shuffled = parts([replace(gold) for gold in reversed(questions)])
     assert {gold.database for gold in shuffled[TUNED_ON]} == own[0]
+
+
+def test_parts__without_questions_are_left_out() -> None:
+    only = parts([_gold("of one database")])
+    assert len(only) == 2
+    assert all(members for members in only.values())

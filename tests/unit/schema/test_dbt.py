@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag.errors import SchemaInvalid
 from kosmos_rag.schema.model import ForeignKey
-from kosmos_rag.schema.sources import from_dbt
+from kosmos_rag.schema.sources import SchemaSource, from_dbt, from_json, to_json
 
 
 def _node(name: str, *columns: dict[str, Any], **given: Any) -> dict[str, Any]:
@@ -103,6 +103,28 @@ def test_manifest__gives_tables_keys_and_values(tmp_path: Path) -> None:
     assert status is not None
     assert status.enum == ("open", "paid")
     assert schema.tables[1].unique == (("id",),)
+
+
+def test_tables__that_are_none_or_have_no_columns_are_left_out_with_keys_to_them(tmp_path: Path) -> None:
+    nodes = {
+        "model.shop.orders": _node("orders", {"name": "customer_id"}, {"name": "region"}),
+        "model.shop.customers": _node("customers", {"name": "id"}, config={"materialized": "ephemeral"}),
+        "model.shop.regions": _node("regions"),
+        "test.a": _test("relationships", "customer_id", ["model.shop.customers", "model.shop.orders"], field="id"),
+        "test.b": _test("relationships", "region", ["model.shop.regions", "model.shop.orders"], field="code"),
+    }
+    manifest = _written(tmp_path, "manifest.json", {**MANIFEST, "nodes": nodes, "sources": {}})
+    schema = from_dbt(manifest)
+    assert [(table.name, table.foreign_keys) for table in schema.tables] == [("orders", ())]
+    assert from_json(_written(tmp_path, "schema.json", json.loads(to_json(schema)))) == schema
+
+
+def test_catalog__is_read_where_it_stands_beside_the_manifest(tmp_path: Path) -> None:
+    manifest = _written(tmp_path, "manifest.json", MANIFEST)
+    source = SchemaSource(kind="dbt", place=str(manifest))
+    without = source.read()
+    catalog = _written(tmp_path, "catalog.json", CATALOG)
+    assert source.read() == from_dbt(manifest, catalog) != without
 
 
 def test_manifest__of_another_shape_is_refused(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ SCHEMA = database(
         "SELECT string_agg(state, ',') FILTER (WHERE total > 1) FROM orders",
         "SELECT lower(state) || 'x', total::int, coalesce(state, '-'), CASE WHEN total > 1 THEN 'a' END FROM orders;",
         "SELECT o.total -- a comment; DROP TABLE orders\n FROM orders o /* ; DELETE FROM orders */",
+        "SELECT total FROM orders; -- that is all",
+        "SELECT CURRENT_TIMESTAMP, current_date, at::timestamptz, state::tsvector FROM orders",
         "(SELECT total FROM orders)",
         "TABLE orders",
     ],
@@ -92,6 +94,8 @@ def test_query__that_only_reads_passes(sql: str) -> None:
         ("SELECT pg_advisory_lock(1)", "function"),
         ("SELECT my_function(total) FROM orders", "function"),
         ("SELECT encrypt(state, 'k') FROM orders", "function"),
+        ("SELECT current_user FROM orders", "function"),
+        ("SELECT total FROM orders WHERE state = SESSION_USER OR state = current_schema", "function"),
         ("SELECT * FROM XMLTABLE('/x' PASSING state COLUMNS a text) AS x, orders", "function"),
         ("SELECT nextval('s') FROM orders LIMIT (SELECT nextval('s'))", "function"),
         ("SELECT (o).password FROM orders AS o", "syntax"),
@@ -99,6 +103,12 @@ def test_query__that_only_reads_passes(sql: str) -> None:
         ("SELECT $$a$$ FROM orders", "syntax"),
         ("SELECT U&'\\0041' FROM orders", "syntax"),
         ("SELECT total OPERATOR(pg_catalog.+) 1 FROM orders", "syntax"),
+        ("SELECT generate_series(16384, 17000)::oid::regclass FROM orders", "syntax"),
+        ("SELECT regclass '16384' FROM orders", "syntax"),
+        ("SELECT '{16384}'::_regclass FROM orders", "syntax"),
+        ("SELECT to_json(NULL::secrets) FROM orders", "syntax"),
+        ("SELECT to_json(NULL::orders) FROM orders", "syntax"),
+        ("SELECT id FROM orders QUALIFY row_number() OVER (ORDER BY id) = 1", "syntax"),
         ("SELECT * FROM orders PIVOT(sum(total) FOR state IN ('x'))", "syntax"),
         ("SELECT * FROM secrets", "unknown_table"),
         ("SELECT * FROM pg_catalog.pg_authid", "unknown_table"),
@@ -144,6 +154,14 @@ def test_functions__of_the_databases_own_pass_where_they_are_allowed() -> None:
     assert check_query(sql, SCHEMA, functions=["my_function"]).reading.columns == (("orders", "total"),)
 
 
+def test_types__of_the_columns_pass_and_no_others_of_somebodys_own() -> None:
+    schema = database(table("moods", "mood mood", "moods mood[]"))
+    for sql in ("SELECT 'glad'::mood FROM moods", "SELECT id FROM moods WHERE '{glad}'::mood[] && moods"):
+        assert check_query(sql, schema).reading.tables == ("moods",)
+    with pytest.raises(QueryRefused, match="temper is no type of a column"):
+        check_query("SELECT 'glad'::temper FROM moods", schema)
+
+
 def test_a_clause_with_a_name__is_read_where_it_is_in_sight() -> None:
     sql = (
         "WITH RECURSIVE up(id) AS (SELECT id FROM orders UNION ALL SELECT up.id + 1 FROM up WHERE up.id < 9), "
@@ -184,6 +202,13 @@ def test_sqlite__takes_names_in_double_quotes_for_text_where_they_name_nothing()
     schema = database(table("Team", "Name"), dialect="sqlite")
     checked = check_query('SELECT NAME FROM team WHERE "name" = "Ajax"', schema)
     assert checked.reading.columns == (("Team", "Name"),)
-    for function in ("load_extension('x')", "readfile('x')", "writefile('x', 'y')", "fts3_tokenizer('x')"):
+    assert check_query("SELECT strftime('%Y', name), CURRENT_TIMESTAMP, CAST(name AS own) FROM team", schema)
+    for function in (
+        "load_extension('x')",
+        "readfile('x')",
+        "writefile('x', 'y')",
+        "fts3_tokenizer('x')",
+        "printf('%.*c', 9, 'x')",
+    ):
         with pytest.raises(QueryRefused):
             check_query(f"SELECT {function} FROM team", schema)

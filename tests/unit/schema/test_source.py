@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.errors import ConfigError, RequestError
+from kosmos_rag.schema.recipes import read_recipes
 from kosmos_rag.schema.sources import SchemaSource, from_json
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "schema"
@@ -22,9 +23,8 @@ def test_source__reads_its_schema_and_recipes() -> None:
     source = SchemaSource(kind="json", place=str(EXAMPLE / "programs.json"), recipes=str(EXAMPLE / "recipes.yaml"))
     schema = source.read()
     assert schema == from_json(EXAMPLE / "programs.json")
-    recipes = source.read_recipes(schema)
-    assert recipes[0].curated
-    assert not recipes[-1].curated
+    assert source.read_recipes(schema) == read_recipes(EXAMPLE / "recipes.yaml", schema)
+    assert SchemaSource(kind="json", place="x").read_recipes(schema) is None
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "oracle", "place": "x"}, {"kind": "json"}, {"kind": "json", "path": "x"}])
