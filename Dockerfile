@@ -14,7 +14,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
 COPY workers workers
 COPY migrations migrations
-RUN pip install '.[service,onnx,minilm]'
+RUN pip install '.[mcp,minilm,onnx,s3,schema,service]'
 
 
 FROM python:3.11.14-slim-bookworm

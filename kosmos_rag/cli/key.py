@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from kosmos_rag.service.keys import ApiKeys
     from kosmos_rag.storage.tenancy import Tenant
 
-app = typer.Typer(help="Make, list and revoke a tenant's keys to the service.")
+KeyArgument = Annotated[str, typer.Argument(help="Its id, as `key list` shows it.")]
+
+app = typer.Typer(help="Make, list, rotate and revoke a tenant's keys to the service.")
 
 
 def _keys(engine: "Engine") -> "ApiKeys":
@@ -84,32 +86,67 @@ def list_(
         print_json({"tenant": tenant, "keys": [asdict(info) for info in infos]})
         return
     for info in infos:
-        state = "revoked" if info.revoked_at else "expired" if _past(info.expires_at) else "good"
+        state = "revoked" if _past(info.revoked_at) else "expired" if _past(info.expires_at) else "good"
+        if state == "good" and info.revoked_at:
+            state = "ending"
         held = "".join(f" {name}" for name in info.principals)
         console().print(f"{info.id}  {state:<8} {','.join(info.scopes):<18} {info.name}{held}")
 
 
-def _past(expires_at: datetime | None) -> bool:
-    return expires_at is not None and expires_at <= datetime.now(UTC)
+def _past(time: datetime | None) -> bool:
+    return time is not None and time <= datetime.now(UTC)
 
 
-@app.command("revoke")
-def revoke(
-    key: Annotated[str, typer.Argument(help="Its id, as `key list` shows it.")],
+def _id(key: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(key)
+    except ValueError as error:
+        raise RequestError(f"{key!r} is no id of a key; `kosmos-rag key list` shows them") from error
+
+
+def _no_good_key(tenant: str, key: str) -> RequestError:
+    return RequestError(f"tenant {tenant} has no good key {key}; see `kosmos-rag key list -t {tenant}`")
+
+
+@app.command("rotate")
+def rotate(
+    key: KeyArgument,
+    overlap: Annotated[
+        float,
+        typer.Option("--overlap", metavar="SECONDS", min=0, max=31_536_000, help="So long is the old one still good."),
+    ] = 0,
     tenant: TenantOption = "default",
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key useless, from the next request on. To rotate one, make another first."""
+    """Make a key of the same name, scopes and principals, and print it this once; the old one ends."""
     with reported(as_json=as_json):
-        try:
-            key_id = uuid.UUID(key)
-        except ValueError as error:
-            raise RequestError(f"{key!r} is no id of a key; `kosmos-rag key list` shows them") from error
+        key_id = _id(key)
+        with opened(config, set_) as engine:
+            made = _keys(engine).rotate(_named(tenant), key_id, overlap=timedelta(seconds=overlap))
+        if made is None:
+            raise _no_good_key(tenant, key)
+    if as_json:
+        print_json({"tenant": tenant, "key": made, "rotated": str(key_id)})
+    else:
+        typer.echo(made)
+
+
+@app.command("revoke")
+def revoke(
+    key: KeyArgument,
+    tenant: TenantOption = "default",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key useless, from the next request on."""
+    with reported(as_json=as_json):
+        key_id = _id(key)
         with opened(config, set_) as engine:
             if not _keys(engine).revoke(_named(tenant), key_id):
-                raise RequestError(f"tenant {tenant} has no good key {key}; see `kosmos-rag key list -t {tenant}`")
+                raise _no_good_key(tenant, key)
     if as_json:
         print_json({"tenant": tenant, "revoked": str(key_id)})
     else:

@@ -1,6 +1,7 @@
 """Models on ONNX Runtime: exported on first use, and kept in the cache folder for the next process."""
 
 import hashlib
+import os
 import shutil
 import tempfile
 import warnings
@@ -29,6 +30,8 @@ def require_runtime(models: ModelsSettings) -> None:
     """Raise ModelUnavailable where the settings name ONNX Runtime and it is not installed."""
     if models.backend != "onnx":
         return
+    # Read once, when it is imported: from 1.31 on it tells its maker of this machine and its sessions otherwise.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import optimum.onnxruntime  # noqa: F401
     except ImportError as error:

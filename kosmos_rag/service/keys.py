@@ -7,7 +7,10 @@ import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
 
 from kosmos_rag.errors import RequestError
 from kosmos_rag.records import EVERYONE, are_names, is_text
@@ -33,6 +36,7 @@ class ApiKeyInfo:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    """From when on it is useless; a key that was rotated may have some time left."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,21 +78,25 @@ class ApiKeys:
         Raises RequestError, ConfigError, DatabaseError.
         """
         _check(name, scopes, principals, expires_at)
-        key_id, secret, now = uuid.uuid4(), secrets.token_urlsafe(32), datetime.now(UTC)
-        values = {
-            "tenant_id": owner.id,
-            "id": key_id,
-            "name": name,
-            "scopes": list(scopes),
-            "principals": list(principals),
-            "secret_sha256": _hash(secret),
-            "now": now,
-            "expires_at": expires_at,
-        }
+        now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             create_tenant(connection, owner, now=now)
-            connection.execute(statement("create_api_key"), values)
-        return f"{_PREFIX}{owner.name}.{key_id.hex}.{secret}"
+            return _made(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
+
+    def rotate(self, owner: Tenant, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
+        """Make a key of the same name, scopes and principals, good for as long as the old one was made for.
+
+        The old one ends after the overlap. None, and nothing changes, where it is not good, or was told to end sooner.
+        Raises ConfigError, DatabaseError.
+        """
+        now = datetime.now(UTC)
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            row = _ended(connection, owner, key_id, now=now, ends_at=now + overlap)
+            if row is None:
+                return None
+            name, scopes, principals, created_at, expires_at = row
+            until = None if expires_at is None else now + (expires_at - created_at)
+            return _made(connection, owner, name, scopes, principals, now=now, expires_at=until)
 
     def infos(self, owner: Tenant) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
@@ -109,9 +117,9 @@ class ApiKeys:
 
     def revoke(self, owner: Tenant, key_id: uuid.UUID) -> bool:
         """Make a key useless from now on. Returns whether it was good. Raises ConfigError, DatabaseError."""
-        values = {"tenant_id": owner.id, "id": key_id, "now": datetime.now(UTC)}
+        now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            return connection.execute(statement("revoke_api_key"), values).fetchone() is not None
+            return _ended(connection, owner, key_id, now=now, ends_at=now) is not None
 
     @staticmethod
     def looks_like_one(credentials: str) -> bool:
@@ -137,6 +145,38 @@ class ApiKeys:
         if row is None or not hmac.compare_digest(row[3], key.secret_sha256):
             return None
         return ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
+
+
+def _made(
+    connection: psycopg.Connection,
+    owner: Tenant,
+    name: str,
+    scopes: Sequence[str],
+    principals: Sequence[str],
+    *,
+    now: datetime,
+    expires_at: datetime | None,
+) -> str:
+    key_id, secret = uuid.uuid4(), secrets.token_urlsafe(32)
+    values = {
+        "tenant_id": owner.id,
+        "id": key_id,
+        "name": name,
+        "scopes": list(scopes),
+        "principals": list(principals),
+        "secret_sha256": _hash(secret),
+        "now": now,
+        "expires_at": expires_at,
+    }
+    connection.execute(statement("create_api_key"), values)
+    return f"{_PREFIX}{owner.name}.{key_id.hex}.{secret}"
+
+
+def _ended(
+    connection: psycopg.Connection, owner: Tenant, key_id: uuid.UUID, *, now: datetime, ends_at: datetime
+) -> tuple[Any, ...] | None:
+    values = {"tenant_id": owner.id, "id": key_id, "now": now, "ends_at": ends_at}
+    return connection.execute(statement("revoke_api_key"), values).fetchone()
 
 
 def _hash(secret: str) -> str:

@@ -14,6 +14,7 @@ from kosmos_rag import tracing
 from kosmos_rag.logs import REQUEST
 from kosmos_rag.service.metrics import ServiceMetrics
 from kosmos_rag.service.problems import INTERNAL, send_problem
+from kosmos_rag.service.streaming import ENDED_WITH
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _CLIENT_GONE = 499
@@ -71,6 +72,7 @@ class Requests:
             REQUEST.reset(token)
 
     def _told(self, scope: Scope, status: int, seconds: float, took_ms: float) -> None:
+        status = scope.get(ENDED_WITH, status)
         method, route = scope["method"] if scope["method"] in _METHODS else "other", _route(scope)
         self._metrics.request(method, route, status, seconds)
         named = {"http.request.method": method, "http.route": route, "http.response.status_code": status}

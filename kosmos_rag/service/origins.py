@@ -1,10 +1,13 @@
 """Pages in a browser: which of them has sent a request, and no foreign one's where nobody needs credentials."""
 
+from urllib.parse import urlsplit
+
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.errors import NotPermitted
 from kosmos_rag.problems import PROBLEMS
+from kosmos_rag.service.identity import LOOPBACK
 from kosmos_rag.service.problems import send_problem
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -19,16 +22,35 @@ def is_of_own_page(headers: Headers) -> bool | None:
     return None if origin is None else origin.partition("://")[2] == headers.get("host")
 
 
+def names_loopback(headers: Headers) -> bool:
+    """Whether a request was sent to a name of the loopback address: any other name may be a foreign page's own."""
+    try:
+        return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK
+    except ValueError:
+        return False
+
+
 class OwnPages:
-    """Refuses what pages of others send to change something: any page can have a browser send a simple request."""
+    """Refuses what pages of others send, under a name of theirs, or to change something.
+
+    Any page can have a browser send a simple request, and its name can be pointed at this machine.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] == "http" and scope["method"] not in _SAFE and is_of_own_page(Headers(scope=scope)) is False:
-            detail = "a page of another origin has sent this; send it from a program or from the console"
+        detail = _refusal(scope["method"], Headers(scope=scope)) if scope["type"] == "http" else None
+        if detail is None:
+            await self._app(scope, receive, send)
+        else:
             await send_problem(send, PROBLEMS[NotPermitted], detail)
-            return
-        await self._app(scope, receive, send)
+
+
+def _refusal(method: str, headers: Headers) -> str | None:
+    if not names_loopback(headers):
+        return f"a development service answers to {', '.join(sorted(LOOPBACK))} alone; ask it by one of these names"
+    if method not in _SAFE and is_of_own_page(headers) is False:
+        return "a page of another origin has sent this; send it from a program or from the console"
+    return None

@@ -19,6 +19,9 @@ from kosmos_rag.service.caller import Service
 from kosmos_rag.service.metrics import served
 
 _GRACE_S = 5
+_KEEP_ALIVE_S = 75
+"""Longer than the 60 seconds for which balancers usually keep an idle connection: a request sent on one that is just
+being closed here would fail there."""
 
 
 class Server(uvicorn.Server):
@@ -39,6 +42,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=bool(settings.trusted_proxies),
                 forwarded_allow_ips=list(settings.trusted_proxies),
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=math.ceil(settings.drain_s) + _GRACE_S,
             )
         )

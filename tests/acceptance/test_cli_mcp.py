@@ -89,9 +89,10 @@ def test_stdio__serves_with_the_real_model(
 def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dict[str, str], tmp_path: Path) -> None:
     """Logs of every level go to standard error: what is no message of the protocol would come as an exception."""
     strangers: list[Any] = []
+    all_logs = ("--set", "observability.log_level=DEBUG", "--set", "observability.log_texts=true")
     server = StdioServerParameters(
         command=sys.executable,
-        args=command("--subject", "ada", "--set", "observability.log_level=DEBUG"),
+        args=command("--subject", "ada", *all_logs),
         env=variables | WHO,
     )
 

@@ -87,12 +87,15 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
     assert key.rpartition(".")[2] not in log
 
 
-def test_keys__are_made_listed_and_revoked(kosmos: Run) -> None:
+def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
     assert kosmos("key", "list").stdout == ""
     made = json.loads(kosmos("key", "create", "ci", "--scope", "ingest", "--days", "1", "--json").stdout)["key"]
     (key,) = json.loads(kosmos("key", "list", "--json").stdout)["keys"]
     assert (key["name"], key["scopes"]) == ("ci", ["ingest"])
     assert made.rpartition(".")[2] not in kosmos("key", "list").stdout
+    rotated = json.loads(kosmos("key", "rotate", key["id"], "--overlap", "3600", "--json").stdout)
+    assert (rotated["key"].split(".")[:2], rotated["rotated"]) == (["kosmos", "default"], key["id"])
+    assert [line.split()[1] for line in kosmos("key", "list").stdout.splitlines()] == ["ending", "good"]
     assert kosmos("key", "revoke", key["id"]).stdout == f"revoked {key['id']}\n"
     assert "revoked" in kosmos("key", "list").stdout
     again = kosmos("key", "revoke", key["id"])
@@ -107,6 +110,7 @@ def test_keys__are_made_listed_and_revoked(kosmos: Run) -> None:
         (("create", " "), "the name of the key is ' '"),
         (("create", "ci", "--principal", ""), "--principal is empty"),
         (("revoke", "x"), "'x' is no id of a key"),
+        (("rotate", "00000000-0000-4000-8000-000000000001"), "tenant default has no good key"),
     ],
 )
 def test_keys__say_what_is_wrong_with_an_argument(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -185,7 +185,8 @@ def test_dockerfile__installs_torch_first_and_runs_as_nobody() -> None:
     installed = re.findall(r"^RUN pip install (.+)$", DOCKERFILE, re.MULTILINE)
     assert installed[0] == "torch==2.13.0"
     extras = set(re.findall(r"[\w-]+", installed[1].strip("'.")))
-    assert extras == {"service", "onnx", "minilm"}
+    # All that its routes, commands and jobs ask for, and no more.
+    assert extras == {"mcp", "minilm", "onnx", "s3", "schema", "service"}
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert all(re.search(rf"^{extra} = \[", pyproject, re.MULTILINE) for extra in extras)
     assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)

@@ -126,6 +126,7 @@ def test_pod__may_do_nothing_that_it_need_not(name: str) -> None:
     pod = PODS[name]
     (container,) = pod["containers"]
     assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False, "KOSMOS_API_PORT, of a Service named kosmos-api, is no setting"
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 10001
     assert container["securityContext"] == {
@@ -147,7 +148,9 @@ def test_pod__sets_variables_that_are_settings_and_runs_a_command(name: str) -> 
     assert len(set(names)) == len(names)
     assert set(names) <= VARIABLES
     assert {"KOSMOS_DATABASE__URL", "KOSMOS_DATABASE__WORKER_URL"} <= set(names)
-    assert ("KOSMOS_DATABASE__ADMIN_URL" in names) == (name == "migrate")
+    # Of workers where it is asked for: conditions are true here.
+    assert ("KOSMOS_DATABASE__ADMIN_URL" in names) == (name in {"migrate", "worker"})
+    assert VALUES["worker"]["administrator"] is False
     assert container["command"][0] == "kosmos-rag"
     assert container["command"][1] in {command.name for command in app.registered_commands}
     for example in re.findall(r"name: (KOSMOS_\w+)", (CHART / "values.yaml").read_text()):

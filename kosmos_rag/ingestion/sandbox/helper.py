@@ -91,6 +91,8 @@ def _environment() -> dict[str, str]:
         # A process that forks must have one thread; these libraries would start more.
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
+        # Of ONNX Runtime, which reads pictures: see `embedding/onnx.py`.
+        "ORT_DISABLE_TELEMETRY": "1",
     }
 
 

@@ -61,6 +61,9 @@ async def upload(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> JobView:
     """Take a document, the bytes of the body, into the queue. A worker ingests it; the job tells when it is there."""
+    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        # Boundaries and headers of the form would be ingested with it.
+        raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
     scope = caller.scope(collection)
     empty = SourceDocument(
         source=source,

@@ -11,14 +11,16 @@ SELECT k.id, k.name, k.scopes, k.principals, k.created_at, k.expires_at, k.revok
 -- name: valid_api_key
 SELECT k.name, k.scopes, k.principals, k.secret_sha256
   FROM kosmos.api_keys k
- WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s AND k.revoked_at IS NULL
-   AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
+ WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s
+   AND (k.revoked_at IS NULL OR k.revoked_at > %(now)s) AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
 
 -- name: revoke_api_key
+-- From some time on, now or later. One that ends sooner already is left as it is.
 UPDATE kosmos.api_keys k
-   SET revoked_at = %(now)s
- WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s AND k.revoked_at IS NULL
-RETURNING k.id
+   SET revoked_at = %(ends_at)s
+ WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s
+   AND (k.revoked_at IS NULL OR k.revoked_at > %(ends_at)s) AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
+RETURNING k.name, k.scopes, k.principals, k.created_at, k.expires_at
 
 -- name: forget_upload_requests
 DELETE FROM kosmos.upload_requests u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s

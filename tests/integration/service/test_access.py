@@ -271,6 +271,29 @@ def test_key__changed_is_refused(running: Running, change: Callable[[str], str])
         assert client.get("/v1/documents").status_code == 401
 
 
+def test_key__rotated_has_a_successor_of_the_same_kind_and_some_time_left(running: Running) -> None:
+    keys, acme = ApiKeys(running.service.engine.parts.database), tenant("acme")
+    in_a_day, an_hour = datetime.now(UTC) + timedelta(days=1), timedelta(hours=1)
+    made = keys.create(acme, "ci", scopes=["ingest"], principals=["department:hr"], expires_at=in_a_day)
+    (first,) = keys.infos(acme)
+    successor = keys.rotate(acme, first.id, overlap=an_hour)
+    assert successor is not None
+    assert keys.rotate(acme, first.id, overlap=an_hour) is None  # it ends sooner already
+    assert keys.rotate(tenant("globex"), first.id) is None
+    second = keys.infos(acme)[1]
+    assert (second.name, second.scopes, second.principals) == (first.name, first.scopes, first.principals)
+    assert first.expires_at is not None
+    assert second.expires_at == second.created_at + (first.expires_at - first.created_at)
+    with running.client(made) as old, running.client(successor) as new:
+        assert old.get("/v1/jobs").status_code == new.get("/v1/jobs").status_code == 200
+        assert keys.rotate(acme, second.id, overlap=timedelta(milliseconds=1))
+        eventually(lambda: new.get("/v1/jobs").status_code == 401)
+        assert keys.rotate(acme, second.id) is None
+        assert keys.revoke(acme, first.id)  # before its time
+        assert old.get("/v1/jobs").status_code == 401
+    assert len(keys.infos(acme)) == 3
+
+
 def test_key__expires(running: Running) -> None:
     keys = ApiKeys(running.service.engine.parts.database)
     soon = datetime.now(UTC) + timedelta(seconds=2)
@@ -287,7 +310,8 @@ def test_development__lets_in_on_loopback_only(settings: Settings, signer: Signe
             assert client.get("/v1/documents").status_code == 200
             assert client.get("/v1/jobs").status_code == 200
             # A name that a foreign page has pointed at this machine.
-            assert client.get("/v1/documents", headers={"host": "evil.test"}).status_code == 400
+            refused = client.get("/v1/documents", headers={"host": "evil.test"})
+            assert (refused.status_code, refused.headers["content-type"]) == (403, "application/problem+json")
         open_to_all = changed(local, {"service.host": "0.0.0.0"})
         with (
             Engine(open_to_all, embedder=HashingEmbedder()) as other,

@@ -146,6 +146,11 @@ def test_call__that_takes_too_long_is_a_504(narrow: Running) -> None:
         assert client.get("/v1/documents").status_code == 200
 
 
+def test_connections__are_kept_for_longer_than_balancers_keep_them(running: Running) -> None:
+    # uvicorn's own 5 seconds make a 502 of a request that a balancer sends on a connection that is just being closed.
+    assert running.server.config.timeout_keep_alive > 60
+
+
 def test_database__that_drops_its_connections_is_come_back_to(running: Running) -> None:
     admin = running.service.settings.database.admin_url
     with running.client() as client:

@@ -153,6 +153,14 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
         assert stored["document"]["metadata"] == {"year": 2026}
 
 
+def test_upload__as_a_form_is_refused(running: Running) -> None:
+    with running.client(scope="ingest") as client:
+        refused = client.post("/v1/documents", params={"source": "a"}, files={"file": ("a.md", b"text")})
+        assert refused.status_code == 422
+        assert "curl --data-binary" in refused.json()["detail"]
+        assert client.get("/v1/jobs").json()["jobs"] == []
+
+
 @pytest.mark.parametrize("wrong", [{"title": "a\0"}, {"metadata": r'{"a": "\u0000"}'}, {"metadata": r'{"\u0000": 1}'}])
 def test_upload__refuses_what_cannot_be_stored(running: Running, wrong: dict[str, str]) -> None:
     with running.client(scope="ingest") as client:

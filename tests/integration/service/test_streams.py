@@ -133,6 +133,10 @@ def test_streams__end_with_an_error_where_the_model_fails(writing: Running, chat
     assert name == "error"
     assert json.loads(data)["type"] == "urn:kosmos-rag:problem:model-failed"
     assert "sk-hidden" not in data
+    counted = {"method": "POST", "route": "/api/chat", "status": str(json.loads(data)["status"])}
+    get = writing.service.metrics.registry.get_sample_value
+    eventually(lambda: get("kosmos_service_requests_total", counted) == 1)
+    assert counted["status"].startswith("5")
 
 
 def test_streams__that_would_begin_while_the_service_stops_are_not_begun(writing: Running, chat: ChatServer) -> None:

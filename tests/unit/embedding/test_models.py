@@ -1,12 +1,15 @@
 """The real all-MiniLM-L6-v2, on both backends, and models that cannot be had."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kosmos_rag import Settings
+from kosmos_rag.config import ModelsSettings
 from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.embedding.onnx import require_runtime
 from kosmos_rag.embedding.space import require_same, space_of
 from kosmos_rag.errors import ConfigError, ModelUnavailable
 from kosmos_rag.storage.tenancy import tenant
@@ -61,6 +64,15 @@ def test_onnx__gives_the_same_vectors_and_keeps_its_export(
     assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == written
     owner = tenant("acme")
     require_same(space_of(owner.id, minilm, normalized=True), space_of(owner.id, second, normalized=True), owner.name)
+
+
+def test_onnx__is_told_to_tell_nobody_before_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "0")
+    require_runtime(ModelsSettings(backend="onnx"))
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == "0", "whoever wants it may have it"
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    require_runtime(ModelsSettings(backend="onnx"))
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
 
 @pytest.mark.model

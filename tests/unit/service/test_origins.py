@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from kosmos_rag.service.origins import is_of_own_page
+from kosmos_rag.service.origins import is_of_own_page, names_loopback
 
 HOST = {"host": "localhost:8000"}
 
@@ -24,3 +24,20 @@ HOST = {"host": "localhost:8000"}
 )
 def test_page__is_of_the_service_or_not(headers: dict[str, str], own: bool | None) -> None:
     assert is_of_own_page(Headers(HOST | headers)) is own
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("localhost:8000", True),
+        ("LOCALHOST", True),
+        ("127.0.0.1", True),
+        ("[::1]:8000", True),
+        ("evil.test", False),
+        ("localhost.evil.test:8000", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_name__is_of_the_loopback_address_or_not(host: str, loopback: bool) -> None:
+    assert names_loopback(Headers({"host": host})) is loopback
