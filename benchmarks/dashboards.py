@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,9 @@ def _ingesting(scope: TenantScope, texts: Sequence[bytes], ended: threading.Even
     for number, text in enumerate(itertools.cycle(texts)):
         if ended.wait(1.0):
             return
-        scope.ingest(SourceDocument(source=f"copy-{number}", data=text + f"\n\nCopy {number}.".encode()))
+        copy = SourceDocument(source=f"copy-{number}", data=text + f"\n\nCopy {number}.".encode())
+        if failed := scope.ingest(copy).failed:
+            raise RuntimeError(str(failed[0]))
 
 
 def record(seconds: float) -> Series:
@@ -136,20 +139,16 @@ def record(seconds: float) -> Series:
             scope = engine.tenant("acme")
             scope.ingest(EXAMPLES / "knowledge_base")
             engine.observe(observer)
-            threads = [
-                *(threading.Thread(target=_asking, args=(scope, questions, ended)) for _ in range(3)),
-                threading.Thread(target=_ingesting, args=(engine.tenant("other"), texts, ended)),
-            ]
-            began = time.monotonic()
-            for thread in threads:
-                thread.start()
-            scrapes = []
-            while time.monotonic() - began < seconds:
-                scrapes.append(scrape(observer, began))
-                time.sleep(EVERY_S)
-            ended.set()
-            for thread in threads:
-                thread.join()
+            with ThreadPoolExecutor(4) as pool:
+                working = [pool.submit(_asking, scope, questions, ended) for _ in range(3)]
+                working.append(pool.submit(_ingesting, engine.tenant("other"), texts, ended))
+                began, scrapes = time.monotonic(), []
+                while time.monotonic() - began < seconds and not any(one.done() for one in working):
+                    scrapes.append(scrape(observer, began))
+                    time.sleep(EVERY_S)
+                ended.set()
+                for one in working:
+                    one.result()  # what went wrong is no picture
     return Series(scrapes)
 
 

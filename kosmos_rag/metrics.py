@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-STAGE_SECONDS = (0.0005, 0.001, 0.0025, *SECONDS)
+STAGE_SECONDS = tuple(sorted((0.0005, 0.001, 0.0025, 0.2, *SECONDS)))
+"""With 200 ms, where median and reranking alert: what a quantile is compared with has to be a bound."""
+STATES = (("ok",), ("alarm",), ("unknown",))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +25,8 @@ class Metric:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram."""
+    known: tuple[tuple[str, ...], ...] = ()
+    """Labels of which a counter is 0, and not missing, before the first: `increase` of a series that begins is 0."""
     of_tenants: Literal["lowest", "highest"] | None = None
     """Of a gauge that workers measure tenant by tenant: which of the values is exported. No tenant becomes a label."""
 
@@ -46,6 +50,7 @@ RETRIEVAL_FALLBACKS = Metric(
     help="Stages of retrieval that were left out, by reason: deadline (too late), busy (earlier calls hang), model (it "
     "failed, or is not there).",
     labels=("stage", "reason"),
+    known=(("expand", "model"), ("rerank", "deadline"), ("rerank", "busy"), ("rerank", "model")),
 )
 ANSWER_SECONDS = Metric(
     name="kosmos_answer_seconds",
@@ -135,7 +140,7 @@ INGESTION = (INGESTION_STAGE_SECONDS, INGESTION_EMBEDDED_DOCUMENTS)
 REQUESTS = Metric(
     name="kosmos_service_requests",
     kind="counter",
-    help="Requests, by route and status.",
+    help="Requests, by route and status; a stream that broke off by that of its error.",
     labels=("method", "route", "status"),
 )
 REQUEST_SECONDS = Metric(
@@ -182,7 +187,11 @@ WORKER_ORPHANS = Metric(
     kind="counter",
     help="Rows found by maintenance that belong to nothing, by what they are.",
     labels=("what",),
-)
+    known=(
+        ("documents without their version",), ("versions that are not live",), ("keywords of no chunk",),
+        ("chunks without a vector",), ("collections counted wrongly",), ("readers counted wrongly",),
+    ),
+)  # fmt: skip
 WORKER_LEASES_LOST = Metric(name="kosmos_worker_leases_lost", kind="counter", help="Jobs that were given to others.")
 WORKER_PROCESSES_DIED = Metric(
     name="kosmos_worker_processes_died", kind="counter", help="Processes that ended by themselves."
@@ -258,7 +267,8 @@ SCHEMA_REVISION = Metric(
 RLS_PREFLIGHT_OK = Metric(
     name="kosmos_rls_preflight_ok",
     kind="gauge",
-    help="1 while role and catalogue are such that tenants are kept apart, else 0, by role.",
+    help="1 while role and catalogue are such that tenants are kept apart, else 0, by role; nothing while the database "
+    "is at a revision that this code cannot serve from.",
     labels=("role",),
 )
 
@@ -267,12 +277,22 @@ GUARD_RUNS = Metric(
     kind="counter",
     help="Measurements of live questions by the guard, by what they came to: ok, alarm, or unknown (too few samples).",
     labels=("state",),
+    known=STATES,
+)
+GUARD_ALARMS = Metric(
+    name="kosmos_guard_alarms_in_a_row",
+    kind="gauge",
+    help="Measurements of a tenant's live questions that came to an alarm, the last and those before it; the most "
+    "that a tenant has.",
+    of_tenants="highest",
 )
 GUARD_STEPS = Metric(
     name="kosmos_guard_steps",
     kind="counter",
-    help="What was done about low recall: raised (searched further), built (again), left (see kosmos-rag index log).",
+    help="What was done about low recall: raised (searched further), built (again), left (see kosmos-rag index log), "
+    "busy (other maintenance runs: the next measurement tries again).",
     labels=("action",),
+    known=(("raised",), ("built",), ("left",), ("busy",)),
 )
 GUARD_RECALL = Metric(
     name="kosmos_guard_recall_at_10",
@@ -305,12 +325,20 @@ CANARY_MRR = Metric(
     help="Mean reciprocal rank, at 10, of the same questions; the lowest of all tenants that have some.",
     of_tenants="lowest",
 )
+CANARY_RUNS = Metric(
+    name="kosmos_canary_runs",
+    kind="counter",
+    help="Rounds of these questions, by what they came to: ok, alarm, or unknown (too few, or none could be asked).",
+    labels=("state",),
+    known=STATES,
+)
 PERMISSION_CHECKS = Metric(
     name="kosmos_permission_checks",
     kind="counter",
     help="Rounds in which two tenants of ours were asked for each other's secrets: ok, alarm, or unknown (one did not "
-    "find its own).",
+    "find its own, or could not ask).",
     labels=("state",),
+    known=STATES,
 )
 PERMISSION_LEAKS = Metric(
     name="kosmos_permission_leaks",
@@ -319,39 +347,13 @@ PERMISSION_LEAKS = Metric(
 )
 
 WORKER = (
-    WORKER_DOCUMENTS,
-    WORKER_CHUNKS,
-    WORKER_TRUNCATED_TOKENS,
-    WORKER_FAILURES,
-    WORKER_UNLISTED,
-    WORKER_BATCHES,
-    WORKER_ORPHANS,
-    WORKER_LEASES_LOST,
-    WORKER_PROCESSES_DIED,
-    WORKER_JOB_WAIT_SECONDS,
-    WORKER_BATCH_JOBS,
-    JOBS,
-    JOBS_OLDEST_DUE_SECONDS,
-    INDEX_RECALL,
-    INDEX_DUE,
-    INDEX_TAIL_CHUNKS,
-    AUDIT_LAG_SECONDS,
-    DATABASE_BYTES,
-    DATABASE_XID_AGE,
-    DATABASE_ROWS,
-    DATABASE_INVALID_INDEXES,
-    SCHEMA_REVISION,
-    RLS_PREFLIGHT_OK,
-    GUARD_RUNS,
-    GUARD_STEPS,
-    GUARD_RECALL,
-    GUARD_SHORT,
-    GUARD_DRIFT,
-    CANARY_RECALL,
-    CANARY_MRR,
-    PERMISSION_CHECKS,
-    PERMISSION_LEAKS,
-)
+    WORKER_DOCUMENTS, WORKER_CHUNKS, WORKER_TRUNCATED_TOKENS, WORKER_FAILURES, WORKER_UNLISTED, WORKER_BATCHES,
+    WORKER_ORPHANS, WORKER_LEASES_LOST, WORKER_PROCESSES_DIED, WORKER_JOB_WAIT_SECONDS, WORKER_BATCH_JOBS, JOBS,
+    JOBS_OLDEST_DUE_SECONDS, INDEX_RECALL, INDEX_DUE, INDEX_TAIL_CHUNKS, AUDIT_LAG_SECONDS, DATABASE_BYTES,
+    DATABASE_XID_AGE, DATABASE_ROWS, DATABASE_INVALID_INDEXES, SCHEMA_REVISION, RLS_PREFLIGHT_OK, GUARD_RUNS,
+    GUARD_ALARMS, GUARD_STEPS, GUARD_RECALL, GUARD_SHORT, GUARD_DRIFT, CANARY_RECALL, CANARY_MRR, CANARY_RUNS,
+    PERMISSION_CHECKS, PERMISSION_LEAKS,
+)  # fmt: skip
 
 METRICS = (*ENGINE, *INGESTION, *SERVICE, *WORKER)
 BY_NAME = {metric.name: metric for metric in METRICS}

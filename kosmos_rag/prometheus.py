@@ -5,6 +5,7 @@ engine.observe(observer)
 prometheus_client.start_http_server(9100, registry=observer.registry)
 """
 
+import heapq
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
@@ -41,8 +42,9 @@ class PrometheusObserver:
         self.registry.register(self._watched)
         self.registry.register(self._tenants)
         for metric in metrics:
-            if metric.kind != "gauge" and not metric.labels:  # to be 0, and not missing, before the first
-                self._child(metric, ())
+            if metric.kind != "gauge":  # to be 0, and not missing, before the first
+                for labels in metric.known if metric.labels else ((),):
+                    self._child(metric, labels)
 
     def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
         """Add to a counter, or put a value into a histogram."""
@@ -112,12 +114,17 @@ class _Watched(Collector):
 
 
 class _Tenants(Collector):
-    """How much tenants ask: those that ask most by name, the rest together. What it keeps grows with the tenants."""
+    """How much tenants ask: those that ask most by name, the rest together. What it keeps grows with the tenants.
+
+    What a tenant asked while it had no name stays with the rest: a counter must not fall.
+    """
 
     def __init__(self, top: int) -> None:
         self._top = top
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, float]] = {TENANT_RETRIEVALS.name: {}, TENANT_RETRIEVAL_SECONDS.name: {}}
+        self._others = dict.fromkeys(self._values, 0.0)
+        self._named: set[str] = set()
 
     def add(self, metric: Metric, value: float, tenant: str) -> None:
         """Add what a tenant asked."""
@@ -125,6 +132,10 @@ class _Tenants(Collector):
             with self._lock:
                 values = self._values[metric.name]
                 values[tenant] = values.get(tenant, 0.0) + value
+                if len(self._named) < self._top:
+                    self._named.add(tenant)
+                if tenant not in self._named:
+                    self._others[metric.name] += value
 
     def describe(self) -> Iterable[Metrics]:
         """Name nothing beforehand."""
@@ -135,13 +146,15 @@ class _Tenants(Collector):
         if not self._top:
             return
         with self._lock:
-            values = {name: dict(of_tenants) for name, of_tenants in self._values.items()}
-        asked = values[TENANT_RETRIEVALS.name]
-        named = sorted(asked, key=lambda tenant: (-asked[tenant], tenant))[: self._top]
-        for metric in (TENANT_RETRIEVALS, TENANT_RETRIEVAL_SECONDS):
-            left = dict(values[metric.name])
-            told: dict[tuple[str, ...], float] = {(tenant,): left.pop(tenant, 0.0) for tenant in named}
-            yield family_of(metric, {**told, (OTHERS,): sum(left.values())})
+            asked = self._values[TENANT_RETRIEVALS.name]
+            self._named = set(heapq.nsmallest(self._top, asked, key=lambda tenant: (-asked[tenant], tenant)))
+            told: list[tuple[Metric, dict[tuple[str, ...], float]]] = []
+            for metric in (TENANT_RETRIEVALS, TENANT_RETRIEVAL_SECONDS):
+                values = self._values[metric.name]
+                named: dict[tuple[str, ...], float] = {(tenant,): values.get(tenant, 0.0) for tenant in self._named}
+                told.append((metric, {**named, (OTHERS,): self._others[metric.name]}))
+        for metric, by_labels in told:
+            yield family_of(metric, by_labels)
 
 
 def family_of(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Metrics:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 _ALPHA = 0.001
-"""Chance of an alarm where nothing has changed: with a run every ten minutes, one a week."""
+"""Chance of an alarm where nothing has changed, in a round over all indexes: every ten minutes, one a week."""
 
 
 def distance(first: Sequence[float], second: Sequence[float]) -> float:
@@ -17,10 +17,12 @@ def distance(first: Sequence[float], second: Sequence[float]) -> float:
     return float(np.max(np.abs(shares[0] - shares[1])))
 
 
-def limit(first: int, second: int) -> float:
+def limit(first: int, second: int, *, among: int = 1) -> float:
     """Return the distance that two samples of one distribution, of so many values, hardly ever exceed.
+
+    Where so many pairs are compared in a round, hardly ever any of them (Bonferroni).
 
     Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions" (1948), by the first term of
     its series.
     """
-    return math.sqrt(-math.log(_ALPHA / 2) / 2) * math.sqrt((first + second) / (first * second))
+    return math.sqrt(-math.log(_ALPHA / max(1, among) / 2) / 2) * math.sqrt((first + second) / (first * second))

@@ -8,17 +8,29 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from kosmos_rag.engine import Engine
-from kosmos_rag.errors import IndexesBusy, KosmosError
+from kosmos_rag.errors import DatabaseUnavailable, IndexesBusy, KosmosError
 from kosmos_rag.evaluation import Plan, evaluate, for_evaluation, read_questions
 from kosmos_rag.guard import permission
-from kosmos_rag.guard.judging import MEASURES, MIN_SAMPLES, Verdict, judged_answers, judged_recall, too_few
+from kosmos_rag.guard.judging import (
+    MEASURES,
+    MIN_SAMPLES,
+    Verdict,
+    judged_answers,
+    judged_permission,
+    judged_recall,
+    too_few,
+)
 from kosmos_rag.guard.live import Sample, remeasure
 from kosmos_rag.guard.stored import Stored
+from kosmos_rag.indexing import log
 from kosmos_rag.records import EVERYONE, GuardKind, GuardRun, GuardState, Space
-from kosmos_rag.storage.tenancy import Tenant, live_space, tenant
+from kosmos_rag.storage.tenancy import Tenant, create_tenant, live_space, tenant
 
 Progress = Callable[[str], None]
 """Told what is being done, one line a step."""
+
+BUSY = "busy"
+"""What was done about low recall while other maintenance of the tenant ran: nothing, and the next run tries again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,14 +67,21 @@ class Guard:
 
     def run_due(self, owner: Tenant, progress: Progress) -> list[GuardRun]:
         """Look at what has not been looked at for long enough. Raises what `run` raises."""
-        runs = [*self._looked_at(owner, progress, due=self._is_due)]
+        runs: list[GuardRun] = []
         if (every_s := self._settings.permission_every_s) is not None:
+            # The first of all: a leak must be told though nothing else can be looked at.
             runs += self._permission(progress, due=lambda stored, kind: _older(stored, kind, every_s))
-        return runs
+        return [*runs, *self._looked_at(owner, progress, due=self._is_due)]
 
     def status(self, name: str, *, limit: int = 20) -> list[GuardRun]:
         """Return the latest runs, the newest first; the permission canary's are of its own tenant. Raises as `run`."""
         return Stored(self._database, tenant(name)).runs(limit=limit)
+
+    def wait_s(self, owner: Tenant, run: GuardRun) -> float:
+        """Return how long a tenant waits after a run. Raises as `run`."""
+        if run.kind is GuardKind.PERMISSION:
+            return self._settings.permission_every_s or 0.0
+        return self._wait_s(Stored(self._database, owner), run)
 
     def waiting(self, name: str) -> int:
         """Return how many samples wait to be measured, up to as many as one run takes. Raises as `run`."""
@@ -100,12 +119,13 @@ class Guard:
         return [(collection or None, path) for name, _, collection, path in named if name == owner.name]
 
     def _is_due(self, stored: Stored, kind: GuardKind) -> bool:
-        """Whether a run would keep to the guard's share of the database, which all tenants with an index share."""
         last = next(iter(stored.runs(kind, limit=1)), None)
-        if last is None:
-            return True
-        share_s = last.milliseconds / 1000 * max(1, stored.vector_indexes()) / self._settings.database_share
-        return datetime.now(UTC) - last.at >= timedelta(seconds=max(self._settings.every_s, share_s))
+        return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=self._wait_s(stored, last))
+
+    def _wait_s(self, stored: Stored, run: GuardRun) -> float:
+        """Keep to the guard's share of the database, which all tenants with an index share."""
+        share_s = run.milliseconds / 1000 * max(1, stored.vector_indexes()) / self._settings.database_share
+        return max(self._settings.every_s, share_s)
 
     # --- looks -------------------------------------------------------------------------------------------------------
 
@@ -119,7 +139,10 @@ class Guard:
         tell(f"searching {len(samples)} questions again, by index and exactly")
         found = remeasure(self._database.app, owner, samples, self._settings)
         target = self._engine.settings.indexes.recall_target
-        verdict = judged_recall(found, stored.baseline(index_id, since), target)
+        verdict = judged_recall(found, stored.baseline(index_id, since), target, indexes=stored.vector_indexes())
+        if verdict.state is not GuardState.UNKNOWN:
+            row = _alarms_in_a_row(stored) + 1 if verdict.state is GuardState.ALARM else 0
+            verdict = replace(verdict, figures={**verdict.figures, "alarms_in_a_row": row})
         if verdict.state is GuardState.ALARM and self._settings.act:
             verdict = self._acted_on(verdict, owner, samples, tell)
         run = self._kept(
@@ -137,8 +160,13 @@ class Guard:
             action = self._engine.parts.indexes.restore(owner, vectors, verdict.why, tell)
         except IndexesBusy as error:
             tell(str(error))
-            action = "left"
-        return replace(verdict, figures={**verdict.figures, "action": action or "left"})
+            action = BUSY
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:
+            verdict = replace(verdict, why=f"{verdict.why}; it could not be put right: {error}")
+            action = log.LEFT
+        return replace(verdict, figures={**verdict.figures, "action": action or log.LEFT})
 
     def _questions(self, stored: Stored, owner: Tenant, collection: str | None, path: Path, tell: Progress) -> GuardRun:
         started = time.perf_counter()
@@ -172,7 +200,14 @@ class Guard:
             return
         tell("asking two tenants for each other's secrets")
         started = time.perf_counter()
-        verdict = permission.check(self._engine.tenant)
+        try:
+            verdict = permission.check(self._engine.tenant)
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:
+            verdict = judged_permission([], [f"the secrets could not be asked for: {error}"])
+            with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+                create_tenant(connection, owner, now=datetime.now(UTC))
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
         yield self._kept(stored, GuardKind.PERMISSION, _Seen(verdict=verdict, milliseconds=milliseconds))
 
@@ -194,6 +229,13 @@ class Guard:
 def _older(stored: Stored, kind: GuardKind, seconds: float) -> bool:
     last = next(iter(stored.runs(kind, limit=1)), None)
     return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=seconds)
+
+
+def _alarms_in_a_row(stored: Stored) -> int:
+    """Return how many of the latest measurements came to an alarm; those that came to nothing do not count."""
+    known = (run for run in stored.runs(GuardKind.RECALL, limit=20) if run.state is not GuardState.UNKNOWN)
+    last = next(known, None)
+    return 0 if last is None else int(last.figures.get("alarms_in_a_row", 0))
 
 
 def _silent(*_: object) -> None:

@@ -32,8 +32,11 @@ def too_few(samples: int) -> Verdict:
     )
 
 
-def judged_recall(seen: Remeasured, before: Sequence[float], target: float) -> Verdict:
-    """Judge samples that were searched again; `before` are their best scores at the last build or tuning, if known."""
+def judged_recall(seen: Remeasured, before: Sequence[float], target: float, *, indexes: int = 1) -> Verdict:
+    """Judge samples that were searched again; `before` are their best scores at the last build or tuning, if known.
+
+    `indexes` are all that are watched: the drift of one is not to be told because there are many.
+    """
     if seen.recall is None or seen.samples < MIN_SAMPLES:
         why = too_few(seen.samples).why + (f"; {seen.given_up} took too long" if seen.given_up else "")
         return Verdict(state=GuardState.UNKNOWN, why=why, figures={"samples": seen.samples, "given_up": seen.given_up})
@@ -51,7 +54,7 @@ def judged_recall(seen: Remeasured, before: Sequence[float], target: float) -> V
     why = f"{recall:.3f} ± {error:.3f} of the ten nearest are found, the target is {target}"
     if len(before) >= MIN_SAMPLES and len(seen.scores) >= MIN_SAMPLES:
         figures["drift"] = round(drift.distance(before, seen.scores), 4)
-        figures["drift_limit"] = round(drift.limit(len(before), len(seen.scores)), 4)
+        figures["drift_limit"] = round(drift.limit(len(before), len(seen.scores), among=indexes), 4)
         if figures["drift"] > figures["drift_limit"]:
             why += "; the best scores are others than at the last build or tuning"
     low = recall + _ERRORS * error < target

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.config import Settings
 from kosmos_rag.embedding import Embedders
-from kosmos_rag.errors import ConfigError, DatabaseError, IndexesBusy
+from kosmos_rag.errors import DatabaseError, IndexesBusy, KosmosError
 from kosmos_rag.indexing import catalogue, log, segments, tuning, vectors
 from kosmos_rag.indexing.catalogue import BUILDING, READY, SEGMENT, Entry
 from kosmos_rag.indexing.status import (
@@ -300,7 +300,7 @@ class Indexes:
         try:
             self._clean_up(run)
             self._build_vectors(run, space, asked=why)
-        except (ConfigError, DatabaseError) as error:
+        except KosmosError as error:
             return str(error)
         if (newest := self._ready(run.tenant, space)) is not None:
             self._raised(run, space, newest, queries, "the new index, measured with the same questions")

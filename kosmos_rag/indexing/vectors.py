@@ -152,7 +152,10 @@ def tuned(
         "queries": len(queries),
         "readers": dict(readers),
     }
-    _LOG.info("tuned %s: %s %d, recall@10 %.3f", entry.relation, name, result.setting, result.recall_at_10)
+    _LOG.info(
+        "tuned %s: %s %d, recall@10 %.3f", entry.relation, name, result.setting, result.recall_at_10,
+        extra={"action": "index_tuned"},
+    )  # fmt: skip
     return replace(
         entry, settings={**entry.settings, name: result.setting}, health=health, checked_at=datetime.now(UTC)
     )

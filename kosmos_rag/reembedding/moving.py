@@ -124,7 +124,7 @@ class Reembedding:
         `parts` fills most of it by other processes, and yields how many chunks each part had. Raises what `begin`,
         `step` and `Indexes.build` raise, RequestError on a rate that is not above 0.
         """
-        if chunks_per_second is not None and chunks_per_second <= 0:
+        if chunks_per_second is not None and not chunks_per_second > 0:
             raise RequestError(f"chunks per second are {chunks_per_second:g}; give a number above 0")
         self.begin(tenant)
         space, _ = self._other(tenant)
@@ -155,7 +155,10 @@ class Reembedding:
                 raise RequestError(
                     f"{quality.model!r} is not switched to: {why}; to do so all the same: --force REASON"
                 )
-            _LOG.warning("tenant %s switched to %s (%s), though %s", tenant.name, quality.model, force, why)
+            _LOG.warning(
+                "tenant %s switched to %s (%s), though %s", tenant.name, quality.model, force, why,
+                extra={"action": "space_forced", "tenant": tenant.name},
+            )  # fmt: skip
             quality = replace(quality, forced=force)
         self._make_live(tenant, there.space)
         return quality
@@ -286,7 +289,10 @@ class Reembedding:
             connection.execute(statement("replace_live_space"), {**scope, "live_id": live_id})
             connection.execute(statement("complete_space"), scope)
             connection.execute(statement("switch_space"), scope)
-        _LOG.info("tenant %s is answered from %s", tenant.name, space.model)
+        _LOG.info(
+            "tenant %s is answered from %s", tenant.name, space.model,
+            extra={"action": "space_switched", "tenant": tenant.name},
+        )  # fmt: skip
 
 
 def _info(stored: StoredSpace, index: catalogue.Entry | None, *, embedded: int, chunks: int) -> SpaceInfo:

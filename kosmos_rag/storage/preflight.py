@@ -30,6 +30,8 @@ class ServerState:
     role: str
     revision: str | None
     problems: tuple[str, ...]
+    apart: bool | None
+    """Whether role and catalogue keep tenants apart; None of a catalogue that this code does not know."""
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -95,13 +97,17 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     with connection.cursor(row_factory=dict_row) as cursor:
         server = cursor.execute(statement("server")).fetchone()
     assert server is not None
-    problems = _server_problems(server) + _role_problems(server, expected_role)
+    of_role = _role_problems(server, expected_role)
+    problems = _server_problems(server) + of_role
+    apart = False if of_role else None
     revision = None
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         problems.append("the database has no kosmos schema yet; run `kosmos-rag migrate`")
     elif not problems:
         revision, oldest = _revision(connection)
-        problems = _revision_problems(revision, oldest) or _catalogue_problems(connection, newer=revision != REVISION)
+        if not (problems := _revision_problems(revision, oldest)):
+            problems = _catalogue_problems(connection, newer=revision != REVISION)
+            apart = not problems
     connection.rollback()
     return ServerState(
         server_version=server["server_version"],
@@ -109,6 +115,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
         role=server["role"],
         revision=revision,
         problems=tuple(problems),
+        apart=apart,
     )
 
 

@@ -54,7 +54,10 @@ class DatabaseHealth(Collector):
         yield family_of(DATABASE_XID_AGE, {(): xid_age})
         yield family_of(DATABASE_ROWS, {("live",): live, ("dead",): dead})
         yield family_of(DATABASE_INVALID_INDEXES, {(): invalid})
-        yield family_of(RLS_PREFLIGHT_OK, {(role,): not state.problems for role, state in states.items()})
+        apart: dict[tuple[str, ...], float] = {
+            (role,): state.apart for role, state in states.items() if state.apart is not None
+        }
+        yield family_of(RLS_PREFLIGHT_OK, apart)
         revisions: dict[tuple[str, ...], float] = {("code",): float(REVISION)}
         if (found := states[WORKER].revision) is not None:
             revisions["database",] = float(found)

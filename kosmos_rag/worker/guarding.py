@@ -8,6 +8,8 @@ from kosmos_rag.guard import Guard
 from kosmos_rag.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
+    CANARY_RUNS,
+    GUARD_ALARMS,
     GUARD_DRIFT,
     GUARD_RECALL,
     GUARD_RUNS,
@@ -26,16 +28,17 @@ log = logging.getLogger("kosmos_rag.worker")
 LOOKING_S = 6 * 3600.0
 """How long a round may take: it may build an index."""
 _HOLDS = 3.0
-"""Times `guard.every_s` for which a figure is shown, unless it is measured again."""
+"""Times that a tenant waits for the next look, for which a figure is shown unless it is measured again."""
 _LEVEL = {GuardState.OK: logging.INFO, GuardState.UNKNOWN: logging.INFO, GuardState.ALARM: logging.ERROR}
 
 
 class Guarding:
     """Runs the guard for one tenant at a time."""
 
-    def __init__(self, guard: Guard, *, every_s: float) -> None:
+    def __init__(self, guard: Guard, *, round_s: float) -> None:
+        """Look with the guard in rounds of maintenance, one every `round_s` seconds."""
         self._guard = guard
-        self._hold_s = _HOLDS * every_s
+        self._round_s = round_s
 
     def round(self, owner: Tenant, desk: Desk) -> Counts:
         """Look at what is due. A look that fails is logged: the rest of maintenance goes on."""
@@ -50,13 +53,25 @@ class Guarding:
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
-            log.warning("the guard could not look", extra={"action": "guard_failed", "texts": {"error": str(error)}})
+            log.warning(
+                "the guard could not look",
+                extra={
+                    "action": "guard_failed", "tenant": owner.name, "code": type(error).__name__,
+                    "texts": {"error": str(error)},
+                },
+            )  # fmt: skip
             return Counts()
         for run in runs:
-            named = {"action": f"guard_{run.kind}", "tenant": owner.name, "state": str(run.state)}
-            log.log(_LEVEL[run.state], "%s: %s", run.kind, run.state, extra={**named, "texts": {"why": run.why}})
+            log.log(
+                _LEVEL[run.state], "%s: %s", run.kind, run.state,
+                extra={
+                    "action": f"guard_{run.kind}", "tenant": owner.name, "state": str(run.state),
+                    "figures": dict(run.figures), "texts": {"why": run.why},
+                },
+            )  # fmt: skip
         if values := gauges(runs):
-            desk.measured(owner.name, values, hold_s=self._hold_s)
+            wait_s = max(self._guard.wait_s(owner, run) for run in runs)
+            desk.measured(owner.name, values, hold_s=_HOLDS * (wait_s + self._round_s))
         return counted(runs)
 
 
@@ -69,6 +84,7 @@ def gauges(runs: Iterable[GuardRun]) -> dict[Metric, float]:
         if run.kind is GuardKind.RECALL:
             values[GUARD_RECALL] = run.figures["ann_recall_at_10"]
             values[GUARD_SHORT] = run.figures["short_of_k"]
+            values[GUARD_ALARMS] = run.figures["alarms_in_a_row"]
             if "drift" in run.figures:
                 values[GUARD_DRIFT] = run.figures["drift"] / run.figures["drift_limit"]
         elif run.kind is GuardKind.QUESTIONS:
@@ -85,7 +101,9 @@ def counted(runs: Iterable[GuardRun]) -> Counts:
             counts.add(GUARD_RUNS.name, 1.0, str(run.state))
             if action := run.figures.get("action"):
                 counts.add(GUARD_STEPS.name, 1.0, action)
-        elif run.kind is GuardKind.PERMISSION:
+        elif run.kind is GuardKind.QUESTIONS:
+            counts.add(CANARY_RUNS.name, 1.0, str(run.state))
+        else:
             counts.add(PERMISSION_CHECKS.name, 1.0, str(run.state))
             counts.add(PERMISSION_LEAKS.name, run.figures["leaks"])
     return counts

@@ -8,6 +8,7 @@ from prometheus_client.core import Metric as Metrics
 from prometheus_client.registry import Collector
 
 from kosmos_rag.errors import DatabaseError
+from kosmos_rag.jobs import kinds
 from kosmos_rag.jobs.queue import Queue
 from kosmos_rag.metrics import (
     BY_NAME,
@@ -122,7 +123,9 @@ class _Jobs(Collector):
             counts = self._queue.counts()
         except DatabaseError:
             return
-        yield family_of(JOBS, {(count.kind, str(count.state)): count.count for count in counts})
+        # The first that fails for good is to be a rise, which it would not be of a series that begins with it.
+        none_dead: dict[tuple[str, ...], float] = {(kind, str(JobState.DEAD)): 0 for kind in kinds.ALL}
+        yield family_of(JOBS, {**none_dead, **{(count.kind, str(count.state)): count.count for count in counts}})
         due: dict[tuple[str, ...], float] = {
             (count.kind,): count.oldest_s for count in counts if count.state is JobState.QUEUED
         }

@@ -26,7 +26,7 @@ class EngineWork:
         self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, tally)
         self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
         self._schemas = schemas.SchemaWork(engine)
-        guarding = Guarding(Guard(engine), every_s=engine.settings.guard.every_s)
+        guarding = Guarding(Guard(engine), round_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, guarding, engine.settings.worker)
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:

@@ -8,14 +8,27 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
-from kosmos_rag.metrics import BY_NAME, CACHE_LOOKUPS, ENGINE, INGESTION, METRICS, POOL_WAIT_SECONDS, WORKER
+from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.metrics import (
+    BY_NAME,
+    CACHE_LOOKUPS,
+    ENGINE,
+    INGESTION,
+    METRICS,
+    POOL_WAIT_SECONDS,
+    WORKER,
+    WORKER_ORPHANS,
+)
 from kosmos_rag.service.app import create_service
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.worker.database_health import DatabaseHealth
 from kosmos_rag.worker.metrics import WorkerMetrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -55,6 +68,7 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         worker = WorkerMetrics(queue, engine.parts.database)
         worker.took(jobs := queue.take(1, kinds=["document"], worker="test"))
         queue.give_back([job.token for job in jobs])
+        assert worker.registry.get_sample_value("kosmos_jobs", {"kind": "document", "state": "dead"}) == 0
         for metric in (*INGESTION, *WORKER):
             if metric.kind == "counter":
                 worker.observer.record(metric, 1, *("x" for _ in metric.labels))
@@ -149,6 +163,67 @@ def test_rules__burn_rates_look_at_two_windows_that_are_recorded() -> None:
         assert {name for name, _, _ in windows} <= recorded
 
 
+def test_rules__burn_rates_ask_how_much_there_is_of_what_burns() -> None:
+    """A slow retrieval beside many other requests is no outage."""
+    for rule in _rules():
+        if "Burn" in rule.get("alert", ""):
+            [burning] = set(re.findall(r"kosmos:(\w+):\w+_ratio_", rule["expr"]))
+            assert re.findall(r"kosmos:(\w+):per_minute_1h > ", rule["expr"]) == [burning], rule["alert"]
+
+
+def test_rules__compare_quantiles_with_bounds_of_their_histograms() -> None:
+    """Between two bounds a quantile is a guess."""
+    compared = [
+        (rule["alert"], name, float(limit))
+        for rule in _rules()
+        for name, limit in re.findall(r"histogram_quantile\(.*?(kosmos_\w+)_bucket.*\) > ([\d.]+)", rule["expr"])
+    ]
+    assert len(compared) == 6
+    assert [one for one in compared if one[2] not in BY_NAME[one[1]].buckets] == []
+
+
+def test_rules__see_the_first_of_what_they_count() -> None:
+    """`increase` of a series that begins with its first event is 0: its labels are known, and 0, before."""
+    counted = [
+        (name.removesuffix("_total"), dict(re.findall(r'(\w+)=~?"([^"]+)"', labels)))
+        for rule in _rules()
+        for name, labels in re.findall(r"increase\((\w+)(?:\{([^}]*)\})?\[", rule["expr"])
+    ]
+    assert len(counted) > 5
+    for name, labels in counted:
+        metric = BY_NAME[name]
+        known = [dict(zip(metric.labels, values, strict=True)) for values in metric.known]
+        if metric.labels:
+            assert any(all(one[label] == value for label, value in labels.items()) for one in known), (name, labels)
+
+
+def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None:
+    found = re.findall(r"SELECT '([^']+)'", statement("orphans"))
+    assert {(what,) for what in found} == set(WORKER_ORPHANS.known)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE kosmos.alembic_version SET version_num = '0000'", None),
+        ("ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY", 0.0),
+    ],
+)
+def test_tenants_not_apart__pages_for_policies_and_not_for_a_migration(
+    change: str, told: float | None, settings: Settings, database: DatabaseSettings
+) -> None:
+    def seen(engine: Engine) -> float | None:
+        registry = CollectorRegistry()
+        registry.register(DatabaseHealth(engine.parts.database))
+        return registry.get_sample_value("kosmos_rls_preflight_ok", {"role": "kosmos_app"})
+
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        assert seen(engine) == 1.0
+        with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
+            admin.execute(change.encode())
+        assert seen(engine) == told
+
+
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
 def test_dashboard__is_one_that_grafana_can_lay_out(dashboard: Path) -> None:
     board = json.loads(dashboard.read_text())
@@ -170,8 +245,9 @@ def test_dashboard__is_one_that_grafana_can_lay_out(dashboard: Path) -> None:
 def test_rules__pass_promtool() -> None:
     if (promtool := shutil.which("promtool")) is None:
         pytest.skip("promtool is not installed: PromQL was checked for names alone")
-    done = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for asked in (["check", "rules", str(RULES)], ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))]):
+        done = subprocess.run([promtool, *asked], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_operate_page__says_what_to_do_about_every_alert() -> None:

@@ -92,6 +92,22 @@ def test_limit__is_passed_by_one_in_a_thousand() -> None:
     assert drift.limit(50, 50) == pytest.approx(stats.kstwobign.isf(0.001) * (2 / 50) ** 0.5, abs=1e-3)
 
 
+def test_limit__of_one_among_many_is_passed_by_none_of_them() -> None:
+    generator = np.random.default_rng(7)
+    passed = [
+        drift.distance(*generator.normal(size=(2, 50)).tolist()) > drift.limit(50, 50, among=2_000)
+        for _ in range(2_000)
+    ]
+    assert not any(passed)
+    samples = generator.normal(0.8, 0.05, 50), generator.normal(0.83, 0.05, 50)
+    one, among_many = (
+        judged_recall(seen([1.0] * 50, scores=samples[1].tolist()), samples[0].tolist(), 0.95, indexes=indexes)
+        for indexes in (1, 10_000)
+    )
+    assert one.figures["drift"] == among_many.figures["drift"]
+    assert one.figures["drift_limit"] < among_many.figures["drift_limit"]
+
+
 @pytest.mark.parametrize(
     ("recall", "mrr", "questions", "state"),
     [
