@@ -17,12 +17,19 @@ log = logging.getLogger("kosmos_rag.worker")
 KINDS = ("document", "sync", "schema")
 
 
+def _pause(text: str) -> timedelta:
+    try:
+        return timedelta(seconds=float(text))
+    except (OverflowError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="workers.ingest", description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="folders and files to mirror")
     parser.add_argument("--tenant", default="default", help="whose documents they are")
     parser.add_argument("--collection", help="which collection of theirs; else the one named default")
-    parser.add_argument("--every", type=float, default=60.0, metavar="SECONDS", help="pause between two looks at them")
+    parser.add_argument("--every", type=_pause, default="60", metavar="SECONDS", help="pause between two looks at them")
     parser.add_argument("--until-idle", action="store_true", help="look once, and exit when no job is left")
     parser.add_argument("--config", type=Path, help="settings file")
     return parser.parse_args(argv)
@@ -37,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with Engine.open(settings) as engine:
             jobs = engine.tenant(arguments.tenant, collection=arguments.collection).jobs
             for path in arguments.paths:
-                jobs.enqueue(path, every=None if arguments.until_idle else timedelta(seconds=arguments.every))
+                jobs.enqueue(path, every=None if arguments.until_idle else arguments.every)
             done = run_worker(settings, kinds=KINDS, until_idle=arguments.until_idle)
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})

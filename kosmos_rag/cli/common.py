@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from kosmos_rag.config.display import one_line
 from kosmos_rag.errors import IngestionError, KosmosError, RequestError
 from kosmos_rag.logs import set_up_logging
 
@@ -33,6 +34,16 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated."),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", "-t", help="Whose documents.")]
+EveryOption = Annotated[
+    float | None,
+    typer.Option(
+        "--every",
+        metavar="SECONDS",
+        min=1,
+        max=366 * 86_400,
+        help="Have workers look again and again, this long apart.",
+    ),
+]
 ReadCollectionOption = Annotated[
     str | None, typer.Option("--collection", "-C", metavar="NAME", help="Only this collection; else all of them.")
 ]
@@ -171,8 +182,7 @@ def console() -> "Console":
 
 
 def shown(source: str) -> str:
-    """Return a source as a reader at this place would write it: relative where it lies below the current folder."""
-    try:
-        return str(Path(source).relative_to(Path.cwd()))
-    except ValueError:
-        return source
+    """Return a source on one line, relative where it lies below the current folder."""
+    with suppress(ValueError):
+        source = str(Path(source).relative_to(Path.cwd()))
+    return one_line(source)

@@ -8,6 +8,7 @@ import typer
 
 from kosmos_rag.cli.common import (
     ConfigOption,
+    EveryOption,
     JsonOption,
     SetOption,
     TenantOption,
@@ -32,13 +33,13 @@ def enqueue(
     ] = None,
     tenant: TenantOption = "default",
     collection: WriteCollectionOption = None,
-    every: Annotated[
-        float | None, typer.Option("--every", metavar="SECONDS", min=1, help="Look again and again, this long apart.")
-    ] = None,
+    every: EveryOption = None,
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents that a source does not hold any more.")
     ] = False,
-    priority: Annotated[int, typer.Option("--priority", help="Higher is sooner, among the tenant's own jobs.")] = 0,
+    priority: Annotated[
+        int, typer.Option("--priority", min=-1000, max=1000, help="Higher is sooner, among the tenant's own jobs.")
+    ] = 0,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at the jobs of a tenant, try failed ones again, call off those that wait or run.")
 
-IdArguments = Annotated[list[int], typer.Argument(metavar="JOB...", help="Numbers of jobs.")]
+_HIGHEST = 2**63 - 1
+"""Of numbers of jobs."""
+IdArguments = Annotated[list[int], typer.Argument(metavar="JOB...", max=_HIGHEST, help="Numbers of jobs.")]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many, the newest first.")]
 
 
@@ -36,7 +38,7 @@ def list_(
         list[str] | None, typer.Option("--state", help="Only those in this state, such as dead; may be repeated.")
     ] = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="JOB", help="Only those older than this one.")
+        int | None, typer.Option("--before", metavar="JOB", max=_HIGHEST, help="Only those older than this one.")
     ] = None,
     limit: LimitOption = 20,
     tenant: TenantOption = "default",
@@ -62,7 +64,7 @@ def list_(
 
 @app.command("show")
 def show(
-    job: Annotated[int, typer.Argument(metavar="JOB", help="Number of a job.")],
+    job: Annotated[int, typer.Argument(metavar="JOB", max=_HIGHEST, help="Number of a job.")],
     tenant: TenantOption = "default",
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -86,7 +88,7 @@ def show(
 
 @app.command("retry")
 def retry(
-    jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB...]", help="Numbers of jobs.")] = None,
+    jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB...]", max=_HIGHEST, help="Numbers of jobs.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead and cancelled ones of the tenant.")] = False,
     tenant: TenantOption = "default",
     config: ConfigOption = None,

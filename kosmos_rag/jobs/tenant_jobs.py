@@ -24,6 +24,9 @@ from kosmos_rag.sources import open_source
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenancy import Tenant, create_tenant
 
+LONGEST_PAUSE = timedelta(days=366)
+"""Between two looks at a source."""
+
 
 class TenantJobs:
     """The jobs of one tenant; what is put in is for one collection of it. Thread-safe."""
@@ -63,8 +66,9 @@ class TenantJobs:
         """Have workers bring the collection up to a schema, with `every` again and again. Returns the job's id.
 
         A source of the collection has one such job: put in again, it takes the newer recipes, samples, readers, pause.
-        Raises DatabaseError.
+        Raises RequestError, DatabaseError.
         """
+        _check_pause(every)
         key = _digest(source.identity)
         jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "readers": list(readers)}}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
@@ -81,6 +85,7 @@ class TenantJobs:
         self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
     ) -> SourceDocument | dict[str, Any]:
         """Return what no worker could refuse for its form."""
+        _check_pause(every)
         if isinstance(item, SourceDocument):
             if every is not None:
                 raise RequestError(
@@ -149,6 +154,11 @@ class TenantJobs:
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
         return Ledgers(self._database.worker).runs(self._owner, run_id=run_id, limit=limit)
+
+
+def _check_pause(every: timedelta | None) -> None:
+    if every is not None and not timedelta() < every <= LONGEST_PAUSE:
+        raise RequestError(f"a pause of {every.total_seconds():g} s between looks; give more than 0, at most 366 days")
 
 
 def _digest(spec: Mapping[str, Any]) -> str:

@@ -94,24 +94,21 @@ class FolderSource:
             yield self._entry(self._spec.path)
 
     def _walk(self, ignoring: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
-        failures: list[IngestFailure] = []
-
-        def note(error: OSError) -> None:
-            path = Path(error.filename)
-            failures.append(failure_at(path, unreadable(path, error)))
-
-        for folder, subfolders, files in os.walk(self._spec.path, onerror=note):
+        # By hand: os.walk calls itself for each level, and a thousand of them are a RecursionError.
+        waiting = [os.fspath(self._spec.path)]
+        while waiting:
+            folder = waiting.pop()
             try:
+                subfolders, files = _content(folder)
                 kept, taken = self._admitted(folder, subfolders, files, ignoring)
+            except OSError as error:
+                yield failure_at(Path(folder), unreadable(Path(folder), error))
             except SourceError as error:
-                failures.append(failure_at(Path(folder), error))
-                kept, taken = [], []
-            subfolders[:] = kept
-            for name in taken:
-                yield self._entry(Path(folder, name))
-            yield from failures
-            failures.clear()
-        yield from failures
+                yield failure_at(Path(folder), error)
+            else:
+                yield from (self._entry(Path(folder, name)) for name in taken)
+                inner = (os.path.join(folder, name) for name in reversed(kept))  # noqa: PTH118 — a million of them
+                waiting += [path for path in inner if not os.path.islink(path)]  # noqa: PTH114
 
     def _admitted(
         self, folder: str, subfolders: list[str], files: list[str], ignoring: IgnoreFiles
@@ -140,3 +137,20 @@ class FolderSource:
         except (OSError, ValueError):
             mark = None  # `load` tells what is wrong with it
         return Entry(source=printable_name(path), mark=mark, locator=to_locator(path))
+
+
+def _content(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the folders in a folder, links to folders among them, and of all else. Raises OSError."""
+    folders: list[str] = []
+    others: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            (folders if _is_folder(entry) else others).append(entry.name)
+    return folders, others
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads round in a circle
+        return False

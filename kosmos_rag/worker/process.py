@@ -36,7 +36,7 @@ class WorkerProcess:
         self.tokens: frozenset[uuid.UUID] = frozenset()
         """Of the jobs that it has not ended."""
         self._changing, self._sending = threading.Lock(), threading.Lock()
-        self.ready = False
+        self.opened = self.ready = False
         self.retired = False
         self.started_at = self.heard_at = time.monotonic()
 
@@ -68,10 +68,14 @@ class WorkerProcess:
         return len(mine)
 
     def stop(self) -> None:
-        """Let it end what it has begun, and exit."""
-        if not self.retired:
-            self.retired, self.ready = True, False
+        """Let it end what it has begun, and exit; one that still loads its model has begun nothing, and ends now."""
+        if self.retired:
+            return
+        self.retired, self.ready = True, False
+        if self.opened:
             self._send(Stop())
+        else:
+            self.kill()
 
     def kill(self) -> None:
         """End it now."""
@@ -87,7 +91,7 @@ class WorkerProcess:
             return None
         self.heard_at = time.monotonic()
         if isinstance(message, Ready):
-            self.ready = not self.retired
+            self.opened, self.ready = True, not self.retired
         elif isinstance(message, Progress):
             with self._changing:
                 self.tokens -= message.ended

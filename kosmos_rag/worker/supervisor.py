@@ -217,12 +217,13 @@ class Supervisor:
             self._note(message)
         tokens = list(process.tokens)
         code = process.reap()
+        ours = self._stopping or (process.retired and (code == 0 or not process.opened))
         # What we stop ourselves is no fault of a job.
-        release = self._queue.give_back if self._stopping or (process.retired and code == 0) else self._queue.lose
+        release = self._queue.give_back if ours else self._queue.lose
         if tokens:
             with suppress(DatabaseError):  # else their leases run out
                 release(tokens)
-        if process.retired and code == 0:
+        if ours and code in (0, -signal.SIGKILL):
             return
         log.error(
             "process %d ended by itself with code %s, holding %d jobs", process.pid, code, len(tokens),
@@ -252,6 +253,10 @@ class Supervisor:
                 process.stop()
         elif now > self._drain_until:
             for process in self._processes:
+                log.warning(
+                    "process %d has not ended within worker.drain_s; its jobs go back", process.pid,
+                    extra={"action": "process_not_drained"},
+                )  # fmt: skip
                 process.kill()
 
     def _end_processes(self) -> None:

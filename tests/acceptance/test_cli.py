@@ -82,6 +82,7 @@ def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmo
     assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert {"question", "requested", "returned", "hits", "stages", "timings_ms", "shortfall"} <= found.keys()
+    assert (found["experiment"], found["retrieval_id"]) == (None, None)
     assert (found["question"], found["requested"], found["returned"]) == ("how is churn calculated", 2, 2)
     hit = found["hits"][0]
     assert {"rank", "score", "title", "source", "section", "lines", "page", "text", "citation"} <= hit.keys()

@@ -39,6 +39,16 @@ def test_sigterm__ends_what_runs_and_begins_nothing_new(trial: "Trial") -> None:
     assert {info.attempt for info in trial.queue.jobs(_owner()) if info.state == "queued"} == {0}
 
 
+def test_sigterm__does_not_wait_for_a_process_that_still_loads_its_model(trial: "Trial", children: Children) -> None:
+    trial.put({"waits": {}})
+    worker = trial.start(work="endless_opening", drain_s=3600.0)
+    trial.until(lambda: bool(children(worker.pid)), 20)
+    worker.terminate()
+    assert worker.wait(60) == 0, trial.log()
+    assert "ended by itself" not in trial.log()
+    assert trial.states() == {"queued": 1}
+
+
 @pytest.mark.slow
 def test_a_held_interpreter__keeps_its_lease(trial: "Trial") -> None:
     trial.put({"long": {"hold": 60}})

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,23 @@ def test_links__to_files_are_followed_and_loops_are_not(tmp_path: Path, opened: 
             assert entry.mark is None
             outcomes[Path(entry.source).name] = error.code
     assert outcomes == {"a.txt": "docs/a.txt", "b.txt": "docs/a.txt", "self": "unreadable", "broken": "not_found"}
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a file, beside more folders within one another than Python has frames for."""
+    below = [f"{tmp_path}{'/a' * level}" for level in range(1, sys.getrecursionlimit() + 100)]
+    for folder in below:
+        os.mkdir(folder)  # noqa: PTH102 — fast
+    _write(tmp_path, "b.txt")
+    yield tmp_path
+    for folder in reversed(below):  # what removes it otherwise needs a frame for each as well
+        os.rmdir(folder)  # noqa: PTH106
+
+
+def test_listing__ends_in_any_depth(deep: Path, opened: Any) -> None:
+    source = opened(kind="folder", path=deep)
+    assert _names(source, deep) == ["b.txt"]
 
 
 def test_folder__that_may_not_be_read_is_named(tmp_path: Path, opened: Any) -> None:
