@@ -52,6 +52,13 @@ RETRIEVAL_FALLBACKS = Metric(
     labels=("stage", "reason"),
     known=(("expand", "model"), ("rerank", "deadline"), ("rerank", "busy"), ("rerank", "model")),
 )
+RETRIEVAL_FAILURES = Metric(
+    name="kosmos_retrieval_failures",
+    kind="counter",
+    help="Questions that ended with an error in place of hits, by its type; a RequestError is the asker's.",
+    labels=("error",),
+    known=(("DatabaseUnavailable",), ("ModelUnavailable",), ("StatementFailed",)),
+)
 ANSWER_SECONDS = Metric(
     name="kosmos_answer_seconds",
     kind="histogram",
@@ -123,6 +130,7 @@ ENGINE = (
     RETRIEVAL_STAGE_SECONDS,
     RETRIEVAL_SHORT_OF_K,
     RETRIEVAL_FALLBACKS,
+    RETRIEVAL_FAILURES,
     ANSWER_SECONDS,
     CACHE_LOOKUPS,
     POOL_CONNECTIONS,

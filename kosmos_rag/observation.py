@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from kosmos_rag import tracing
+from kosmos_rag.errors import KosmosError
 from kosmos_rag.metrics import (
     ANSWER_SECONDS,
+    RETRIEVAL_FAILURES,
     RETRIEVAL_SHORT_OF_K,
     RETRIEVAL_STAGE_SECONDS,
     TENANT_RETRIEVAL_SECONDS,
@@ -54,6 +56,15 @@ class Observation:
                 yield
         finally:
             self.record(metric, time.perf_counter() - began, stage)
+
+    @contextmanager
+    def retrieving(self) -> Iterator[None]:
+        """Tell of errors that end a question in here."""
+        try:
+            yield
+        except KosmosError as error:
+            self.record(RETRIEVAL_FAILURES, 1.0, type(error).__name__)
+            raise
 
     def assembling(self) -> AbstractContextManager[None]:
         """Time how a context is put together."""

@@ -39,7 +39,8 @@ class Asking:
         """Look those settings up. Raises ConfigError, DatabaseError."""
         self._parts = parts
         self._reader = reader
-        self._shape = parts.shapes.of(parts.database.app, reader.tenant, reader.collection)
+        with parts.observation.retrieving():
+            self._shape = parts.shapes.of(parts.database.app, reader.tenant, reader.collection)
         self._trial = parts.experiments.trial(reader, self._shape.settings, self._shape.version)
 
     def retrieve(self, question: str, k: int | None, filter: Filter | None) -> Retrieval:  # noqa: A002
@@ -147,16 +148,17 @@ class Asking:
         filter: Filter | None,  # noqa: A002
     ) -> tuple[Retrieval, AuditSettings]:
         reader = self._reader
-        found = self._shape.retriever.retrieve(
-            reader.tenant,
-            reader.principals,
-            question,
-            k=k,
-            filter=filter,
-            collection=reader.collection,
-            choose=self._trial.choose,
-            failed=self._trial.failed,
-        )
+        with self._parts.observation.retrieving():
+            found = self._shape.retriever.retrieve(
+                reader.tenant,
+                reader.principals,
+                question,
+                k=k,
+                filter=filter,
+                collection=reader.collection,
+                choose=self._trial.choose,
+                failed=self._trial.failed,
+            )
         rules = rules_of(self._parts, found.audit)
         retrieval = self._trial.told(found.retrieval)
         if rules.enabled:

@@ -56,7 +56,7 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
     assert classic.signals["schema_penalty"] == {"nothing": -3.0, "elsewhere": -2.0}
     assert list(tenth.signals) == list(classic.signals)
     assert tenth.chunking == classic.chunking
-    assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 50})
+    assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 30})
     columns = (ColumnSchema(name="status", type="text", enum=("failed", "passed")),)
     schema = DatabaseSchema(name="lab", tables=(TableSchema(name="probes", model="Probe", columns=columns),))
     given = {}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope, tracing
+from kosmos_rag.errors import ModelUnavailable, RequestError
 from kosmos_rag.ports import Reranker
 from kosmos_rag.prometheus import PrometheusObserver
 from kosmos_rag.testing import HashingEmbedder
@@ -30,6 +31,13 @@ class Broken(Reranker):
 
     def score(self, question, passages):
         raise RuntimeError("no memory")
+
+
+class Away(HashingEmbedder):
+    """A model that cannot be reached."""
+
+    def embed_query(self, question):
+        raise ModelUnavailable("the model cannot be reached")
 
 
 @pytest.fixture
@@ -79,6 +87,23 @@ def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: Tenant
     assert get("kosmos_cache_lookups_total", {"cache": "question_vectors", "outcome": "hit"}) == 1
     assert get("kosmos_cache_lookups_total", {"cache": "results", "outcome": "miss"}) == 2
     assert get("kosmos_pool_connections", {"role": "kosmos_app", "state": "used"}) == 0
+
+
+def test_observer__hears_of_questions_that_fail(settings: Settings) -> None:
+    observer = PrometheusObserver()
+
+    def failed(error: str) -> float | None:
+        return observer.registry.get_sample_value("kosmos_retrieval_failures_total", {"error": error})
+
+    with Engine(settings, embedder=Away(), reranker=None) as engine:
+        engine.observe(observer)
+        assert failed("ModelUnavailable") == 0
+        with pytest.raises(ModelUnavailable):
+            engine.tenant("acme").answer("What is churn?")
+        assert failed("ModelUnavailable") == 1
+        with pytest.raises(RequestError):
+            engine.tenant("acme").retrieve(" ")
+        assert failed("RequestError") == 1
 
 
 def test_observer__hears_of_ingestion(engine: Engine) -> None:
