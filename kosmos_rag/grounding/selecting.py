@@ -104,15 +104,18 @@ def prompt_of(
     for table in linked.tables:
         if table.database != selection.schema.name:
             others.setdefault(table.database, []).append(table.table)
-    # Tables of other databases are short, and come before what is nice to know of the likeliest one.
-    reserved = [_block(schemas[name], tables, max_tokens, count) for name, tables in others.items()]
-    rest = "\n\n".join(text for text, _ in reserved if text)
-    first = prompt_block(selection, max_tokens=max(max_tokens - (count(rest) if rest else 0), 1), count=count)
-    if not first.text or count(f"{first.text}\n\n{rest}") > max_tokens:
-        first, rest = prompt_block(selection, max_tokens=max_tokens, count=count), ""
-        left_out = [(name, table) for name, tables in others.items() for table in tables]
-    else:
-        left_out = [(name, table) for name, (_, missing) in zip(others, reserved, strict=True) for table in missing]
+    # Tables of other databases are short, and come before what is nice to know of the likeliest one, not before its own.
+    blocks = [_block(schemas[name], tables, max_tokens, count) for name, tables in others.items()]
+    while True:
+        rest = "\n\n".join(text for text, _ in blocks if text)
+        room = max_tokens - (count(rest) if rest else 0)
+        first = prompt_block(selection, max_tokens=max(room, 1), count=count)
+        fits = bool(first.text) and count(f"{first.text}\n\n{rest}") <= max_tokens and not first.left_out
+        if fits or not blocks:
+            break
+        blocks.pop()
+    written = {name: missing for name, (_, missing) in zip(others, blocks, strict=False)}
+    left_out = [(name, table) for name, tables in others.items() for table in written.get(name, tables)]
     own = [(selection.schema.name, table) for table in first.left_out]
     text = "\n\n".join(part for part in (first.text, rest) if part)
     return text, count(text) if text else 0, (*own, *left_out)
@@ -123,7 +126,7 @@ def _block(
 ) -> tuple[str, tuple[str, ...]]:
     heading = f"-- Database {schema.name}, if it is meant:"
     selection = Selection(schema=schema, tables=tuple(tables), columns=())
-    # Half of the whole for all of them: the likeliest database is what the question is about.
+    # A little for each: the likeliest database is what the question is about.
     block = prompt_block(selection, max_tokens=max(max_tokens // 8, 1), count=count)
     return (f"{heading}\n{block.text}" if block.text else ""), block.left_out
 
