@@ -104,7 +104,8 @@ def prompt_of(
     for table in linked.tables:
         if table.database != selection.schema.name:
             others.setdefault(table.database, []).append(table.table)
-    # Tables of other databases are short, and come before what is nice to know of the likeliest one, not before its own.
+    # Tables of other databases are short, and come before what is nice to know of the likeliest one, not before its
+    # tables.
     blocks = [_block(schemas[name], tables, max_tokens, count) for name, tables in others.items()]
     while True:
         rest = "\n\n".join(text for text, _ in blocks if text)

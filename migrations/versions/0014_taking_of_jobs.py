@@ -35,7 +35,7 @@ BEGIN
           FROM lanes l
          WHERE l.tenant_id IS NOT NULL
     ), running AS (
-        SELECT r.tenant_id, count(*) AS jobs FROM kosmos.jobs r WHERE r.lease_until IS NOT NULL GROUP BY r.tenant_id
+        SELECT r.tenant_id, count(*) AS jobs FROM kosmos.jobs r WHERE r.state = 'running' GROUP BY r.tenant_id
     ), turns AS (
         SELECT l.tenant_id, k.kind, greatest(1, most / count(*) OVER ()) AS share
           FROM lanes l
@@ -74,28 +74,12 @@ END
 $$
 """
 
-# A running job has a lease and a token, no other job has: the table's checks say so. Asked for by these, it is found by
-# an index of running jobs alone. Asked for by its state it would be by that of all unfinished ones as well, which looks
-# as good to a planner whose statistics are older than the backlog.
-INDEXES = """
-DROP INDEX kosmos.jobs_running;
-CREATE INDEX jobs_running ON kosmos.jobs (lease_until) WHERE lease_until IS NOT NULL;
-CREATE INDEX jobs_held ON kosmos.jobs (token) WHERE token IS NOT NULL
-"""
-BEFORE = """
-DROP INDEX kosmos.jobs_held;
-DROP INDEX kosmos.jobs_running;
-CREATE INDEX jobs_running ON kosmos.jobs (lease_until) WHERE state = 'running'
-"""
-
 
 def upgrade() -> None:
     """Create the function; it runs with its caller's rights, and only workers have rights to the queue."""
-    op.execute(INDEXES)
     op.execute(TAKE)
 
 
 def downgrade() -> None:
     """Drop it."""
     op.execute("DROP FUNCTION kosmos.take_jobs(integer, text[], text, double precision)")
-    op.execute(BEFORE)

@@ -71,8 +71,7 @@ Index(
 )
 Index("jobs_dead", jobs.c.tenant_id, jobs.c.key, postgresql_where=text("state IN ('dead', 'cancelled')"))
 Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled'"))
-Index("jobs_running", jobs.c.lease_until, postgresql_where=text("lease_until IS NOT NULL"))
-Index("jobs_held", jobs.c.token, postgresql_where=text("token IS NOT NULL"))
+Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
 Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))
 
 # The ledger of each pass over a source: seen = new + changed + unchanged + removed + failed.

@@ -56,7 +56,7 @@ LISTEN kosmos_jobs
 WITH left_behind AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
-     WHERE j.lease_until < now()
+     WHERE j.state = 'running' AND j.lease_until < now()
        FOR UPDATE SKIP LOCKED
 ), due AS (
     SELECT j.tenant_id, j.id
@@ -101,7 +101,7 @@ SELECT * FROM kosmos.take_jobs(%(limit)s, %(kinds)s, %(worker)s, %(lease_s)s)
 WITH free AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
-     WHERE j.token = ANY (%(tokens)s)
+     WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
        FOR NO KEY UPDATE SKIP LOCKED
 ), renewed AS (
     UPDATE kosmos.jobs j
@@ -109,13 +109,13 @@ WITH free AS (
       FROM free f
      WHERE j.tenant_id = f.tenant_id AND j.id = f.id
 )
-SELECT j.token FROM kosmos.jobs j WHERE j.token = ANY (%(tokens)s)
+SELECT j.token FROM kosmos.jobs j WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: hold_jobs
 -- The fence. Who holds the token now keeps the job until the transaction ends: no rescue and no cancel comes between.
 SELECT j.token
   FROM kosmos.jobs j
- WHERE j.token = ANY (%(tokens)s)
+ WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
  ORDER BY j.tenant_id, j.key
    FOR UPDATE
 
@@ -130,8 +130,8 @@ WITH finished AS (
            token = NULL, lease_until = NULL, attempt = CASE WHEN j.again OR j.every_s IS NOT NULL THEN 0 ELSE j.attempt END,
            lost = 0, again = false, outcome = f.outcome, code = NULL, error = NULL, runs = '{}'
       FROM unnest(%(tokens)s::uuid[], %(outcomes)s::text[], %(chunks)s::integer[]) AS f (token, outcome, chunks),
-           LATERAL (SELECT b.runs FROM kosmos.jobs b WHERE b.token = f.token) AS before
-     WHERE j.token = f.token
+           LATERAL (SELECT b.runs FROM kosmos.jobs b WHERE b.token = f.token AND b.state = 'running') AS before
+     WHERE j.token = f.token AND j.state = 'running'
  RETURNING j.tenant_id, before.runs, f.outcome, f.chunks
 ), accounted AS (
     UPDATE kosmos.runs r
@@ -162,7 +162,7 @@ WITH failed AS (
            attempt = CASE WHEN j.again OR (%(delay_s)s::double precision IS NULL AND j.every_s IS NOT NULL) THEN 0
                           ELSE j.attempt END,
            outcome = 'failed', code = %(code)s, error = %(error)s
-     WHERE j.token = %(token)s
+     WHERE j.token = %(token)s AND j.state = 'running'
  RETURNING j.tenant_id, j.state, j.runs, j.key
 ), accounted AS (
     UPDATE kosmos.runs r
@@ -178,13 +178,13 @@ SELECT state FROM failed
 -- Taken and not begun: a worker that stops gives them back as they were.
 UPDATE kosmos.jobs j
    SET state = 'queued', token = NULL, lease_until = NULL, attempt = j.attempt - 1, again = false
- WHERE j.token = ANY (%(tokens)s)
+ WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: lose_jobs
 -- Their process has ended without a word: no need to wait until the lease has.
 UPDATE kosmos.jobs j
    SET lease_until = '-infinity'
- WHERE j.token = ANY (%(tokens)s)
+ WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: cancel_jobs
 -- Without its token a worker cannot finish one that runs, and hears of it when it renews the lease.
