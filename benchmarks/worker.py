@@ -115,8 +115,6 @@ def measure_queue(settings: Settings, jobs: int = 8000, finished: int = 200_000)
                 " FROM generate_series(1, %s) n",
                 [finished],
             )
-        with role.session() as connection:
-            connection.execute("VACUUM ANALYZE kosmos.jobs")
         fill()
         queue = Queue.open(engine.parts.database, settings.worker)
         return {
