@@ -9,7 +9,7 @@ depends_on = None
 
 # Planning takes longer than taking, so the plan is kept, whatever the values are. Of a table of one page any plan is
 # good, and a backlog may come the next moment: one taking in a hundred has the plan made anew. The index of running
-# jobs is full of those that have ended, until it is vacuumed: a plain scan marks them once and skips them, a bitmap scan
+# jobs is full of those that have ended, until it is vacuumed: a plain scan marks them once and skips them, a bitmap one
 # visits the rows of all of them each time. If the server crashes before a taking is on disk, the token is unknown to
 # it, and the fence refuses it: nobody has to wait for the disk.
 #
