@@ -143,10 +143,12 @@ def record(seconds: float) -> Series:
                 working = [pool.submit(_asking, scope, questions, ended) for _ in range(3)]
                 working.append(pool.submit(_ingesting, engine.tenant("other"), texts, ended))
                 began, scrapes = time.monotonic(), []
-                while time.monotonic() - began < seconds and not any(one.done() for one in working):
-                    scrapes.append(scrape(observer, began))
-                    time.sleep(EVERY_S)
-                ended.set()
+                try:
+                    while time.monotonic() - began < seconds and not any(one.done() for one in working):
+                        scrapes.append(scrape(observer, began))
+                        time.sleep(EVERY_S)
+                finally:
+                    ended.set()  # or the pool would wait for them for ever
                 for one in working:
                     one.result()  # what went wrong is no picture
     return Series(scrapes)

@@ -67,6 +67,10 @@ class StatementFailed(DatabaseError):
 RETRYABLE = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal"})
 """Codes of what may pass: the reason is where a document lies or who works on it, not what it is."""
 
+OF_THE_PLACE = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused"})
+"""Codes of what no other try mends, and the next pass over the source may: the document may be there by then, alone and
+open, with the mark that it had."""
+
 
 class IngestionError(KosmosError):
     """One document could not be ingested. `code` is stable and meant for programs, the message for people.

@@ -125,10 +125,10 @@ def figures(judged: Sequence[Judged]) -> Figures:
         prompt_tables=statistics.fmean(found.prompt_tables for found in judged),
         prompt_tokens=statistics.fmean(found.prompt_tokens for found in judged),
         r_precision=statistics.fmean(found.r_precision for found in judged),
-        columns_in_5=statistics.fmean(found.columns_in_5 for found in with_columns) if with_columns else None,
-        columns_in_10=statistics.fmean(found.columns_in_10 for found in with_columns) if with_columns else None,
-        joins=statistics.fmean(found.joins for found in joining) if joining else None,
-        joins_needed=statistics.fmean(found.joins_needed for found in joining) if joining else None,
+        columns_in_5=_share(found.columns_in_5 for found in with_columns),
+        columns_in_10=_share(found.columns_in_10 for found in with_columns),
+        joins=_share(found.joins for found in joining),
+        joins_needed=_share(found.joins_needed for found in joining),
         join_hints=statistics.fmean(found.join_hints for found in judged),
     )
 
@@ -136,6 +136,12 @@ def figures(judged: Sequence[Judged]) -> Figures:
 def holds_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Iterable[Join] = ()) -> bool:
     """Whether join plans and further joins hold all keys by which a question's SQL joins."""
     return {frozenset(pair) for pair in gold.joins} <= keys_of(plans, further)
+
+
+def _share(held: Iterable[bool]) -> float | None:
+    """Return the share of True; None of nothing."""
+    values = list(held)
+    return statistics.fmean(values) if values else None
 
 
 def _wanted(gold: GoldQuestion) -> set[tuple[str, str]]:

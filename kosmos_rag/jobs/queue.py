@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag import tracing
 from kosmos_rag.config import WorkerSettings
-from kosmos_rag.errors import RETRYABLE, IngestionError, KosmosError, LeaseLost
+from kosmos_rag.errors import OF_THE_PLACE, RETRYABLE, IngestionError, KosmosError, LeaseLost
 from kosmos_rag.records import Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.database import Database, Role
 from kosmos_rag.storage.sql import statement
@@ -103,7 +103,7 @@ def hopeless(
         "tenant_id": owner.id,
         "keys": list(marks),
         "marks": Jsonb(dict(marks)),
-        "curable": sorted(RETRYABLE),
+        "curable": sorted(RETRYABLE | OF_THE_PLACE),
     }
     return {key: (code, error) for key, code, error in connection.execute(statement("hopeless_jobs"), values)}
 

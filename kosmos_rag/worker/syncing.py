@@ -25,9 +25,6 @@ from kosmos_rag.storage.tenancy import Tenant
 from kosmos_rag.worker import documents
 from kosmos_rag.worker.desk import Counts, Desk
 
-_OF_THE_PLACE = ("not_found", "no_permission", "not_a_file", "duplicate", "refused")
-"""Codes of what does not lie in a document: it may be there, alone and open by now, with the mark that it had."""
-
 log = logging.getLogger("kosmos_rag.worker")
 
 SLICE, SLICE_S = 500, 1.0
@@ -139,7 +136,6 @@ class _Pass:
             }
             # A file that was broken when it was last read, and has not changed since, is not read again.
             broken = hopeless(connection, owner, {key: payload["mark"] for key, payload in work.items()})
-            broken = {key: why for key, why in broken.items() if why[0] not in _OF_THE_PLACE}
             failures = [
                 IngestFailure(source=work[key]["entry"]["source"], code=code, message=message)
                 for key, (code, message) in broken.items()
