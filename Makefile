@@ -42,11 +42,11 @@ test-citus: $(STAMP)
 
 # In headless Chromium, which CHROMIUM names where it is not on the path. Without it all is skipped.
 test-console: $(STAMP)
-	$(BIN)/python -m pytest -rs -s tests/unit/console tests/integration/service/test_console.py tests/integration/service/test_console_browser.py
+	$(BIN)/python -m pytest -rs -s tests/unit/apps/console tests/integration/apps/http/test_console.py tests/integration/apps/http/test_console_browser.py
 
 # The pictures of docs/console.md.
 console-images: $(STAMP)
-	$(BIN)/python -m tests.integration.service.console_images
+	$(BIN)/python -m tests.integration.apps.http.console_images
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -21,8 +21,9 @@ from pathlib import Path, PurePath
 import yaml
 
 from kosmos_rag import Engine, Retrieval, Settings, TenantScope
-from kosmos_rag.presets import load
-from kosmos_rag.signals import Asked, Signals
+from kosmos_rag.core.config.presets import load
+from kosmos_rag.retrieval.signals.apply import Signals
+from kosmos_rag.retrieval.signals.base import Asked
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MODEL = {

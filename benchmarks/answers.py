@@ -2,7 +2,7 @@
 
     python -m benchmarks.answers [--json FILE]
 
-Prints the coefficients for kosmos_rag/answering/abstaining.py, the figures of both halves with those that are there,
+Prints the coefficients for kosmos_rag/answering/abstention.py, the figures of both halves with those that are there,
 and the figures of each field with what the other one alone would fit. Then how far the citation checker tells true
 claims from altered ones (benchmarks/claims.yaml). The halves are by hash of the text.
 """
@@ -27,11 +27,11 @@ import yaml
 from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings, TenantScope
-from kosmos_rag.answering.abstaining import confidence, features
-from kosmos_rag.answering.checking import check_citations
+from kosmos_rag.answering.abstention import confidence, features
+from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.evidence import weigh
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.ports import Embedder, Tokenizer, Vectors
+from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 ROOT = Path(__file__).parents[1]
 CORPORATE = ROOT / "examples" / "corporate" / "generate.py"

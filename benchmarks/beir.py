@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from kosmos_rag.errors import RequestError
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation import load_beir
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from kosmos_rag import Engine, Retrieval, Settings
-from kosmos_rag.records import EVERYONE
+from kosmos_rag.core.types import EVERYONE
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "corporate" / "generate.py"
 QUESTIONS = Path(__file__).with_name("corporate_questions.yaml")

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
-from kosmos_rag.metrics import (
+from kosmos_rag.core.telemetry.metrics import (
     ANSWER_SECONDS,
     CACHE_LOOKUPS,
     INGESTION_EMBEDDED_DOCUMENTS,
@@ -31,8 +31,8 @@ from kosmos_rag.metrics import (
     RETRIEVAL_STAGE_SECONDS,
     Metric,
 )
-from kosmos_rag.prometheus import PrometheusObserver
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 WINDOW_S = 10.0

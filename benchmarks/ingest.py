@@ -25,11 +25,11 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
 from kosmos_rag import Settings
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.records import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
-from kosmos_rag.storage.database import Database, resolve
-from kosmos_rag.storage.publishing import PreparedDocument, publish, remove
-from kosmos_rag.storage.tenancy import ensure_tenant, tenant
+from kosmos_rag.storage.pool import Database, resolve
+from kosmos_rag.storage.publish import PreparedDocument, publish, remove
+from kosmos_rag.storage.tenants import ensure_tenant, tenant
 
 WORDS = 30_000
 # English begins so: these words are two fifths of a text, and none of the index.

@@ -22,7 +22,7 @@ from typing import get_args
 
 import yaml
 
-from kosmos_rag.keyword import KeywordContext, Ranking
+from kosmos_rag.retrieval.keyword.context import KeywordContext, Ranking
 
 ROOT = Path(__file__).parents[1]
 SCHEMA_DOCS = ROOT / "examples" / "schema_docs.txt"
@@ -35,7 +35,7 @@ ROUNDS = 50
 _START = """
 import time
 began = time.perf_counter()
-from kosmos_rag.keyword import KeywordContext
+from kosmos_rag.retrieval.keyword.context import KeywordContext
 imported = time.perf_counter()
 KeywordContext.from_file({file!r}, ranking={ranking!r})
 print((imported - began) * 1000, (time.perf_counter() - imported) * 1000)

@@ -21,8 +21,8 @@ from ir_measures import MRR, R, nDCG
 
 from benchmarks.beir import EvaluationSet, load
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
-from kosmos_rag.cli.common import overrides
-from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.apps.cli.common import overrides
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 MEASURES = [nDCG @ 10, R @ 10, MRR @ 10]
 CHUNKS = 30

@@ -105,7 +105,7 @@ def ours(folder: str) -> Iterator[Running]:
     }
     pairs = [f"{key}={json.dumps(value)}" for key, value in (MODEL | own).items()]
     options = [part for pair in pairs for part in ("--set", pair)]
-    with _running(sys.executable, "-m", "kosmos_rag.cli", "serve", *options) as running:
+    with _running(sys.executable, "-m", "kosmos_rag.apps.cli", "serve", *options) as running:
         yield running
 
 

@@ -36,13 +36,14 @@ from benchmarks.reranker.latency import build_model, passages
 from benchmarks.scale.data import NaturalData, natural
 from benchmarks.scale.load import LARGEST, Share, publish_all
 from benchmarks.scale.measure import Prepared
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope, tracing
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.embedding.space import PROBE
-from kosmos_rag.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
-from kosmos_rag.ports import Embedder
-from kosmos_rag.prometheus import PrometheusObserver
-from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
+from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.embedding.space import PROBE
+from kosmos_rag.models.reranker import CrossEncoderReranker
 
 WARM = 50
 QUESTION = "what similarity laws must be obeyed when constructing models of heated aircraft"

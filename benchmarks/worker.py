@@ -23,15 +23,15 @@ import psutil
 
 from benchmarks.worker_work import open_hashing, open_nothing
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.jobs import kinds
-from kosmos_rag.jobs.queue import Queue, enqueue
-from kosmos_rag.records import Outcome
-from kosmos_rag.storage.tenancy import tenant
-from kosmos_rag.testing import HashingEmbedder
-from kosmos_rag.worker import Supervisor
-from kosmos_rag.worker.child import OpenWork
-from kosmos_rag.worker.work import open_work
+from kosmos_rag.apps.worker import Supervisor
+from kosmos_rag.apps.worker.handlers import open_work
+from kosmos_rag.apps.worker.process import OpenWork
+from kosmos_rag.core.types import Outcome
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue, enqueue
+from kosmos_rag.storage.tenants import tenant
 
 MODEL = {
     "rag.embedding.model": "packaged:all-MiniLM-L6-v2",

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.records import Job, Outcome
-from kosmos_rag.storage.database import Database
-from kosmos_rag.testing import HashingEmbedder
-from kosmos_rag.worker.desk import Desk
-from kosmos_rag.worker.work import EngineWork
+from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.core.types import Job, Outcome
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.pool import Database
 
 
 class Nothing:

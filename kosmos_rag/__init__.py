@@ -6,14 +6,12 @@ Start with `Engine`. The records are what its calls give and take; every error i
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kosmos_rag.version import __version__
+from kosmos_rag.core.version import __version__
 
 if TYPE_CHECKING:
-    from kosmos_rag.async_engine import AsyncEngine
-    from kosmos_rag.config import Settings
-    from kosmos_rag.engine import Engine
-    from kosmos_rag.errors import KosmosError
-    from kosmos_rag.records import (
+    from kosmos_rag.core.config import Settings
+    from kosmos_rag.core.errors import KosmosError
+    from kosmos_rag.core.types import (
         Answer,
         Citation,
         CitationReport,
@@ -24,8 +22,9 @@ if TYPE_CHECKING:
         Retrieval,
         SourceDocument,
     )
-    from kosmos_rag.scope import TenantScope
-    from kosmos_rag.worker import run_worker
+    from kosmos_rag.engine.aio import AsyncEngine
+    from kosmos_rag.engine.engine import Engine
+    from kosmos_rag.engine.tenant import TenantScope
 
 __all__ = [
     "Answer",
@@ -43,16 +42,14 @@ __all__ = [
     "SourceDocument",
     "TenantScope",
     "__version__",
-    "run_worker",
 ]
 
 _HOME = {
-    "AsyncEngine": "async_engine",
-    "Engine": "engine",
-    "KosmosError": "errors",
-    "Settings": "config",
-    "TenantScope": "scope",
-    "run_worker": "worker",
+    "AsyncEngine": "engine.aio",
+    "Engine": "engine.engine",
+    "KosmosError": "core.errors",
+    "Settings": "core.config",
+    "TenantScope": "engine.tenant",
 }
 
 
@@ -60,7 +57,7 @@ def __getattr__(name: str) -> object:
     """Import a public name on first use (PEP 562), so that a command that needs no engine does not pay for one."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME.get(name, 'records')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOME.get(name, 'core.types')}"), name)
 
 
 def __dir__() -> list[str]:

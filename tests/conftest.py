@@ -19,12 +19,12 @@ import pytest
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
-from kosmos_rag.testing import HashingEmbedder
 
 PASSWORD = "kosmos-test"
 MEMORY = Path("/dev/shm")

@@ -3,7 +3,7 @@
 import uuid
 from datetime import UTC, datetime
 
-from kosmos_rag.records import DocumentInfo, DocumentLines
+from kosmos_rag.core.types import DocumentInfo, DocumentLines
 
 
 def lines_of(text: str, *, start: int = 0, line_start: int = 1, total: int | None = None) -> DocumentLines:

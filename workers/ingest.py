@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from kosmos_rag import Engine, KosmosError, Settings, run_worker
-from kosmos_rag.logs import set_up_logging
+from kosmos_rag import Engine, KosmosError, Settings
+from kosmos_rag.apps.worker import run_worker
+from kosmos_rag.core.telemetry.logging import set_up_logging
 
-log = logging.getLogger("kosmos_rag.worker")
+log = logging.getLogger("kosmos_rag.apps.worker")
 
 KINDS = ("document", "sync", "schema")
 

@@ -33,14 +33,14 @@ from benchmarks.peers.kosmos import embedder, settings
 from benchmarks.peers.server import Server
 from benchmarks.worker import seconds_of_documents, work_until_idle, write_documents
 from kosmos_rag import Engine, SourceDocument
-from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.apps.worker.handlers import open_work
+from kosmos_rag.core.types import DEFAULT_COLLECTION
+from kosmos_rag.ingestion.document import ChunkedDocument, document_id, version_id
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.ingestion.prepare import ChunkedDocument, document_id, version_id
-from kosmos_rag.records import DEFAULT_COLLECTION
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, provision
-from kosmos_rag.storage.tenancy import Tenant, tenant
-from kosmos_rag.worker.work import open_work
+from kosmos_rag.storage.tenants import Tenant, tenant
 
 SECTIONS = 16
 BARE = "bare encode of the chunks"

@@ -16,17 +16,18 @@ from benchmarks.peers.server import Server
 from benchmarks.peers.sets import TENANT, PreparedSet
 from benchmarks.peers.timing import K, measure, timed_in_turn
 from kosmos_rag import Engine, Retrieval, Settings, TenantScope
-from kosmos_rag.embedding import Embedders, Model, SentenceTransformerEmbedder
-from kosmos_rag.embedding.locate import PACKAGED_MINILM
-from kosmos_rag.ingestion.batch import Publisher
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.types import DEFAULT_COLLECTION
+from kosmos_rag.core.version import __version__
+from kosmos_rag.ingestion.document import ChunkedDocument
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.ingestion.prepare import ChunkedDocument
-from kosmos_rag.ports import Embedder
-from kosmos_rag.records import DEFAULT_COLLECTION
-from kosmos_rag.storage.database import Database
+from kosmos_rag.ingestion.publisher import Publisher
+from kosmos_rag.models.embedding.registry import Embedders, Model
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.hub import PACKAGED_MINILM
 from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.provision import APP, WORKER, provision
-from kosmos_rag.version import __version__
 
 BACKENDS = ("torch", "onnx")
 WAYS: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.ports import Embedder, Tokenizer, Vectors
+from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
 
 
 class Remembering:

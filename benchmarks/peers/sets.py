@@ -11,18 +11,11 @@ from ir_measures import MRR, R, nDCG
 from benchmarks.beir import EvaluationSet
 from benchmarks.peers.exchange import Corpus
 from kosmos_rag import Settings, SourceDocument
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.ingestion.chunking import build_chunker
-from kosmos_rag.ingestion.prepare import (
-    HEADER_TOKENS,
-    ChunkedDocument,
-    chunked,
-    document_id,
-    pipeline_key,
-    version_id,
-)
-from kosmos_rag.ports import Embedder
-from kosmos_rag.records import DEFAULT_COLLECTION
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.ingestion.document import HEADER_TOKENS, ChunkedDocument, chunked, document_id, pipeline_key, version_id
+from kosmos_rag.storage.tenants import tenant
 
 TENANT = tenant("bench")
 MEASURES = [nDCG @ 10, R @ 10, MRR @ 10]

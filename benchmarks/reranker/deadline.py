@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 ALLOWED_MS = 20.0
 _DOCUMENTS = Path(__file__).parents[2] / "examples" / "knowledge_base"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.records import Passage
+from kosmos_rag.core.types import Passage
 
 SHARPNESS = 4.0
 """How much more relevance the first stage's best passage of a ranking gets than its worst, as an exponent of e."""

@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks.beir import load
 from kosmos_rag import Settings
-from kosmos_rag.embedding.locate import PACKAGED_MINILM, locate
-from kosmos_rag.embedding.onnx import Precision
-from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
+from kosmos_rag.models.hub import PACKAGED_MINILM, locate
+from kosmos_rag.models.onnx import Precision
+from kosmos_rag.models.reranker import CrossEncoderReranker
 
 PASSAGES = 20
 SETS = 8

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.reranker.examples import Ranking
-from kosmos_rag.embedding.locate import PACKAGED_MINILM, locate
+from kosmos_rag.models.hub import PACKAGED_MINILM, locate
 
 WARM_UP = 0.1
 HEAD_RATE = 10

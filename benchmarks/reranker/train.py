@@ -24,10 +24,10 @@ from benchmarks.reranker.compare import Run, compare
 from benchmarks.reranker.examples import Ranking, judged, made
 from benchmarks.reranker.model import build, learn, save
 from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.embedding.onnx import Precision
-from kosmos_rag.ranking.cross_encoder import CrossEncoderReranker
-from kosmos_rag.records import Passage
+from kosmos_rag.core.types import Passage
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.onnx import Precision
+from kosmos_rag.models.reranker import CrossEncoderReranker
 
 SEED = 0
 RERANKED = 20

@@ -47,9 +47,9 @@ from benchmarks.scale.measure import (
 )
 from benchmarks.scale.plot import plot
 from benchmarks.scale.report import as_json, show
-from kosmos_rag.embedding.space import PROBE
-from kosmos_rag.ports import Embedder
-from kosmos_rag.storage.database import Database, resolve
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.models.embedding.space import PROBE
+from kosmos_rag.storage.pool import Database, resolve
 
 WARM = 50
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.beir import load
-from kosmos_rag.ports import Embedder, Vectors
+from kosmos_rag.core.protocols import Embedder, Vectors
 
 Block = tuple[list[str], Vectors]
 """Texts of chunks, and one vector each."""

@@ -14,12 +14,12 @@ import psycopg
 
 from benchmarks.scale.data import Block, Data
 from kosmos_rag import Engine
-from kosmos_rag.embedding.space import space_of
-from kosmos_rag.ports import Embedder
-from kosmos_rag.records import DEFAULT_COLLECTION, EVERYONE, Chunk
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.publishing import PreparedDocument, publish
-from kosmos_rag.storage.tenancy import ensure_tenant, tenant
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk
+from kosmos_rag.models.embedding.space import space_of
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.publish import PreparedDocument, publish
+from kosmos_rag.storage.tenants import ensure_tenant, tenant
 
 CHUNKS_A_DOCUMENT = 10
 DOCUMENTS_A_BATCH = 102

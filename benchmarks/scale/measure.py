@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from benchmarks.scale.data import ZipfData
 from benchmarks.scale.load import Share
 from kosmos_rag import Engine, KosmosError, Retrieval, Settings, TenantScope
-from kosmos_rag.config import EmbeddingSettings, ModelsSettings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.embedding.locate import PACKAGED_MINILM
-from kosmos_rag.embedding.space import PROBE
-from kosmos_rag.ports import Embedder
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.embedding.space import PROBE
+from kosmos_rag.models.hub import PACKAGED_MINILM
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 DEPTH = 100
 LEXICAL, DENSE, BOTH = "lexical", "dense", "both"

@@ -19,8 +19,8 @@ from psycopg import sql
 
 from benchmarks.scale.load import Say, Share
 from benchmarks.scale.measure import DENSE, DEPTH, LEXICAL, Row, percentiles, recalls
-from kosmos_rag import bm25
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.core.text import bm25
+from kosmos_rag.storage.tenants import tenant
 
 TIMEOUT_MS = 30_000
 SLOW_QUESTIONS = 20

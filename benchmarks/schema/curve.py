@@ -12,10 +12,10 @@ from pathlib import Path
 
 from benchmarks.schema.spider import DATA, embedder, settings_of
 from kosmos_rag import Engine
-from kosmos_rag.grounding import SchemaGrounding
-from kosmos_rag.grounding.evaluation import prompt_holds
-from kosmos_rag.schema.gold import read_questions
-from kosmos_rag.schema.sources import from_spider
+from kosmos_rag.text2sql.catalog.sources import from_spider
+from kosmos_rag.text2sql.linking.evaluation import prompt_holds
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.sql.gold import read_questions
 
 BUDGETS = (50, 100, 200, 300, 400, 500, 600, 700, 900)
 TABLES = (5, 10)

@@ -21,10 +21,11 @@ import yaml
 
 from benchmarks.schema.spider import VECTORS, embedder, settings_of
 from kosmos_rag import Engine
-from kosmos_rag.grounding import GroundingResult, SchemaGrounding
-from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
-from kosmos_rag.schema.recipes import read_recipes
-from kosmos_rag.schema.sources import from_json
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.catalog.sources import from_json
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.linking.result import GroundingResult
+from kosmos_rag.text2sql.recipes import read_recipes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
 _ROUNDS = 3

@@ -19,21 +19,20 @@ from pathlib import Path
 
 from benchmarks.schema.spider import DATA, embedder
 from benchmarks.schema.vectors import KeptVectors
-from kosmos_rag.expansion.synonyms import Synonyms
-from kosmos_rag.expansion.synonyms_file import read_rules
-from kosmos_rag.grounding.entities import find_entities
-from kosmos_rag.grounding.evaluation import keys_of
-from kosmos_rag.grounding.linking import Evidence, Linker
-from kosmos_rag.grounding.names import NameIndex
-from kosmos_rag.grounding.selecting import join_hints, references, select
-from kosmos_rag.ingestion.prepare import Piece, indexed_texts
-from kosmos_rag.schema.documents import schema_documents
-from kosmos_rag.schema.gold import read_questions
-from kosmos_rag.schema.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
-from kosmos_rag.schema.naming import plural, singular, spoken
-from kosmos_rag.schema.reading import ColumnRef
-from kosmos_rag.schema.roles import label_of, referenced
-from kosmos_rag.schema.sources import from_spider
+from kosmos_rag.ingestion.document import Piece, indexed_texts
+from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
+from kosmos_rag.text2sql.catalog.documents import schema_documents
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.catalog.naming import plural, singular, spoken
+from kosmos_rag.text2sql.catalog.roles import label_of, referenced
+from kosmos_rag.text2sql.catalog.sources import from_spider
+from kosmos_rag.text2sql.linking.entities import find_entities
+from kosmos_rag.text2sql.linking.evaluation import keys_of
+from kosmos_rag.text2sql.linking.linking import Evidence, Linker
+from kosmos_rag.text2sql.linking.name_index import NameIndex
+from kosmos_rag.text2sql.linking.select import join_hints, references, select
+from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.sql.gold import read_questions
 
 _SEED = 0
 _FOUND = 50
@@ -157,7 +156,7 @@ def main() -> None:
     arguments = parser.parse_args()
     schemas = from_spider(arguments.data / "tables.json")
     seen = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
-    with as_file(files("kosmos_rag.grounding") / "hints.yaml") as path:
+    with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
     model, chance = embedder(), random.Random(_SEED)
     found: list[Outcome] = []

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from kosmos_rag.schema.gold import GoldQuestion
+from kosmos_rag.text2sql.sql.gold import GoldQuestion
 
 _SEED = 0
 TUNED_ON, HELD_OUT, ALL = "tuned on", "held out", "all"

@@ -22,16 +22,16 @@ from typing import Any
 from benchmarks.schema.parts import TUNED_ON, parts
 from benchmarks.schema.vectors import KeptVectors
 from kosmos_rag import Engine, Settings, TenantScope
-from kosmos_rag.embedding.sentence_transformer import SentenceTransformerEmbedder
-from kosmos_rag.grounding import SchemaGrounding
-from kosmos_rag.grounding.evaluation import Judged, figures, holds_all, holds_joins, judge, r_precision
-from kosmos_rag.presets import load
-from kosmos_rag.records import Filter
-from kosmos_rag.schema.documents import schema_documents
-from kosmos_rag.schema.gold import GoldQuestion, read_questions
-from kosmos_rag.schema.joins import JoinGraph
-from kosmos_rag.schema.model import DatabaseSchema
-from kosmos_rag.schema.sources import from_spider
+from kosmos_rag.core.config.presets import load
+from kosmos_rag.core.types import Filter
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.text2sql.catalog.documents import schema_documents
+from kosmos_rag.text2sql.catalog.joins import JoinGraph
+from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.catalog.sources import from_spider
+from kosmos_rag.text2sql.linking.evaluation import Judged, figures, holds_all, holds_joins, judge, r_precision
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.sql.gold import GoldQuestion, read_questions
 
 DATA = Path(__file__).parents[3] / "shared" / "datasets" / "spider"
 VECTORS = Path("~/.cache/kosmos-rag/bench/schema-minilm.npz").expanduser()

@@ -20,17 +20,16 @@ from pathlib import Path
 from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
 from benchmarks.schema.spider import DATA, embedder, settings_of
 from kosmos_rag import Engine, TenantScope
-from kosmos_rag.expansion.synonyms import Synonyms
-from kosmos_rag.expansion.synonyms_file import read_rules
-from kosmos_rag.grounding.entities import Entities, find_entities
-from kosmos_rag.grounding.evaluation import holds_all, holds_joins, r_precision
-from kosmos_rag.grounding.linking import Evidence, Linker, Weights
-from kosmos_rag.grounding.names import NameIndex
-from kosmos_rag.records import Filter
-from kosmos_rag.schema.documents import schema_documents
-from kosmos_rag.schema.gold import GoldQuestion, read_questions
-from kosmos_rag.schema.model import DatabaseSchema
-from kosmos_rag.schema.sources import from_spider
+from kosmos_rag.core.types import Filter
+from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
+from kosmos_rag.text2sql.catalog.documents import schema_documents
+from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.catalog.sources import from_spider
+from kosmos_rag.text2sql.linking.entities import Entities, find_entities
+from kosmos_rag.text2sql.linking.evaluation import holds_all, holds_joins, r_precision
+from kosmos_rag.text2sql.linking.linking import Evidence, Linker, Weights
+from kosmos_rag.text2sql.linking.name_index import NameIndex
+from kosmos_rag.text2sql.sql.gold import GoldQuestion, read_questions
 
 GRID = (0.0, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0)
 _ROUNDS = 2
@@ -130,7 +129,7 @@ def main() -> None:
         split = parts(questions)
         cases = {part: [searched(scope, gold) for gold in split[part]] for part in (TUNED_ON, HELD_OUT)}
     model.save()
-    with as_file(files("kosmos_rag.grounding") / "hints.yaml") as path:
+    with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
     databases = {gold.database for gold in questions}
     measure = Measure(schemas, databases, hints)

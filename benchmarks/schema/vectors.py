@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kosmos_rag.ports import Embedder, Tokenizer, Vectors
+from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
 
 
 class KeptVectors:

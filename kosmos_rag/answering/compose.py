@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence
-from kosmos_rag.answering.units import Unit
-from kosmos_rag.records import AnswerSentence, Citation, ContextPassage, sha256_of
+from kosmos_rag.core.text.sentences import Unit
+from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
 
 # A unit that is this much worse than the best one is beside the point.
 _SHARE_OF_BEST = 0.75

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.answering.asking import fit
-from kosmos_rag.answering.units import Unit, units
-from kosmos_rag.answering.words import covered, rarity, stems
-from kosmos_rag.ports import Embedder, Vectors
-from kosmos_rag.records import ContextPassage
+from kosmos_rag.answering.question_type import fit
+from kosmos_rag.core.protocols import Embedder, Vectors
+from kosmos_rag.core.text.sentences import Unit, units
+from kosmos_rag.core.text.words import covered, rarity, stems
+from kosmos_rag.core.types import ContextPassage
 
 # Weights of the three parts of a score; they add up to 1. Set by hand: meaning finds paraphrases, words find names.
 _BY_MEANING = 0.6

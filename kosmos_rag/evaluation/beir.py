@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from kosmos_rag.config import Settings
-from kosmos_rag.errors import RequestError, first_line
-from kosmos_rag.evaluation.questions import Question, QuestionSet, require_own_ids
-from kosmos_rag.records import IngestReport, SourceDocument
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import RequestError, first_line
+from kosmos_rag.core.types import IngestReport, SourceDocument
+from kosmos_rag.core.types.questions import Question, QuestionSet, require_own_ids
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 _SLUG = 40

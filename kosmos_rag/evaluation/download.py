@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from kosmos_rag.config import IngestionSettings
-from kosmos_rag.errors import RequestError, SourceError, first_line
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.errors import RequestError, SourceError, first_line
 from kosmos_rag.evaluation.beir import CORPUS, QUERIES
-from kosmos_rag.sources.fetching import Fetcher, check_url
+from kosmos_rag.ingestion.sources.fetching import Fetcher, check_url
 
 _MAX_UNPACKED = 4 * 1024**3
 _SAFE = re.compile(r"[^\w.-]+")

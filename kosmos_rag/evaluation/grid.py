@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from kosmos_rag.config import Settings
-from kosmos_rag.config.schema import keys_of
-from kosmos_rag.errors import RequestError
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.errors import RequestError
 
 Changes = Mapping[str, Any]
 """Values by dotted key, that replace those of the settings."""

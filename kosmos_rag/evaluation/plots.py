@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from kosmos_rag.errors import ConfigError
-from kosmos_rag.evaluation.records import Evaluation, percentile
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.evaluation.significance import bootstrap_interval
+from kosmos_rag.evaluation.types import Evaluation, percentile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

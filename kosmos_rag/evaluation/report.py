@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from kosmos_rag.errors import RequestError
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation import plots
-from kosmos_rag.evaluation.comparing import Difference, changed, compare
-from kosmos_rag.evaluation.records import DEGRADED, LOWER_IS_BETTER, Evaluation, QuestionResult, percentile
+from kosmos_rag.evaluation.compare import Difference, changed, compare
+from kosmos_rag.evaluation.types import DEGRADED, LOWER_IS_BETTER, Evaluation, QuestionResult, percentile
 
 _SHOWN = 15
 """Questions that are listed of the most won and of the most lost."""

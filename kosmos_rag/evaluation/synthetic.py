@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, pairwise, zip_longest
 
-from kosmos_rag.errors import ModelError, RequestError
-from kosmos_rag.evaluation.questions import Place, Question, id_of
-from kosmos_rag.ports import LanguageModel, complete
-from kosmos_rag.sentences import sentences
-from kosmos_rag.storage.database import Role
+from kosmos_rag.core.errors import ModelError, RequestError
+from kosmos_rag.core.protocols import LanguageModel, complete
+from kosmos_rag.core.text.sentences import sentences
+from kosmos_rag.core.types.questions import Place, Question, id_of
+from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.storage.tenants import Tenant
 
 Made = tuple[Question, str]
 """A question, and how it was made."""

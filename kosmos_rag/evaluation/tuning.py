@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import yaml
 
-from kosmos_rag.config import Settings
-from kosmos_rag.config.schema import nest
-from kosmos_rag.errors import RequestError
-from kosmos_rag.evaluation.comparing import Difference, compare
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.keys import nest
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types.questions import Question, QuestionSet
+from kosmos_rag.evaluation.compare import Difference, compare
 from kosmos_rag.evaluation.grid import Changes
-from kosmos_rag.evaluation.questions import Question, QuestionSet
-from kosmos_rag.evaluation.records import LOWER_IS_BETTER, Evaluation
+from kosmos_rag.evaluation.types import LOWER_IS_BETTER, Evaluation
 
 Stage = Sequence[Changes]
 """Changes of which one is chosen, before the next stage is looked at."""

@@ -16,17 +16,11 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag import bm25
-from kosmos_rag.errors import IndexesBusy
-from kosmos_rag.indexing import catalogue
-from kosmos_rag.indexing.catalogue import READY, SEGMENT, Entry
-from kosmos_rag.storage.packed import (
-    pack_frequencies,
-    pack_numbers,
-    sparse_entries,
-    unpack_frequencies,
-    unpack_numbers,
-)
+from kosmos_rag.core.errors import IndexesBusy
+from kosmos_rag.core.text import bm25
+from kosmos_rag.indexing import catalog as catalogue
+from kosmos_rag.indexing.catalog import READY, SEGMENT, Entry
+from kosmos_rag.storage.binary import pack_frequencies, pack_numbers, sparse_entries, unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
 PIECE_CHUNKS = 32_768

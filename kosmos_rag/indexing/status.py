@@ -6,13 +6,13 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from kosmos_rag.config import IndexSettings
-from kosmos_rag.indexing import catalogue
-from kosmos_rag.indexing.catalogue import READY, SEGMENT, Entry
+from kosmos_rag.core.config import IndexSettings
+from kosmos_rag.core.types import IndexInfo
+from kosmos_rag.indexing import catalog as catalogue
+from kosmos_rag.indexing.catalog import READY, SEGMENT, Entry
 from kosmos_rag.indexing.segments import mergeable
-from kosmos_rag.records import IndexInfo
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.storage.tenants import Tenant
 
 LIVE_SHARE = 0.7
 """A segment is packed again when less of it than this is still there."""

@@ -15,15 +15,16 @@ from pathlib import Path
 
 import psycopg
 
-from kosmos_rag.config import ParsingSettings, Settings
-from kosmos_rag.embedding import Embedders
-from kosmos_rag.errors import IngestionError
-from kosmos_rag.ingestion import source as files
-from kosmos_rag.ingestion.access import governed, withdraw
-from kosmos_rag.ingestion.batch import Publisher
+from kosmos_rag.core.config import ParsingSettings, Settings
+from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.core.protocols import Chunker
+from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
+from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.types import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
+from kosmos_rag.ingestion import discovery as files
+from kosmos_rag.ingestion.acl import governed, withdraw
 from kosmos_rag.ingestion.chunking import build_chunker
-from kosmos_rag.ingestion.parsing.ocr import require_ocr
-from kosmos_rag.ingestion.prepare import (
+from kosmos_rag.ingestion.document import (
     HEADER_TOKENS,
     ChunkedDocument,
     chunked,
@@ -31,16 +32,15 @@ from kosmos_rag.ingestion.prepare import (
     fingerprint,
     pipeline_key,
 )
-from kosmos_rag.ingestion.sandbox import start_parser
-from kosmos_rag.metrics import INGESTION_STAGE_SECONDS
-from kosmos_rag.observation import Observation
-from kosmos_rag.ports import Chunker
-from kosmos_rag.records import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
-from kosmos_rag.sources import Entry, Listing
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.publishing import remove
+from kosmos_rag.ingestion.parsing.ocr import require_ocr
+from kosmos_rag.ingestion.publisher import Publisher
+from kosmos_rag.ingestion.sandbox.client import start_parser
+from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.models.embedding.registry import Embedders
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.storage.tenants import Tenant
 
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pgvector import HalfVector
 from psycopg import sql
 
-from kosmos_rag.retrieval.corpus import Snapshot, VectorIndex
-from kosmos_rag.retrieval.legs import Leg, leg
+from kosmos_rag.retrieval.candidates import Leg, leg
+from kosmos_rag.retrieval.snapshot import Snapshot, VectorIndex
 from kosmos_rag.storage.sql import statement
 
 _LOOKED_UP = 1 / 10

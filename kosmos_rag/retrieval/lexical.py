@@ -13,12 +13,12 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.corpus import Corpus, Snapshot
+from kosmos_rag.retrieval.candidates import Leg, leg
 from kosmos_rag.retrieval.dense import Reach
-from kosmos_rag.retrieval.legs import Leg, leg
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
-from kosmos_rag.retrieval.tail import TailScan
-from kosmos_rag.storage.arrays import array
+from kosmos_rag.retrieval.snapshot import Corpus, Snapshot
+from kosmos_rag.retrieval.unindexed import TailScan
+from kosmos_rag.storage.binary import array
 from kosmos_rag.storage.sql import statement
 
 _GROWTH = 4

@@ -14,8 +14,8 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag import bm25
-from kosmos_rag.storage.packed import unpack_frequencies, unpack_numbers
+from kosmos_rag.core.text import bm25
+from kosmos_rag.storage.binary import unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
 Key = tuple[uuid.UUID, int]

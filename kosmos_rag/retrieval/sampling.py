@@ -18,13 +18,13 @@ import numpy as np
 from cachetools import LRUCache
 from pgvector import HalfVector
 
-from kosmos_rag.config import GuardSettings
-from kosmos_rag.errors import DatabaseError
-from kosmos_rag.metrics import GUARD_SAMPLES
-from kosmos_rag.observation import Observation
-from kosmos_rag.retrieval.corpus import Snapshot
+from kosmos_rag.core.config import GuardSettings
+from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.telemetry.metrics import GUARD_SAMPLES
+from kosmos_rag.core.telemetry.observer import Observation
 from kosmos_rag.retrieval.search import Search
-from kosmos_rag.storage.database import Role
+from kosmos_rag.retrieval.snapshot import Snapshot
+from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
 
 log = logging.getLogger(__name__)

@@ -13,16 +13,16 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.corpus import Snapshot, look
+from kosmos_rag.retrieval.candidates import DENSE, LEXICAL, Leg
 from kosmos_rag.retrieval.dense import DenseLeg, Reach, few_in_reach
-from kosmos_rag.retrieval.filtering import filter_values
-from kosmos_rag.retrieval.legs import DENSE, LEXICAL, Leg
+from kosmos_rag.retrieval.filters import filter_values
 from kosmos_rag.retrieval.lexical import LexicalLeg
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.request import Request
-from kosmos_rag.retrieval.watch import Watch
+from kosmos_rag.retrieval.query import Request
+from kosmos_rag.retrieval.snapshot import Snapshot, look
+from kosmos_rag.retrieval.timer import Watch
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import Tenant
+from kosmos_rag.storage.tenants import Tenant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

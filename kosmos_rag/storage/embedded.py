@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kosmos_rag.errors import ConfigError, DatabaseUnavailable
+from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable
 
 # The package's lock is between processes; two threads of one process would pass it together.
 _starting = threading.Lock()

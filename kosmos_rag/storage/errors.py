@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 import psycopg_pool
 
-from kosmos_rag.errors import DatabaseUnavailable, StatementFailed, first_line
+from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed, first_line
 
 
 def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kosmos_rag.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
 from kosmos_rag.storage.errors import translated
 from kosmos_rag.storage.revision import BREAKING, SCHEMA
 from kosmos_rag.storage.sql import statement

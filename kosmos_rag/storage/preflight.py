@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from kosmos_rag.errors import DatabaseNotReady
+from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 from kosmos_rag.storage.revision import REVISION
 from kosmos_rag.storage.sql import statement, used

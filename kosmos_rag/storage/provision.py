@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 from psycopg import sql
 
-from kosmos_rag.errors import DatabaseNotReady
+from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.errors import translated
 from kosmos_rag.storage.revision import SCHEMA
 from kosmos_rag.storage.sql import statement

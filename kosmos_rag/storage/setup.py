@@ -1,10 +1,10 @@
 """Preparing a database by command: the only way in which a server by URL is ever changed."""
 
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.errors import ConfigError
-from kosmos_rag.storage.database import resolve
-from kosmos_rag.storage.distribution import distribute, preview
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.storage.citus import distribute, preview
 from kosmos_rag.storage.migrate import Migration, migrate
+from kosmos_rag.storage.pool import resolve
 from kosmos_rag.storage.provision import provision
 
 

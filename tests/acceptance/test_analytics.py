@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.analytics import place, questions, share
 from kosmos_rag import Engine, Retrieval, Settings, SourceDocument, TenantScope
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "How is churn calculated?"

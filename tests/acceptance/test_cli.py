@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
+from kosmos_rag.apps.cli.app import app
 from kosmos_rag.storage.revision import REVISION
 
 Run = Callable[..., Result]
@@ -332,7 +332,7 @@ def test_commands_that_need_no_model__start_without_torch() -> None:
     script = (
         "import sys\n"
         "sys.argv = ['kosmos-rag', 'config', 'show']\n"
-        "from kosmos_rag.cli import main\n"
+        "from kosmos_rag.apps.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'sentence_transformers', 'sqlalchemy', 'pypdfium2', 'docx'}\n"
         "assert not heavy & sys.modules.keys()\n"

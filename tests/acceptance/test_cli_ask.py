@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
-from tests.unit.language_model.chat_server import ChatServer, breaks_off, running, writes
+from kosmos_rag.apps.cli.app import app
+from tests.unit.models.llm.chat_server import ChatServer, breaks_off, running, writes
 
 pytestmark = pytest.mark.model
 

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
 
 Run = Callable[..., Result]
 

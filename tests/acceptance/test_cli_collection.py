@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
+from kosmos_rag.apps.cli.app import app
 
 Run = Callable[..., Result]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
 
 Run = Callable[..., Result]
 COLUMNS = "model dimensions state live embedded chunks truncated index recall@10 id"

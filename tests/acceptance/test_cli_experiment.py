@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.cli.app import app
-from kosmos_rag.cli.search import as_object
-from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.apps.cli.search import as_object
+from kosmos_rag.core.config import DatabaseSettings
 
 Run = Callable[..., Result]
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
+from kosmos_rag.apps.cli.app import app
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.storage.tenants import tenant
 
 Run = Callable[..., Result]
 FILES = 30

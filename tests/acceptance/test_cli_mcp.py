@@ -23,12 +23,12 @@ from mcp.client.streamable_http import streamable_http_client
 from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.ports import Embedder
-from kosmos_rag.testing import HashingEmbedder
-from tests.integration.mcp_server.conftest import fill
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.apps.mcp.conftest import fill
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def _filled(embedder: Embedder) -> Iterator[Engine]:
 
 
 def _command(*arguments: str) -> list[str]:
-    return ["-m", "kosmos_rag.cli", "mcp", "--set", "rag.audit.enabled=true", *arguments]
+    return ["-m", "kosmos_rag.apps.cli", "mcp", "--set", "rag.audit.enabled=true", *arguments]
 
 
 def _of_words(*arguments: str) -> list[str]:
@@ -223,7 +223,7 @@ def test_options__that_do_not_fit_are_refused(
 
 
 def test_extra__is_named_where_it_is_missing(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from kosmos_rag.service import extra
+    from kosmos_rag.core import extras as extra
 
     monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "mcp" else name)
     refused = CliRunner().invoke(app, ["mcp"], catch_exceptions=False)

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
 
 Run = Callable[..., Result]
 
@@ -52,7 +52,7 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
     assert kosmos("ingest", "leave.md").exit_code == 0
     key = kosmos("key", "create", "test", "--scope", "read").stdout.strip()
     port, metrics_port = _free_port(), _free_port()
-    command = [sys.executable, "-m", "kosmos_rag.cli", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "serve", "--port", str(port)]
     command += ["--set", f"service.metrics_port={metrics_port}", "--set", "observability.log_format=json"]
     command += ["--set", "observability.log_level=INFO"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ.copy()) as process:
@@ -120,7 +120,7 @@ def test_keys__say_what_is_wrong_with_an_argument(kosmos: Run, arguments: tuple[
 
 
 def test_serve__says_which_extra_is_missing(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kosmos_rag.service import extra
+    from kosmos_rag.core import extras as extra
 
     monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "fastapi" else name)
     refused = kosmos("serve")

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from benchmarks.schema.example import questions, right
 from kosmos_rag import Engine, Settings
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.embedding import SentenceTransformerEmbedder
-from kosmos_rag.grounding import SchemaGrounding
-from kosmos_rag.schema.recipes import read_recipes
-from kosmos_rag.schema.sources import from_json
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.text2sql.catalog.sources import from_json
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.recipes import read_recipes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
 SEVEN: list[dict[str, Any]] = yaml.safe_load((EXAMPLE / "questions.yaml").read_text())["questions"]

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.setup import set_up, spread
 from tests.conftest import PASSWORD, Server

@@ -5,7 +5,7 @@ import re
 import psycopg
 from psycopg import sql
 
-from kosmos_rag.storage.distribution import DISTRIBUTED
+from kosmos_rag.storage.citus import DISTRIBUTED
 from kosmos_rag.storage.sql import names, statement
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)[sb]")

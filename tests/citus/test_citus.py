@@ -8,15 +8,15 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.errors import LeaseLost, StatementFailed
-from kosmos_rag.jobs.queue import Queue, finish, hold
-from kosmos_rag.records import EVERYONE, Outcome
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.distribution import DISTRIBUTED, LOCAL
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import LeaseLost, StatementFailed
+from kosmos_rag.core.types import EVERYONE, Outcome
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.citus import DISTRIBUTED, LOCAL
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.queue.queue import Queue, finish, hold
 from kosmos_rag.storage.setup import set_up, spread
-from kosmos_rag.storage.tenancy import tenant
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
 from tests.citus.statements import of_distributed_tables, written_out
 
 WORDS = ("churn", "revenue", "margin", "leave", "travel", "invoice")

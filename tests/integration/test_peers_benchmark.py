@@ -6,8 +6,8 @@ import pytest
 from benchmarks.beir import EvaluationSet
 from benchmarks.peers.sets import TENANT, prepare
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 EVALUATION = EvaluationSet(
     name="three",

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag import SourceDocument
-from kosmos_rag.records import Retrieval
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.types import Retrieval
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 _TOLERANCE = 1e-3
 """Vectors are stored in half precision."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 M = TypeVar("M", bound=BaseModel)
 

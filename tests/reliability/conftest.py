@@ -15,18 +15,18 @@ import psutil
 import psycopg
 import pytest
 
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.jobs.queue import Queue, enqueue
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.queue.queue import Queue, enqueue
+from kosmos_rag.storage.tenants import tenant
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 _PROGRAM = """
 import importlib, json, sys
-from kosmos_rag.config import Settings
-from kosmos_rag.worker.supervisor import Supervisor, stopped_by_signals
+from kosmos_rag.core.config import Settings
+from kosmos_rag.apps.worker.supervisor import Supervisor, stopped_by_signals
 
 if __name__ == "__main__":
     told = json.loads(sys.argv[1])

@@ -2,8 +2,8 @@
 
 import time
 
-from kosmos_rag.config import Settings
-from kosmos_rag.worker.desk import Work
+from kosmos_rag.apps.worker.channel import Work
+from kosmos_rag.core.config import Settings
 
 
 def open_work(settings: Settings) -> Work:

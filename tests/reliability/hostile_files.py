@@ -11,7 +11,7 @@ import openpyxl
 import pptx
 
 from tests.reliability.hostile_pdf import pdf
-from tests.unit.sandbox.files import many_objects, wide_workbook
+from tests.unit.ingestion.sandbox.files import many_objects, wide_workbook
 
 Made = Callable[[], bytes]
 

@@ -17,12 +17,12 @@ import pytest
 from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.guard import Guard
-from kosmos_rag.records import GuardKind, GuardRun, GuardState
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
+from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.indexing.ann.worlds import TopicEmbedder, load, only
 from tests.integration.variants import changed
-from tests.integration.vector_index.worlds import TopicEmbedder, load, only
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kosmos_rag.config import ParsingSettings
-from kosmos_rag.errors import ParseError
-from kosmos_rag.ingestion.sandbox import parse_confined
-from kosmos_rag.records import SourceDocument
+from kosmos_rag.core.config import ParsingSettings
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.ingestion.sandbox.client import parse_confined
 from tests.reliability.hostile_files import FILES, SOUND
 from tests.reliability.hostile_pdf import PDFS
 

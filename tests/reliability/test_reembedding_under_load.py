@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.ports import Vectors
-from kosmos_rag.records import Retrieval
-from kosmos_rag.scope import TenantScope
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.protocols import Vectors
+from kosmos_rag.core.types import Retrieval
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.two_models import NEW, OLD, document, model_of
 from tests.integration.variants import opened
 
@@ -150,8 +150,8 @@ def test_publication__that_a_switch_overtakes_is_written_in_the_space_that_is_li
 _START = """
 import json, sys
 from kosmos_rag import Engine, Settings
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 given = json.loads(sys.argv[1])
 settings = Settings().model_copy(update={"database": DatabaseSettings(**given)})

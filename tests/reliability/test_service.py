@@ -22,13 +22,13 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.config import DatabaseSettings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
-from kosmos_rag.testing import HashingEmbedder
-from tests.integration.service.serving import Running, Signer, eventually, serving, with_tokens
-from tests.integration.service.test_streams import QUESTION, chat_server, writing_service
+from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.test_streams import QUESTION, chat_server, writing_service
 from tests.integration.variants import changed
-from tests.unit.language_model.chat_server import ChatServer, Handler
+from tests.unit.models.llm.chat_server import ChatServer, Handler
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kosmos_rag import Engine, Settings, TenantScope
-from kosmos_rag.errors import DatabaseError
-from kosmos_rag.jobs import kinds
-from kosmos_rag.records import JobState
-from kosmos_rag.testing import HashingEmbedder
-from kosmos_rag.worker.maintenance import orphans
+from kosmos_rag.apps.worker.handlers.maintenance import orphans
+from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.types import JobState
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.queue import kinds
 from tests.reliability.hostile_pdf import PDFS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from kosmos_rag.storage.tenancy import Tenant, tenant
+from kosmos_rag.storage.tenants import Tenant, tenant
 
 if TYPE_CHECKING:
     from conftest import Trial

@@ -9,9 +9,9 @@ import typer
 import yaml
 
 from kosmos_rag import Settings
-from kosmos_rag.cli.app import app
-from kosmos_rag.config.schema import keys_of
-from kosmos_rag.config.sources import DELIMITER, FILE_VARIABLE, PREFIX
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.loading import DELIMITER, FILE_VARIABLE, PREFIX
 
 ROOT = Path(__file__).parents[2]
 OURS = ("migrate", "api", "worker")

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from kosmos_rag import Settings
-from kosmos_rag.cli.app import app
-from kosmos_rag.config.schema import keys_of
-from kosmos_rag.config.sources import DELIMITER, FILE_VARIABLE, PREFIX
-from kosmos_rag.service.server import _GRACE_S
-from kosmos_rag.version import __version__
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.apps.http.server import _GRACE_S
+from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.loading import DELIMITER, FILE_VARIABLE, PREFIX
+from kosmos_rag.core.version import __version__
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "kosmos-rag"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -27,8 +27,8 @@ from benchmarks.scale.measure import OURS, Prepared, Row, percentiles, recalls
 from benchmarks.scale.peers import difference
 from benchmarks.scale.plot import SEARCH, curves, label, plot
 from benchmarks.scale.report import as_json, goal, show
-from kosmos_rag.ports import Vectors
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.protocols import Vectors
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 TOPICS, OF_TOPIC = 20, 30
 SENTENCES = [f"sentence {number} of topic {number // OF_TOPIC}." for number in range(TOPICS * OF_TOPIC)]

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kosmos_rag.errors import ConfigError, first_line
-from kosmos_rag.ports import Message
+from kosmos_rag.core.errors import ConfigError, first_line
+from kosmos_rag.core.protocols import Message
 
 if TYPE_CHECKING:
     from jinja2 import Template

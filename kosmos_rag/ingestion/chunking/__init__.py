@@ -1,14 +1,14 @@
 """Five splitters behind the `Chunker` port, and the factory that builds the configured one."""
 
-from kosmos_rag.config import ChunkingSettings
-from kosmos_rag.errors import ConfigError
+from kosmos_rag.core.config import ChunkingSettings
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.protocols import Chunker, Embedder
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.hierarchical import HierarchicalChunker
 from kosmos_rag.ingestion.chunking.markdown import MarkdownChunker
 from kosmos_rag.ingestion.chunking.paragraph import ParagraphChunker
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.semantic import SemanticChunker
-from kosmos_rag.ports import Chunker, Embedder
 
 __all__ = ["build_chunker"]
 

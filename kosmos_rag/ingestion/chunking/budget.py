@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kosmos_rag.errors import ModelError
+from kosmos_rag.core.errors import ModelError
+from kosmos_rag.core.protocols import Tokenizer
 from kosmos_rag.ingestion.chunking.span import Piece, Span, cut_point, trimmed
-from kosmos_rag.ports import Tokenizer
 
 
 class TokenBudget:

@@ -4,12 +4,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import section_units, sections
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks
-from kosmos_rag.records import Chunk, ParsedDocument
 
 
 class HierarchicalChunker:

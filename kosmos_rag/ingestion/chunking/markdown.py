@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from kosmos_rag.core.text.sentences import LINE_START, SENTENCE_START
+from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import Section, section_units, sections
 from kosmos_rag.ingestion.chunking.span import Piece, build_chunks, overlap_start
-from kosmos_rag.records import Chunk, ParsedDocument
-from kosmos_rag.sentences import LINE_START, SENTENCE_START
 
 
 class MarkdownChunker:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks, trimmed
-from kosmos_rag.records import Chunk, ParsedDocument
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n\s*+")
 

@@ -4,17 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from kosmos_rag.core.text.sentences import WORD_START
+from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.span import (
-    Piece,
-    Span,
-    build_chunks,
-    cut_to_size,
-    overlap_start,
-    trimmed,
-)
-from kosmos_rag.records import Chunk, ParsedDocument
-from kosmos_rag.sentences import WORD_START
+from kosmos_rag.ingestion.chunking.span import Piece, Span, build_chunks, cut_to_size, overlap_start, trimmed
 
 _WINDOW = 1_000_000
 """Characters given to the library at once: it holds one string per separator found."""

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.chunking.pack import Unit
 from kosmos_rag.ingestion.chunking.paragraph import paragraphs
 from kosmos_rag.ingestion.chunking.span import Span, heading_spans, trim
-from kosmos_rag.records import ParsedDocument
 
 _FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re.MULTILINE)
 

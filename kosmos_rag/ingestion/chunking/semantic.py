@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kosmos_rag.errors import ModelError
+from kosmos_rag.core.errors import ModelError
+from kosmos_rag.core.protocols import Embedder, Vectors
+from kosmos_rag.core.text.sentences import sentences
+from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.span import Piece, Span, build_chunks, heading_spans, trimmed
-from kosmos_rag.ports import Embedder, Vectors
-from kosmos_rag.records import Chunk, ParsedDocument
-from kosmos_rag.sentences import sentences
 
 _MAX_SENTENCES = 20_000
 """Each sentence is one more text for the model: so many cost a CPU some minutes."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kosmos_rag.records import Chunk, ParsedDocument
+from kosmos_rag.core.types import Chunk, ParsedDocument
 
 _UP_TO_LAST_SPACE = re.compile(r".*\s", re.DOTALL)
 _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")

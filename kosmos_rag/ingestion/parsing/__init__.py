@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.code import parse_code
 from kosmos_rag.ingestion.parsing.csv import parse_csv
@@ -15,16 +16,15 @@ from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
 from kosmos_rag.ingestion.parsing.docx import parse_docx
 from kosmos_rag.ingestion.parsing.eml import parse_eml
 from kosmos_rag.ingestion.parsing.epub import parse_epub
-from kosmos_rag.ingestion.parsing.failures import third_party
+from kosmos_rag.ingestion.parsing.errors import third_party
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.json import parse_json, parse_json_lines
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.markdown import parse_markdown
 from kosmos_rag.ingestion.parsing.pdf import parse_pdf
+from kosmos_rag.ingestion.parsing.plain import parse_text
 from kosmos_rag.ingestion.parsing.pptx import parse_pptx
-from kosmos_rag.ingestion.parsing.text import parse_text
 from kosmos_rag.ingestion.parsing.xlsx import parse_xlsx
-from kosmos_rag.records import ParsedDocument, SourceDocument
 
 __all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
 

@@ -4,7 +4,7 @@ import re
 import zipfile
 from io import BytesIO
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
 
 _MOST_MEMBERS = 2_000
 _MOST_BYTES = 256 * 2**20

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.records import Heading, ParsedDocument
 
 _MODIFIERS = (
     "abstract async case const data default export final fileprivate implicit inline internal open override partial "

@@ -1,8 +1,8 @@
 """Put a text together piece by piece, with its headings and pages, and stop where it grows too large."""
 
+from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.records import Heading, ParsedDocument
 
 _BETWEEN_BLOCKS = "\n\n"
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from io import StringIO
 from itertools import islice
 
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.tables import row_lines
-from kosmos_rag.records import ParsedDocument
 
 _SEPARATORS = "\t;,|"
 """Of two that fit alike the first: commas also stand in numbers."""

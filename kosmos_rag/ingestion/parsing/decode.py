@@ -3,7 +3,7 @@
 import codecs
 import re
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing.clean import clean
 
 _WIDE_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16

@@ -4,10 +4,10 @@ import re
 import zipfile
 from io import BytesIO
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.ingestion.parsing.failures import third_party
+from kosmos_rag.ingestion.parsing.errors import third_party
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")

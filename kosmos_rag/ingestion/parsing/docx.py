@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
-from kosmos_rag.records import Heading, ParsedDocument
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"

@@ -3,13 +3,13 @@
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.records import ParsedDocument
 
 _SHOWN = ("From", "To", "Cc", "Date")
 

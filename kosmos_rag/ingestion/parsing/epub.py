@@ -7,14 +7,14 @@ from io import BytesIO
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.records import ParsedDocument
 
 _CONTAINER = "META-INF/container.xml"
 _RIGHTS = frozenset({"META-INF/rights.xml", "META-INF/sinf.xml"})

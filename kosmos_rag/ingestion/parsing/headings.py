@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from kosmos_rag.records import Heading
+from kosmos_rag.core.types import Heading
 
 _LONGEST = 90
 _MOST_WORDS = 12

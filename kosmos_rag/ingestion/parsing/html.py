@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.records import Heading, ParsedDocument
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.records import ParsedDocument
 
 _LONGEST_PATH = 200
 """Characters that are kept of a path, those nearest to the value: a long one repeated would be most of the text."""

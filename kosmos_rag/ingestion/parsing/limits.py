@@ -3,8 +3,8 @@
 import sys
 from dataclasses import dataclass
 
-from kosmos_rag.errors import ParseError
-from kosmos_rag.records import ParsedDocument
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument
 
 MOST_HEADINGS = 20_000
 """Every chunk looks its section up among the headings; no document that people read has more."""

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.records import Heading, ParsedDocument
 
 # The grammar is that of CommonMark 0.31: sections 4.2 (ATX), 4.3 (setext) and 4.5 (fences).
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")

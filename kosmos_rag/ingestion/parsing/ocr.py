@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from kosmos_rag.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.ingestion.parsing.pdf_lines import Line
 
 _LONGEST_SIDE = 1600

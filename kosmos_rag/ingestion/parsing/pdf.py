@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kosmos_rag.errors import ParseError
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_lines import Line, read_lines, texts, titles
-from kosmos_rag.records import Heading, ParsedDocument
 
 _PDFIUM = threading.Lock()
 """PDFium is not thread-safe: whoever calls it holds this."""

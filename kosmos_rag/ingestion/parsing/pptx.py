@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.records import ParsedDocument
 
 
 def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:

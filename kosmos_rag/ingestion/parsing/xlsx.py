@@ -5,13 +5,13 @@ from datetime import datetime, time
 from io import BytesIO
 from typing import Any
 
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.tables import row_lines
-from kosmos_rag.records import ParsedDocument
 
 _VISIBLE = "visible"
 

@@ -3,7 +3,3 @@
 `client` asks, `helper` keeps the process that forks (`zygote`), `worker` is what a fork does, `confine` is what it
 may not do, `wire` is how they talk.
 """
-
-from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
-
-__all__ = ["parse_confined", "start_parser"]

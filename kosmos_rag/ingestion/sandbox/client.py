@@ -6,10 +6,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kosmos_rag.errors import ParseError
-from kosmos_rag.ingestion.sandbox import helper
-from kosmos_rag.ingestion.sandbox.helper import Helper, HelperLost
-from kosmos_rag.ingestion.sandbox.wire import (
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.ingestion.sandbox import pool as helper
+from kosmos_rag.ingestion.sandbox.pool import Helper, HelperLost
+from kosmos_rag.ingestion.sandbox.protocol import (
     OUT_OF_MEMORY,
     Request,
     decode_reply,
@@ -17,10 +18,9 @@ from kosmos_rag.ingestion.sandbox.wire import (
     send_request,
     wait_until,
 )
-from kosmos_rag.records import ParsedDocument, SourceDocument
 
 if TYPE_CHECKING:  # the zygote imports this package, and has no use for settings
-    from kosmos_rag.config import ParsingSettings
+    from kosmos_rag.core.config import ParsingSettings
 
 _MEGABYTE = 2**20
 

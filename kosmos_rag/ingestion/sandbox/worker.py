@@ -2,10 +2,11 @@
 
 import socket
 
-from kosmos_rag.errors import ParseError, first_line
+from kosmos_rag.core.errors import ParseError, first_line
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import parse
-from kosmos_rag.ingestion.sandbox.confine import limit_resources
-from kosmos_rag.ingestion.sandbox.wire import (
+from kosmos_rag.ingestion.sandbox.limits import limit_resources
+from kosmos_rag.ingestion.sandbox.protocol import (
     Failure,
     Request,
     document_of,
@@ -14,7 +15,6 @@ from kosmos_rag.ingestion.sandbox.wire import (
     receive_request,
     send_frame,
 )
-from kosmos_rag.records import ParsedDocument
 
 
 def work(connection: socket.socket) -> None:

@@ -13,8 +13,8 @@ import signal
 import socket
 import warnings
 
-from kosmos_rag.ingestion.sandbox.confine import die_with, keep_only, leave_network
-from kosmos_rag.ingestion.sandbox.wire import FORK, OUT_OF_MEMORY, READY
+from kosmos_rag.ingestion.sandbox.limits import die_with, keep_only, leave_network
+from kosmos_rag.ingestion.sandbox.protocol import FORK, OUT_OF_MEMORY, READY
 from kosmos_rag.ingestion.sandbox.worker import work
 
 _LIBRARIES = (

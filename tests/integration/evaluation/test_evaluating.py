@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.errors import RequestError
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.protocols import Message
 from kosmos_rag.evaluation import (
     Evaluation,
     Evaluations,
@@ -26,8 +27,7 @@ from kosmos_rag.evaluation import (
     read_questions,
 )
 from kosmos_rag.evaluation.beir import bring
-from kosmos_rag.ports import Message
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
 KB = {

@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.diagnosis import diagnose
+from kosmos_rag.apps.cli.doctor import diagnose
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.provision import APP, WORKER, create_database
 from kosmos_rag.storage.revision import REVISION
-from kosmos_rag.storage.schema import metadata
 from kosmos_rag.storage.setup import set_up
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.storage.tables import metadata
 
 PAGE = (Path(__file__).parents[3] / "docs" / "operate.md").read_text()
 TABLES = sorted(table.name for table in metadata.sorted_tables)

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from kosmos_rag import Engine, SourceDocument
-from kosmos_rag.cli.app import app
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.errors import DatabaseNotReady
-from kosmos_rag.storage.distribution import (
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.storage.citus import (
     ANCHOR,
     DISTRIBUTED,
     LOCAL,
@@ -27,7 +27,7 @@ from kosmos_rag.storage.distribution import (
     rendered,
 )
 from kosmos_rag.storage.setup import spread
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.storage.tenants import tenant
 from tests.citus.statements import of_distributed_tables, written_out
 
 _TABLES = """

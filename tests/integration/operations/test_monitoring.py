@@ -14,8 +14,10 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
-from kosmos_rag.config import DatabaseSettings
-from kosmos_rag.metrics import (
+from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.worker.metrics import DatabaseHealth, WorkerMetrics
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.telemetry.metrics import (
     BY_NAME,
     CACHE_LOOKUPS,
     ENGINE,
@@ -25,11 +27,8 @@ from kosmos_rag.metrics import (
     WORKER,
     WORKER_ORPHANS,
 )
-from kosmos_rag.service.app import create_service
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.testing import HashingEmbedder
-from kosmos_rag.worker.database_health import DatabaseHealth
-from kosmos_rag.worker.metrics import WorkerMetrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope, tracing
-from kosmos_rag.errors import ModelUnavailable, RequestError
-from kosmos_rag.ports import Reranker
-from kosmos_rag.prometheus import PrometheusObserver
-from kosmos_rag.testing import HashingEmbedder
-from kosmos_rag.worker.desk import Desk
-from kosmos_rag.worker.work import EngineWork
-from tests.unit.recording import RecordingTracer
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.core.errors import ModelUnavailable, RequestError
+from kosmos_rag.core.protocols import Reranker
+from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.unit.core.recording import RecordingTracer
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE = GIVEN.split("-")[1]

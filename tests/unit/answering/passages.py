@@ -3,7 +3,7 @@
 import hashlib
 import uuid
 
-from kosmos_rag.records import Citation, Context, ContextPassage, Expansion, Retrieval
+from kosmos_rag.core.types import Citation, Context, ContextPassage, Expansion, Retrieval
 
 VERSION = uuid.UUID(int=2)
 

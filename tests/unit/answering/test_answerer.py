@@ -5,14 +5,14 @@ from typing import Self
 
 import pytest
 
-from kosmos_rag.answering.abstaining import COEFFICIENTS, REFUSAL, confidence, features
-from kosmos_rag.answering.answerer import Answerer
+from kosmos_rag.answering.abstention import COEFFICIENTS, REFUSAL, confidence, features
 from kosmos_rag.answering.evidence import weigh
-from kosmos_rag.config import AnswerSettings, RagSettings
-from kosmos_rag.errors import ConfigError, ModelError
-from kosmos_rag.ports import Message
-from kosmos_rag.records import Answer, AnswerDone, AnswerPiece, AnswerSources, Turn
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.core.config import AnswerSettings, RagSettings
+from kosmos_rag.core.errors import ConfigError, ModelError
+from kosmos_rag.core.protocols import Message
+from kosmos_rag.core.types import Answer, AnswerDone, AnswerPiece, AnswerSources, Turn
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import context, passage
 
 CHURN = passage(

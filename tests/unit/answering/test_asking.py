@@ -2,8 +2,8 @@
 
 import pytest
 
-from kosmos_rag.answering.asking import fit
-from kosmos_rag.answering.units import units
+from kosmos_rag.answering.question_type import fit
+from kosmos_rag.core.text.sentences import units
 
 SQL = "```sql\nselect count(*)\nfrom accounts;\n```"
 

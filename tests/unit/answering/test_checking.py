@@ -2,12 +2,12 @@
 
 import pytest
 
-from kosmos_rag.answering.abstaining import REFUSAL
-from kosmos_rag.answering.checking import check_citations
+from kosmos_rag.answering.abstention import REFUSAL
+from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import weigh
-from kosmos_rag.records import CitationReport
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.core.types import CitationReport
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import passage
 
 TRIAL = passage(

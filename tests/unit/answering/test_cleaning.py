@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.answering.cleaning import REMOVED, cleaned, visible
+from kosmos_rag.answering.sanitize import REMOVED, cleaned, visible
 
 EVIDENCE = "Ask at https://hr.example.org/leave?form=1 or see https://evil.example/x and (https://hr.example.org/faq)."
 HOSTS = ("hr.example.org", "*.docs.example.org")

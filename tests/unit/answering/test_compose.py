@@ -7,8 +7,8 @@ import numpy as np
 
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.evidence import Evidence
-from kosmos_rag.answering.units import units
-from kosmos_rag.records import Citation, ContextPassage
+from kosmos_rag.core.text.sentences import units
+from kosmos_rag.core.types import Citation, ContextPassage
 from tests.unit.answering.passages import passage
 
 TWO = passage("Churn is loss. It is counted monthly.\n\n```sql\nselect 1 from t;\n```\n", index=1, start=7, line=3)

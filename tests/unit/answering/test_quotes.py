@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.answering.quotes import quote_status
-from kosmos_rag.errors import RequestError
+from kosmos_rag.answering.citation_check import quote_status
+from kosmos_rag.core.errors import RequestError
 from tests.unit.answering.passages import passage
 
 QUOTE = "Churn is lost accounts."

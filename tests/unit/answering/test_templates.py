@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag.answering import templates
 from kosmos_rag.answering.templates import load
-from kosmos_rag.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError
 from tests.unit.answering.passages import passage
 
 VALUES = {
@@ -103,7 +103,7 @@ def test_unknown__is_refused(given: str) -> None:
 
 
 def test_condense__fences_the_conversation() -> None:
-    from kosmos_rag.answering.condensing import SAMPLE
+    from kosmos_rag.answering.conversation import SAMPLE
 
     _, user = load("condense", SAMPLE).messages(SAMPLE, fenced=[])
     begin, *_, end = user.text.splitlines()

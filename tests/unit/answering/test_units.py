@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.answering.units import units
+from kosmos_rag.core.text.sentences import units
 
 
 def _kinds(text: str) -> list[tuple[str, str]]:

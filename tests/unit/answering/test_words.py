@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.answering.words import covered, rarity, stem, stems
+from kosmos_rag.core.text.words import covered, rarity, stem, stems
 
 
 @pytest.mark.parametrize(

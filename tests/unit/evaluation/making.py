@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from kosmos_rag.evaluation import Evaluation, QuestionResult
-from kosmos_rag.evaluation.records import means
+from kosmos_rag.evaluation.types import means
 
 
 def evaluation(values: Mapping[str, Mapping[str, float]], *, number: int = 1, set_sha256: str = "same") -> Evaluation:

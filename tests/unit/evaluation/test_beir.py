@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kosmos_rag.config import IngestionSettings, Settings
-from kosmos_rag.errors import RequestError, SourceError
+from kosmos_rag.core.config import IngestionSettings, Settings
+from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.evaluation import download, load_beir, tenant_of
 from kosmos_rag.evaluation.download import _unpacked, fetched
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from scipy import stats
 
-from kosmos_rag.config import EvaluationSettings, Settings
-from kosmos_rag.errors import ConfigError, RequestError
+from kosmos_rag.core.config import EvaluationSettings, Settings
+from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.evaluation import Place, Question, QuestionSet, changed, compare, for_evaluation, plots, verdicts
 from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
 from kosmos_rag.evaluation.report import report

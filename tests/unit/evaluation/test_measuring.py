@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kosmos_rag.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.evaluation import QuestionResult
-from kosmos_rag.evaluation.measuring import measured
-from kosmos_rag.evaluation.records import means, percentile
+from kosmos_rag.evaluation.metrics import measured
+from kosmos_rag.evaluation.types import means, percentile
 
 NAMES = ("nDCG@10", "R@10", "RR@10", "AP@10", "Success@1", "P@5")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kosmos_rag.errors import RequestError
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types.questions import id_of, written
 from kosmos_rag.evaluation import Place, Question, read_questions
-from kosmos_rag.evaluation.questions import id_of, written
 
 
 @dataclass(frozen=True)

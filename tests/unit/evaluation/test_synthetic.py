@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from kosmos_rag.errors import ModelError
+from kosmos_rag.core.errors import ModelError
+from kosmos_rag.core.protocols import Message
 from kosmos_rag.evaluation.synthetic import Piece, make, make_by_model
-from kosmos_rag.ports import Message
 
 
 def _piece(source: str, section: str, text: str, line: int = 1) -> Piece:

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.config import Settings
-from kosmos_rag.config.sections import IndexSettings
-from kosmos_rag.indexing import tuning
-from kosmos_rag.indexing.catalogue import READY, Entry
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.sections import IndexSettings
+from kosmos_rag.indexing import recall as tuning
+from kosmos_rag.indexing.ann import _search_settings, planned_settings
+from kosmos_rag.indexing.catalog import READY, Entry
+from kosmos_rag.indexing.recall import Measured, measure, smallest_that_meets
 from kosmos_rag.indexing.status import is_large, why_due
-from kosmos_rag.indexing.tuning import Measured, measure, smallest_that_meets
-from kosmos_rag.indexing.vectors import _search_settings, planned_settings
-from kosmos_rag.retrieval.corpus import Corpus, Snapshot, VectorIndex
 from kosmos_rag.retrieval.dense import share_in_reach
+from kosmos_rag.retrieval.snapshot import Corpus, Snapshot, VectorIndex
 
 SETTINGS = Settings.load().indexes
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.cli.search import SearchOptions
-from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Filter
-from kosmos_rag.retrieval.filtering import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, check, filter_values
+from kosmos_rag.apps.cli.search import SearchOptions
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import Filter
+from kosmos_rag.retrieval.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, check, filter_values
 
 
 def _condition(where: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:

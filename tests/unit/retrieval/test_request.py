@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.errors import RequestError
-from kosmos_rag.records import Filter
-from kosmos_rag.retrieval.request import request
-from kosmos_rag.retrieval.syntax import parse
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import Filter
+from kosmos_rag.retrieval.query import parse, request
 
 
 def _ask(question: str = "what", k: object = 5, max_chars: int = 100, filter: Filter | None = None) -> str:  # noqa: A002

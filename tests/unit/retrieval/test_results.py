@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.records import Expansion, Filter, Retrieval
-from kosmos_rag.retrieval.corpus import Corpus, Segment, Snapshot, VectorIndex
-from kosmos_rag.retrieval.request import request
-from kosmos_rag.retrieval.results import Results, key_of
+from kosmos_rag.core.types import Expansion, Filter, Retrieval
+from kosmos_rag.retrieval.cache import Results, key_of
+from kosmos_rag.retrieval.query import request
 from kosmos_rag.retrieval.search import Search
-from kosmos_rag.storage.tenancy import tenant
+from kosmos_rag.retrieval.snapshot import Corpus, Segment, Snapshot, VectorIndex
+from kosmos_rag.storage.tenants import tenant
 
 CORPUS = Corpus(
     collection="default",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kosmos_rag.retrieval.syntax import Question, parse
+from kosmos_rag.retrieval.query import Question, parse
 
 
 def _question(text: str, **terms: tuple[str, ...]) -> Question:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.vectors import QuestionVectors
-from kosmos_rag.testing import HashingEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.retrieval.cache import QuestionVectors
 
 
 class CountingEmbedder(HashingEmbedder):

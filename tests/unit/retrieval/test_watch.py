@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kosmos_rag.retrieval.watch import Watch
+from kosmos_rag.retrieval.timer import Watch
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pgvector import SparseVector
 
-from kosmos_rag import bm25
-from kosmos_rag.storage.packed import (
+from kosmos_rag.core.text import bm25
+from kosmos_rag.storage.binary import (
     MAX_FREQUENCY,
     pack_frequencies,
     pack_numbers,

@@ -9,7 +9,7 @@ import kosmos_rag
 from kosmos_rag.storage import sql
 from kosmos_rag.storage.lint import lint_ddl, lint_metadata, lint_statement
 from kosmos_rag.storage.migrate import script_location
-from kosmos_rag.storage.schema import metadata
+from kosmos_rag.storage.tables import metadata
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 TABLES = {table.name for table in metadata.sorted_tables}

@@ -1,0 +1,105 @@
+"""The context: passages chosen, numbered, cited and rendered, as many as the budget holds."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kosmos_rag.answering.select import Selection, SpanReader, alone, select, without_duplicates
+from kosmos_rag.core.config import ContextSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.protocols import Tokenizer
+from kosmos_rag.core.types import Citation, Context, ContextPassage, Retrieval, sha256_of
+
+
+def assemble(
+    retrieval: Retrieval,
+    *,
+    tokenizer: Tokenizer,
+    settings: ContextSettings,
+    read_spans: SpanReader,
+    max_tokens: int | None = None,
+) -> Context:
+    """Build the context of a retrieval, best passages first.
+
+    Neighbours that do not fit as one text, and hits whose section does not fit, are tried alone, best first; what does
+    not fit is counted in `omitted`. Tokens are counted on the rendered text, headers included. Raises RequestError on a
+    budget below 1.
+    """
+    budget = settings.max_tokens if max_tokens is None else max_tokens
+    if budget < 1:
+        raise RequestError(f"max_tokens is {budget}; give the context a budget of at least 1 token")
+    unique = without_duplicates(retrieval.hits, settings.near_duplicate_threshold)
+    omitted = Counter({"near_duplicate": len(retrieval.hits) - len(unique)})
+    passages: list[ContextPassage] = []
+    blocks: list[str] = []
+    used = 0
+    for selection in select(unique, read_spans):
+        for attempt in _attempts(selection):
+            citation = _citation(attempt, len(passages) + 1, settings.citation_format)
+            block = _render(citation, attempt.excerpt.text, include_metadata=settings.include_metadata)
+            tokens = tokenizer.count([block])[0]
+            if used + tokens <= budget:
+                passages.append(_passage(attempt, citation, tokens))
+                blocks.append(block)
+                used += tokens
+                if attempt is selection:
+                    break
+            elif attempt.is_one_chunk:
+                omitted["budget"] += 1
+    return Context(
+        question=retrieval.question,
+        text="\n\n".join(blocks),
+        passages=tuple(passages),
+        tokens=used,
+        max_tokens=budget,
+        omitted={reason: count for reason, count in omitted.items() if count},
+        retrieval=retrieval,
+    )
+
+
+def _attempts(selection: Selection) -> Iterator[Selection]:
+    """Yield the selection, and after it each of its members alone, best first."""
+    yield selection
+    if not selection.is_one_chunk:
+        for member in sorted(selection.members, key=lambda passage: passage.rank):
+            yield alone(member)
+
+
+def _citation(selection: Selection, index: int, template: str) -> Citation:
+    first, last, best = selection.cited[0], selection.cited[-1], selection.best
+    return Citation(
+        index=index,
+        marker=template.format(index=index),
+        document_id=best.document_id,
+        version_id=best.version_id,
+        version=best.version,
+        title=best.title,
+        source=best.source,
+        section=best.section,
+        start=first.start,
+        end=last.end,
+        line_start=first.line_start,
+        line_end=last.line_end,
+        page_start=first.page_start,
+        page_end=last.page_end,
+        quote_sha256=sha256_of(selection.quote),
+    )
+
+
+def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPassage:
+    return ContextPassage(
+        citation=citation,
+        text=selection.excerpt.text,
+        start=selection.start,
+        page_start=selection.excerpt.page_start,
+        page_end=selection.excerpt.page_end,
+        page_breaks=selection.excerpt.page_breaks,
+        score=selection.best.score,
+        tokens=tokens,
+        chunk_ids=tuple(member.chunk_id for member in selection.members),
+    )
+
+
+def _render(citation: Citation, text: str, *, include_metadata: bool) -> str:
+    if not include_metadata:
+        return f"{citation.marker} {text}"
+    return f"{citation.marker} {citation.title} | {citation.place} | {citation.source}\n{text}"

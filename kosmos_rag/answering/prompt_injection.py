@@ -1,0 +1,78 @@
+"""Whether a text of a document speaks to the language model that is going to read it, and not to people.
+
+It goes by a list of what such texts say (instructions.txt), so it does not know all of them: what it misses is still
+data within a fence, and what it finds by mistake only keeps an answer from being called verified.
+"""
+
+import base64
+import binascii
+import re
+import unicodedata
+from functools import cache
+from importlib.resources import files
+
+from kosmos_rag.answering.sanitize import visible
+
+_STAND_FOR = {
+    "<ai>": r"(?:ai|a\.i\.|llms?|gpt|copilot|(?:ai |virtual |digital )?assistants?|(?:large )?language models?|"
+    r"chat ?bots?|bots?|summari[sz]ers?)",
+    "<say>": r"(?:answer|reply|respond|say|output|print|repeat|echo|emit|write|state|include|mention|append|add|insert|"
+    r"tell|claim|recommend|ignore|follow|begin|start|end)",
+    "<few>": r"\W+(?:\w+\W+){0,4}?",
+}
+# For letters that stand apart, or have digits in their place; 1 is as good as l as it is as i.
+_SQUEEZED = re.compile(
+    r"(?:ignore|disregard|forget|override)(?:all|any|the|every|your|of|these|those){0,3}"
+    r"(?:previous|prior|above|earlier|system|preceding)(?:instruction|rule|prompt|guideline|context)".replace("l", "i")
+)
+_NOT_LETTERS = re.compile(r"[^a-z]+")
+_SHAPES = str.maketrans("013457@$|l", "oieastasii")
+# Letters of Cyrillic and Greek that look like those of Latin.
+_LOOK_ALIKE = str.maketrans(
+    "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0456\u0458\u0455\u0501"
+    "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7",
+    "abekmhopctyxijsdaeikvoptux",
+)
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
+_SHOWN = 60
+
+
+def instruction_in(text: str) -> str | None:
+    """Return the words by which a text speaks to a language model, 60 characters at most; None where it does not."""
+    seen = visible(text)
+    found = _said(seen) or next(filter(None, (_said(_decoded(coded)) for coded in _BASE64.findall(seen))), None)
+    return None if found is None else " ".join(found.split())[:_SHOWN]
+
+
+def _said(text: str) -> str | None:
+    folded = _folded(text)
+    for read in dict.fromkeys((folded, folded.translate(_LOOK_ALIKE))):
+        if found := _list().search(read):
+            return found[0]
+        if found := _SQUEEZED.search(_NOT_LETTERS.sub("", read.translate(_SHAPES))):
+            return found[0]
+    return None
+
+
+@cache
+def _list() -> re.Pattern[str]:
+    lines = files(__package__).joinpath("instructions.txt").read_text(encoding="utf-8").splitlines()
+    listed = "|".join(line for line in lines if line and not line.startswith("# "))
+    for name, expression in _STAND_FOR.items():
+        listed = listed.replace(name, expression)
+    return re.compile(listed)
+
+
+def _folded(text: str) -> str:
+    """Return a text in small letters without accents, compatibility forms as what they stand for."""
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(char for char in apart if not unicodedata.combining(char))
+
+
+def _decoded(coded: str) -> str:
+    try:
+        return base64.b64decode(coded + "=" * (-len(coded) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

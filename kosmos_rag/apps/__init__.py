@@ -1,0 +1,1 @@
+"""Processes and interfaces: command line, HTTP service, MCP server, worker, client, integrations."""

@@ -1,0 +1,195 @@
+"""Keys to the service: `kosmos.TENANT.ID.SECRET`. What is stored tells nobody the secret."""
+
+import hashlib
+import hmac
+import re
+import secrets
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE, are_names, is_text
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import Tenant, create_tenant, tenant
+
+_PREFIX = "kosmos."
+_FORM = re.compile(r"kosmos\.([a-z0-9][a-z0-9_-]{0,62})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
+READ, INGEST, ADMIN = "read", "ingest", "admin"
+SCOPES = (READ, INGEST, ADMIN)
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKeyInfo:
+    """A key without its secret, as `key list` tells of it."""
+
+    id: uuid.UUID
+    name: str
+    scopes: tuple[str, ...]
+    principals: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    """From when on it is useless; a key that was rotated may have some time left."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKey:
+    """A key that is good, with whose it is."""
+
+    tenant: str
+    name: str
+    scopes: tuple[str, ...]
+    principals: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParsedKey:
+    """What a key says of itself."""
+
+    tenant: Tenant
+    id: uuid.UUID
+    secret_sha256: str
+
+
+class ApiKeys:
+    """The keys of all tenants of a database. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(
+        self,
+        owner: Tenant,
+        name: str,
+        *,
+        scopes: Sequence[str],
+        principals: Sequence[str] = (),
+        expires_at: datetime | None = None,
+    ) -> str:
+        """Make a key and return it: nobody can show it again. Its holder is `everyone` and these principals.
+
+        Raises RequestError, ConfigError, DatabaseError.
+        """
+        _check(name, scopes, principals, expires_at)
+        now = datetime.now(UTC)
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            create_tenant(connection, owner, now=now)
+            return _made(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
+
+    def rotate(self, owner: Tenant, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
+        """Make a key of the same name, scopes and principals, good for as long as the old one was made for.
+
+        The old one ends after the overlap. None, and nothing changes, where it is not good, or was told to end sooner.
+        Raises ConfigError, DatabaseError.
+        """
+        now = datetime.now(UTC)
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            row = _ended(connection, owner, key_id, now=now, ends_at=now + overlap)
+            if row is None:
+                return None
+            name, scopes, principals, created_at, expires_at = row
+            until = None if expires_at is None else now + (expires_at - created_at)
+            return _made(connection, owner, name, scopes, principals, now=now, expires_at=until)
+
+    def infos(self, owner: Tenant) -> list[ApiKeyInfo]:
+        """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            rows = connection.execute(statement("list_api_keys"), {"tenant_id": owner.id}).fetchall()
+        return [
+            ApiKeyInfo(
+                id=row[0],
+                name=row[1],
+                scopes=tuple(row[2]),
+                principals=tuple(row[3]),
+                created_at=row[4],
+                expires_at=row[5],
+                revoked_at=row[6],
+            )
+            for row in rows
+        ]
+
+    def revoke(self, owner: Tenant, key_id: uuid.UUID) -> bool:
+        """Make a key useless from now on. Returns whether it was good. Raises ConfigError, DatabaseError."""
+        now = datetime.now(UTC)
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            return _ended(connection, owner, key_id, now=now, ends_at=now) is not None
+
+    @staticmethod
+    def looks_like_one(credentials: str) -> bool:
+        """Whether credentials are a key, good or not, and no token."""
+        return credentials.startswith(_PREFIX)
+
+    @staticmethod
+    def parsed(credentials: str) -> ParsedKey | None:
+        """Return what a key says of itself; None where it is malformed."""
+        found = _FORM.fullmatch(credentials)
+        if found is None:
+            return None
+        return ParsedKey(tenant=tenant(found[1]), id=uuid.UUID(found[2]), secret_sha256=_hash(found[3]))
+
+    def find(self, key: ParsedKey) -> ApiKey | None:
+        """Return whose key it is; None where it is unknown, revoked, expired, or its secret another.
+
+        It is looked up each time: a key that was revoked is of no use to the next request. Raises DatabaseError.
+        """
+        values = {"tenant_id": key.tenant.id, "id": key.id, "now": datetime.now(UTC)}
+        with self._database.app.transaction(key.tenant.id, [EVERYONE]) as connection:
+            row = connection.execute(statement("valid_api_key"), values).fetchone()
+        if row is None or not hmac.compare_digest(row[3], key.secret_sha256):
+            return None
+        return ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
+
+
+def _made(
+    connection: psycopg.Connection,
+    owner: Tenant,
+    name: str,
+    scopes: Sequence[str],
+    principals: Sequence[str],
+    *,
+    now: datetime,
+    expires_at: datetime | None,
+) -> str:
+    key_id, secret = uuid.uuid4(), secrets.token_urlsafe(32)
+    values = {
+        "tenant_id": owner.id,
+        "id": key_id,
+        "name": name,
+        "scopes": list(scopes),
+        "principals": list(principals),
+        "secret_sha256": _hash(secret),
+        "now": now,
+        "expires_at": expires_at,
+    }
+    connection.execute(statement("create_api_key"), values)
+    return f"{_PREFIX}{owner.name}.{key_id.hex}.{secret}"
+
+
+def _ended(
+    connection: psycopg.Connection, owner: Tenant, key_id: uuid.UUID, *, now: datetime, ends_at: datetime
+) -> tuple[Any, ...] | None:
+    values = {"tenant_id": owner.id, "id": key_id, "now": now, "ends_at": ends_at}
+    return connection.execute(statement("revoke_api_key"), values).fetchone()
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _check(name: str, scopes: Sequence[str], principals: Sequence[str], expires_at: datetime | None) -> None:
+    if not is_text(name) or not 0 < len(name.strip()) <= _MAX_NAME:
+        raise RequestError(f"the name of the key is {name[:80]!r}; give a text of 1 to {_MAX_NAME} characters")
+    if not scopes or (wrong := [scope for scope in scopes if scope not in SCOPES]):
+        told = repr(wrong[0]) if scopes else "missing"
+        raise RequestError(f"the scope of the key is {told}; use {', '.join(SCOPES)}, one or several")
+    if not are_names(principals) or not all(principals):
+        raise RequestError(f"principals are {principals!r}; give names, department:finance")
+    if expires_at is not None and expires_at <= datetime.now(UTC):
+        raise RequestError(f"the key would expire at {expires_at.isoformat()}, which is past; name a later time")

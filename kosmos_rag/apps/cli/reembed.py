@@ -1,0 +1,161 @@
+"""kosmos-rag embed: move a tenant to another embedding model, while its questions are answered."""
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kosmos_rag.apps.cli.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    console,
+    opened,
+    print_json,
+    progress,
+    reported,
+    table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kosmos_rag.core.types import SpaceInfo, SpaceQuality
+    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.indexing.reembedding.migration import Progress
+
+app = typer.Typer(help="Move a tenant to the model of rag.next_embedding, or back, without downtime.")
+
+
+class Engine(StrEnum):
+    """Who embeds."""
+
+    local = "local"
+    ray = "ray"
+
+
+@app.command("status")
+def status(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Show the embedding spaces, and how far each has come."""
+    _run(lambda scope, _: scope.spaces.status(), tenant, config, set_, as_json=as_json)
+
+
+@app.command("start")
+def start(
+    tenant: TenantOption = "default",
+    chunks_per_second: Annotated[
+        float | None, typer.Option("--chunks-per-second", metavar="N", help="Embed no faster than this.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="This process, or the workers of a Ray cluster.")] = Engine.local,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Embed all chunks by the other model, beside the live space. Go on with it where it was interrupted."""
+    _run(
+        lambda scope, tell: scope.spaces.start(
+            chunks_per_second=chunks_per_second, engine=engine.value, on_progress=tell
+        ),
+        tenant,
+        config,
+        set_,
+        as_json=as_json,
+    )
+
+
+@app.command("switch")
+def switch(
+    tenant: TenantOption = "default",
+    questions: Annotated[
+        Path | None, typer.Option("--questions", metavar="FILE", help="Compare both models by this evaluation set.")
+    ] = None,
+    force: Annotated[
+        str | None, typer.Option("--force", metavar="REASON", help="Switch whatever is measured, and say why.")
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer questions from the other model's space, if it is complete and measured to be good enough."""
+    with reported(as_json=as_json), opened(config, set_) as running, progress(shown=not as_json) as tell:
+        quality = running.tenant(tenant).spaces.switch(questions=questions, force=force, on_progress=tell)
+    if as_json:
+        print_json({"tenant": tenant, "switched": asdict(quality)})
+    else:
+        _print_quality(quality)
+
+
+@app.command("rollback")
+def rollback(
+    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Answer questions from the space that was live before."""
+    _run(lambda scope, _: scope.spaces.rollback(), tenant, config, set_, as_json=as_json)
+
+
+@app.command("drop")
+def drop(
+    space: Annotated[str, typer.Argument(metavar="SPACE", help="Model or id of a space that is not live.")],
+    tenant: TenantOption = "default",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a space that is not live, with its vectors and its index. What was interrupted goes on."""
+    _run(lambda scope, tell: scope.spaces.drop(space, tell), tenant, config, set_, as_json=as_json)
+
+
+def _run(
+    action: "Callable[[TenantScope, Progress | None], Sequence[SpaceInfo]]",
+    tenant: str,
+    config: Path | None,
+    set_: list[str] | None,
+    *,
+    as_json: bool,
+) -> None:
+    with reported(as_json=as_json), opened(config, set_) as engine, progress(shown=not as_json) as tell:
+        found = action(engine.tenant(tenant), tell)
+    if as_json:
+        print_json({"tenant": tenant, "spaces": [asdict(info) for info in found]})
+    else:
+        _print(found)
+
+
+def _print(found: "Sequence[SpaceInfo]") -> None:
+    if not found:
+        console().print("no documents, and so no embedding spaces")
+        return
+    right = ("dimensions", "embedded", "chunks", "truncated", "recall@10")
+    columns = ("model", "dimensions", "state", "live", "embedded", "chunks", "truncated", "index", "recall@10", "id")
+    rows = table(*columns, right=right)
+    for info in found:
+        rows.add_row(
+            info.model,
+            str(info.dimensions),
+            info.state,
+            "live" if info.live else "",
+            f"{info.embedded:,}",
+            f"{info.chunks:,}",
+            f"{info.truncated_tokens:,}",
+            info.index or "",
+            "" if info.recall_at_10 is None else str(info.recall_at_10),
+            str(info.id),
+        )
+    console().print(rows)
+
+
+def _print_quality(quality: "SpaceQuality") -> None:
+    out = console()
+    out.print(f"questions are answered by {quality.model}, {quality.live_model} before")
+    if quality.recall_at_10 is not None:
+        out.print(f"  recall@10 of its index {quality.recall_at_10}, target {quality.recall_target}")
+    if quality.ndcg_at_10 is not None:
+        before = f"{quality.live_ndcg_at_10:.3f} before"
+        out.print(f"  nDCG@10 over {quality.questions} questions {quality.ndcg_at_10:.3f}, {before}")
+    if quality.forced is not None:
+        out.print(f"  forced: {quality.forced}")

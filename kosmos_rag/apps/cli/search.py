@@ -1,0 +1,197 @@
+"""kosmos-rag search: ranked passages for a question."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kosmos_rag.apps.cli.common import (
+    ConfigOption,
+    JsonOption,
+    PrincipalOption,
+    ReadCollectionOption,
+    SetOption,
+    TenantOption,
+    console,
+    not_blank,
+    opened,
+    print_json,
+    reader,
+    reported,
+    shown,
+)
+from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.types import Filter, Passage, Retrieval
+    from kosmos_rag.engine.engine import Engine
+    from kosmos_rag.engine.tenant import TenantScope
+
+_PREVIEW_CHARS = 240
+
+QuestionArgument = Annotated[str, typer.Argument(help="What to look for, in plain words.")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How many passages are looked for, in which documents of whom, as whom."""
+
+    k: Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")] = None
+    source: Annotated[list[str] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")] = (
+        None
+    )
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option("--metadata", metavar="KEY=VALUE", help="Only documents with this metadata; may be repeated."),
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
+    ] = None
+    tenant: TenantOption = "default"
+    collection: ReadCollectionOption = None
+    principal: PrincipalOption = None
+
+    def scope(self, engine: "Engine") -> "TenantScope":
+        """Return what is searched. Raises RequestError on a malformed name."""
+        return reader(engine, self.tenant, self.collection, self.principal)
+
+    def filter(self) -> "Filter | None":
+        """Build the filter that the options describe; all of them must hold. Raises RequestError on a malformed one."""
+        from kosmos_rag.core.types import Filter
+        from kosmos_rag.ingestion.sources.files import name_of
+
+        conditions = [_equality(pair) for pair in self.metadata or ()]
+        if self.where is not None:
+            conditions.append(_conditions(self.where))
+        if not self.source and not conditions:
+            return None
+        # A source need not be a file: what is not there is taken as the name it was ingested under.
+        names = tuple(
+            name_of(Path(source)) if Path(source).exists() else source for source in not_blank(self.source, "--source")
+        )
+        return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
+
+
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show how each hit came to its rank, and what each stage did and took.")
+]
+
+
+def _equality(pair: str) -> dict[str, Any]:
+    key, equals, value = pair.partition("=")
+    if not equals or not key:
+        raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
+    try:
+        return {f"metadata.{key}": {"$eq": json.loads(value)}}
+    except ValueError:
+        return {f"metadata.{key}": {"$eq": value}}
+
+
+def _conditions(where: str) -> dict[str, Any]:
+    try:
+        conditions = json.loads(where)
+    except (ValueError, RecursionError):
+        conditions = None
+    if not isinstance(conditions, dict) or not conditions:
+        example = '{"metadata.year": {"$gte": 2024}}'
+        raise RequestError(f"--where {where!r} is not a JSON object of conditions; write --where '{example}'")
+    return conditions
+
+
+@with_options
+def search(
+    question: QuestionArgument,
+    options: SearchOptions,
+    explain: ExplainOption = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the best passages for a question."""
+    with reported(as_json=as_json):
+        wanted = options.filter()
+        with opened(config, set_) as engine:
+            scope = options.scope(engine)
+            engine.warm_up()
+            found = scope.retrieve(question, options.k, wanted)
+    if as_json:
+        print_json(as_object(found))
+    elif explain:
+        # Not through the console, which would fold the table at the width of the window.
+        typer.echo(found.explain(), nl=False)
+    else:
+        _print(found)
+
+
+def as_object(found: "Retrieval") -> dict[str, Any]:
+    """Return a retrieval as one JSON object."""
+    return {
+        "retrieval_id": None if found.id is None else str(found.id),
+        "experiment": None if found.experiment is None else dataclasses.asdict(found.experiment),
+        "question": found.question,
+        "intent": found.intent,
+        "expansion": dataclasses.asdict(found.expansion),
+        "requested": found.requested,
+        "returned": found.returned,
+        "hits": [_hit(hit) for hit in found.hits],
+        "stages": list(found.stages),
+        "timings_ms": dict(found.timings_ms),
+        "legs": {name: dataclasses.asdict(leg) for name, leg in found.legs.items()},
+        "notes": list(found.notes),
+        "skipped": list(found.skipped),
+        "cached": found.cached,
+        "shortfall": found.shortfall,
+    }
+
+
+def _hit(hit: "Passage") -> dict[str, Any]:
+    return {
+        "rank": hit.rank,
+        "score": hit.score,
+        "title": hit.title,
+        "source": hit.source,
+        "collection": hit.collection,
+        "section": hit.section[-1] if hit.section else None,
+        "section_path": list(hit.section),
+        "lines": [hit.line_start, hit.line_end],
+        "page": hit.page_start,
+        "text": hit.text,
+        "citation": f"{shown(hit.source)} | {hit.place}",
+        "chunk_id": str(hit.chunk_id),
+        "document_id": str(hit.document_id),
+        "version": hit.version,
+        "span": [hit.start, hit.end],
+        "metadata": dict(hit.metadata),
+        "splitter": hit.splitter,
+        "dense_rank": hit.dense_rank,
+        "dense_score": hit.dense_score,
+        "lexical_rank": hit.lexical_rank,
+        "lexical_score": hit.lexical_score,
+        "fused_rank": hit.fused_rank,
+        "fused_score": hit.fused_score,
+        "shares": dict(hit.shares),
+        "rerank_score": hit.rerank_score,
+        "signals": dict(hit.signals),
+    }
+
+
+def _print(found: "Retrieval") -> None:
+    out = console()
+    for hit in found.hits:
+        out.print(f"{hit.rank:>2}. {shown(hit.source)} | {hit.place}  ({hit.score:.4f})", style="bold")
+        out.print(f"    {preview(hit.text)}")
+    for note in found.notes:
+        out.print(f"note: {note}")
+    if found.shortfall:
+        out.print(f"{found.returned} of {found.requested} asked for: {found.shortfall}")
+    out.print(f"{found.returned} hits in {found.timings_ms['total']:.0f} ms", style="dim")
+
+
+def preview(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _PREVIEW_CHARS else line[: _PREVIEW_CHARS - 1] + "…"

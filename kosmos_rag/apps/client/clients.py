@@ -1,0 +1,224 @@
+"""The two clients: what they can ask is the same, how they wait is not."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+
+import httpx
+
+from kosmos_rag.apps.client import calls
+from kosmos_rag.apps.client.events import EventReader
+from kosmos_rag.apps.client.transport import Call, Request, attempts, reached
+from kosmos_rag.core.types import AnswerEvent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Method(Generic[P, T]):
+    """A call as a method: of a client it returns the result, of an asynchronous one it is awaited."""
+
+    def __init__(self, define: Callable[P, Call[T]]) -> None:
+        self._define = define
+        self.__doc__ = define.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, client: "Client", owner: type[Any]) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: "AsyncClient", owner: type[Any]) -> Callable[P, Awaitable[T]]: ...
+
+    def __get__(self, client: "Client | AsyncClient | None", owner: type[Any]) -> Any:
+        if client is None:
+            return self
+
+        @wraps(self._define)
+        def method(*args: P.args, **kwargs: P.kwargs) -> T | Awaitable[T]:
+            return client.run(self._define(*args, **kwargs))
+
+        return method
+
+
+class _Stream(Generic[P]):
+    """A call whose answer comes by and by, as a method."""
+
+    def __init__(self, define: Callable[P, Request]) -> None:
+        self._define = define
+        self.__doc__ = define.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, client: "Client", owner: type[Any]) -> Callable[P, Iterator[AnswerEvent]]: ...
+    @overload
+    def __get__(self, client: "AsyncClient", owner: type[Any]) -> Callable[P, AsyncIterator[AnswerEvent]]: ...
+
+    def __get__(self, client: "Client | AsyncClient | None", owner: type[Any]) -> Any:
+        if client is None:
+            return self
+
+        @wraps(self._define)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Iterator[AnswerEvent] | AsyncIterator[AnswerEvent]:
+            return client.events(self._define(*args, **kwargs))
+
+        return method
+
+
+class _Calls:
+    """What both clients can ask."""
+
+    search = _Method(calls.search)
+    context = _Method(calls.context)
+    answer = _Method(calls.answer)
+    stream_answer = _Stream(calls.stream_answer)
+    upload = _Method(calls.upload)
+    documents = _Method(calls.documents)
+    document = _Method(calls.document)
+    delete_document = _Method(calls.delete_document)
+    jobs = _Method(calls.jobs)
+    job = _Method(calls.job)
+    cancel_job = _Method(calls.cancel_job)
+    retry_job = _Method(calls.retry_job)
+    collections = _Method(calls.collections)
+    collection = _Method(calls.collection)
+    create_collection = _Method(calls.create_collection)
+    delete_collection = _Method(calls.delete_collection)
+    feedback = _Method(calls.feedback)
+    ground_schema = _Method(calls.ground_schema)
+    stats = _Method(calls.stats)
+    reload = _Method(calls.reload)
+
+
+def _options(url: str, credentials: str | None, timeout_s: float) -> dict[str, Any]:
+    headers = {} if credentials is None else {"authorization": f"Bearer {credentials}"}
+    return {"base_url": url, "headers": headers, "timeout": timeout_s}
+
+
+class Client(_Calls):
+    """A client of the service. Thread-safe; close it, or use it as a context manager.
+
+    with Client("https://kosmos.example", "kosmos.acme.…") as client:
+        print(client.answer("How many days of leave do I have?").text)
+
+    Every call raises what the library raises, by the problem that the service tells of (`ServiceError` and others of
+    `KosmosError`), and ServiceUnreachable where no service answers. A 429 or 503 is tried again when the service says.
+    """
+
+    def __init__(self, url: str, credentials: str | None = None, *, timeout_s: float = 60.0, retries: int = 3) -> None:
+        """`credentials` is a key or a token; `timeout_s` is for each wait on the socket, not for a whole answer."""
+        self._http = httpx.Client(**_options(url, credentials, timeout_s))
+        self._retries = retries
+
+    def run(self, call: Call[T]) -> T:
+        """Send a call of `calls.py` and return what its answer says."""
+        return call.result(self._sent(call, stream=False))
+
+    def events(self, request: Request) -> Iterator[AnswerEvent]:
+        """Send a request for an answer and yield its events as they come; closing the iterator gives the answer up."""
+        response = self._sent(request, stream=True)
+        reader = EventReader()
+        try:
+            with reached(self._http.base_url):
+                for piece in response.iter_bytes():
+                    yield from reader.read(piece)
+        finally:
+            response.close()
+        reader.end()
+
+    def _sent(self, request: Request, *, stream: bool) -> httpx.Response:
+        steps = attempts(request.built(self._http), retries=self._retries)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(self._done(step, stream=stream))
+        except StopIteration as end:
+            response: httpx.Response = end.value
+            return response
+
+    def _done(self, step: httpx.Request | float, *, stream: bool) -> httpx.Response | None:
+        if isinstance(step, float):
+            time.sleep(step)
+            return None
+        with reached(self._http.base_url):
+            response = self._http.send(step, stream=stream)
+            if not response.is_success:
+                response.read()
+            return response
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(_Calls):
+    """The same client for an event loop: every call is awaited, `stream_answer` is iterated by `async for`.
+
+    async with AsyncClient("https://kosmos.example", "kosmos.acme.…") as client:
+        print((await client.answer("How many days of leave do I have?")).text)
+    """
+
+    def __init__(self, url: str, credentials: str | None = None, *, timeout_s: float = 60.0, retries: int = 3) -> None:
+        """Take what `Client` takes."""
+        self._http = httpx.AsyncClient(**_options(url, credentials, timeout_s))
+        self._retries = retries
+
+    async def run(self, call: Call[T]) -> T:
+        """Send a call of `calls.py` and return what its answer says."""
+        return call.result(await self._sent(call, stream=False))
+
+    async def events(self, request: Request) -> AsyncIterator[AnswerEvent]:
+        """Send a request for an answer and yield its events as they come; closing the iterator gives the answer up."""
+        response = await self._sent(request, stream=True)
+        reader = EventReader()
+        try:
+            with reached(self._http.base_url):
+                async for piece in response.aiter_bytes():
+                    for event in reader.read(piece):
+                        yield event
+        finally:
+            await response.aclose()
+        reader.end()
+
+    async def _sent(self, request: Request, *, stream: bool) -> httpx.Response:
+        steps = attempts(request.built(self._http), retries=self._retries)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._done(step, stream=stream))
+        except StopIteration as end:
+            response: httpx.Response = end.value
+            return response
+
+    async def _done(self, step: httpx.Request | float, *, stream: bool) -> httpx.Response | None:
+        if isinstance(step, float):
+            await asyncio.sleep(step)
+            return None
+        with reached(self._http.base_url):
+            response = await self._http.send(step, stream=stream)
+            if not response.is_success:
+                await response.aread()
+            return response
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,115 @@
+"""The application: routes, middleware, and one place where every error becomes a problem."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from kosmos_rag.apps.auth.api_keys import ApiKeys
+from kosmos_rag.apps.auth.identity import Authenticator
+from kosmos_rag.apps.http.body_limits import Bodies
+from kosmos_rag.apps.http.concurrency import Turns
+from kosmos_rag.apps.http.console import routes as console
+from kosmos_rag.apps.http.console import routes_admin as console_holdings
+from kosmos_rag.apps.http.csrf import OwnPages
+from kosmos_rag.apps.http.dependencies import Service
+from kosmos_rag.apps.http.errors import INVALID, body, headers_of, more_of, problem_of, told
+from kosmos_rag.apps.http.grounding import Groundings
+from kosmos_rag.apps.http.metrics import ServiceMetrics
+from kosmos_rag.apps.http.middleware import Requests
+from kosmos_rag.apps.http.openapi import describe
+from kosmos_rag.apps.http.rate_limit import Rates
+from kosmos_rag.apps.http.readiness import Readiness
+from kosmos_rag.apps.http.routes import grounding
+from kosmos_rag.apps.http.routes import health as operations
+from kosmos_rag.apps.http.routes import resources as holdings
+from kosmos_rag.apps.http.routes import search as asking
+from kosmos_rag.apps.http.streaming import Streams
+from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.problem_details import MEDIA_TYPE, Problem
+from kosmos_rag.core.version import __version__
+from kosmos_rag.engine.aio import AsyncEngine
+
+_DESCRIPTION = """Cited retrieval over a tenant's documents. Errors are problems (RFC 9457) of media type
+`application/problem+json`, told apart by `type`. Each response has an `X-Request-ID`, yours where you send one."""
+
+logger = logging.getLogger("kosmos_rag.apps.http")
+
+
+def create_service(engine: AsyncEngine) -> Service:
+    """Compose what the routes work with, over an open engine. Raises ConfigError."""
+    settings = engine.settings
+    metrics, turns = ServiceMetrics(settings.observability), Turns(engine, settings)
+    engine.parts.observation.add(metrics.observer)
+    streams = Streams(settings.service)
+    metrics.watch(turns=lambda: turns.taken, streams=lambda: streams.taken)
+    return Service(
+        settings=settings,
+        engine=engine,
+        turns=turns,
+        streams=streams,
+        authenticator=Authenticator(settings, ApiKeys(engine.parts.database), turns),
+        rates=Rates(settings.service),
+        groundings=Groundings(),
+        metrics=metrics,
+        readiness=Readiness(engine.parts.database),
+    )
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application of a service: any ASGI server runs it."""
+    settings = service.settings
+    # A development service asks for no credentials: no web page may reach it under another name, or change anything.
+    guard = [Middleware(OwnPages)] if settings.service.development.tenant is not None else []
+    app = FastAPI(
+        title="kosmos_rag",
+        version=__version__,
+        description=_DESCRIPTION,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        middleware=[
+            Middleware(Requests, metrics=service.metrics),
+            *guard,
+            Middleware(Bodies, settings=settings),
+        ],
+    )
+    app.state.service = service
+    for module in (asking, grounding, holdings, operations, console, console_holdings):
+        app.include_router(module.router)
+    describe(app)
+    app.add_exception_handler(KosmosError, of_ours)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+    return app
+
+
+async def of_ours(request: Request, error: Exception) -> Response:
+    """Answer for an error of ours, and log what only an operator can mend."""
+    problem = problem_of(error)
+    if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.warning(
+            "%s %s: %s", request.method, problem.name, error,
+            extra={"action": "request_refused", "texts": {"path": request.url.path}},
+        )  # fmt: skip
+    return _response(problem, told(error, problem), headers_of(error, problem), **more_of(error))
+
+
+async def _of_validation(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    faults = [{"place": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
+    return _response(INVALID, "values are missing or not as they should be", {}, errors=faults)
+
+
+async def _of_http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    problem = Problem(status=error.status_code, name=phrase.lower().replace(" ", "-"), title=phrase)
+    return _response(problem, str(error.detail), dict(error.headers or {}))
+
+
+def _response(problem: Problem, detail: str, headers: dict[str, str], **more: Any) -> Response:
+    return Response(body(problem, detail, **more), problem.status, headers, MEDIA_TYPE)

@@ -1,0 +1,88 @@
+"""Who called, as the routes see it: a scope of the library with the identity set, and turns to use it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, ParamSpec, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import Scope
+
+from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
+from kosmos_rag.apps.auth.identity import Authenticator, Identity
+from kosmos_rag.apps.http.concurrency import Turns
+from kosmos_rag.apps.http.grounding import Groundings
+from kosmos_rag.apps.http.metrics import ServiceMetrics
+from kosmos_rag.apps.http.rate_limit import Rates
+from kosmos_rag.apps.http.readiness import Readiness
+from kosmos_rag.apps.http.streaming import Streams
+from kosmos_rag.core.config import Settings
+from kosmos_rag.engine.aio import AsyncEngine
+from kosmos_rag.engine.tenant import TenantScope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """What the routes work with."""
+
+    settings: Settings
+    engine: AsyncEngine
+    turns: Turns
+    streams: Streams
+    authenticator: Authenticator
+    rates: Rates
+    groundings: Groundings
+    metrics: ServiceMetrics
+    readiness: Readiness
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who called. Everything that is done for a request is done as this one."""
+
+    identity: Identity
+    service: Service
+
+    def scope(self, collection: str | None = None) -> TenantScope:
+        """Return the tenant as the caller sees it. Raises RequestError on a malformed collection."""
+        who = self.identity
+        return self.service.engine.tenant(
+            who.tenant, principals=who.principals, collection=collection, subject=who.subject
+        )
+
+    async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a call of the library when it is its turn. Raises Overloaded, TimedOut, and what the call raises."""
+        return await self.service.turns.run(call, *args, **kwargs)
+
+
+async def identified(service: Service, scope: Scope, authorization: str | None) -> Identity:
+    """Return who has sent a request, by its header, and count the request.
+
+    Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
+    """
+    client = scope.get("client")
+    with service.rates.showing_credentials(client[0] if client else None):
+        identity = await service.authenticator.identify(authorization)
+    service.rates.count(identity)
+    return identity
+
+
+_bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag key create`.")
+
+
+def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
+    async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
+        service: Service = request.app.state.service
+        identity = await identified(service, request.scope, request.headers.get("authorization"))
+        identity.require(scope)
+        return Caller(identity=identity, service=service)
+
+    return caller
+
+
+Reader = Annotated[Caller, Depends(_needs(READ))]
+Writer = Annotated[Caller, Depends(_needs(INGEST))]
+Administrator = Annotated[Caller, Depends(_needs(ADMIN))]

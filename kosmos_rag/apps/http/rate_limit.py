@@ -1,0 +1,77 @@
+"""Rates: how much a tenant, a subject of it, and an address without valid credentials may ask in a minute, here."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from limits import RateLimitItem, RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
+
+from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.core.config import ServiceSettings
+from kosmos_rag.core.errors import NotAuthenticated, TooManyRequests
+
+_NETWORK_BITS = 64
+"""Of an IPv6 address: whoever has one has all of its network."""
+
+
+class Rates:
+    """Counts requests in sliding windows of a minute, in memory."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
+        rates = settings.rates
+        # An address that no proxy vouches for may be that of a balancer: all who come by it would be refused for one.
+        refused = rates.refused_per_minute if settings.trusted_proxies else 0
+        amounts = {"tenant": rates.tenant_per_minute, "subject": rates.subject_per_minute, "address": refused}
+        self._limits = {
+            name: RateLimitItemPerMinute(amount, namespace=name) for name, amount in amounts.items() if amount
+        }
+
+    def count(self, identity: Identity) -> None:
+        """Count a request. Raises TooManyRequests; then it counts for nobody."""
+        keys = {"tenant": (identity.tenant,), "subject": (identity.tenant, identity.subject)}
+        counted = [(limit, keys[name]) for name, limit in self._limits.items() if name in keys]
+        for limit, key in counted:
+            self._require(limit, key)
+        for limit, key in counted:
+            self._limiter.hit(limit, *key)
+
+    @contextmanager
+    def showing_credentials(self, address: str | None) -> Iterator[None]:
+        """Let an address show credentials, and count where they are refused.
+
+        Raises TooManyRequests before they are looked at where that was too often.
+        """
+        limit = self._limits.get("address")
+        if limit is None or address is None:
+            yield
+            return
+        key = (_place_of(address),)
+        self._require(limit, key)
+        try:
+            yield
+        except NotAuthenticated:
+            self._limiter.hit(limit, *key)
+            raise
+
+    def _require(self, limit: RateLimitItem, key: tuple[str, ...]) -> None:
+        if self._limiter.test(limit, *key):
+            return
+        wait = self._limiter.get_window_stats(limit, *key).reset_time - time.time()
+        raise TooManyRequests(
+            f"the {limit.namespace} has used up its {limit.amount} requests a minute; try again later",
+            retry_after_s=max(1, min(60, math.ceil(wait))),
+        )
+
+
+def _place_of(address: str) -> str:
+    """Return what is counted of an address; what a proxy has written there may be none."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address[:100]
+    return str(ip_network((address, _NETWORK_BITS), strict=False)) if isinstance(parsed, IPv6Address) else str(parsed)

@@ -1,0 +1,208 @@
+"""What a tenant has: documents, jobs, collections."""
+
+import json
+import uuid
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+
+from kosmos_rag.apps.auth.api_keys import ADMIN
+from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
+from kosmos_rag.apps.http.pagination import cursor_of, place_of
+from kosmos_rag.apps.http.schemas import (
+    CollectionList,
+    CollectionRequest,
+    CollectionView,
+    DocumentPage,
+    DocumentView,
+    JobPage,
+    JobsChanged,
+    JobView,
+)
+from kosmos_rag.apps.http.uploads import enqueue_once, spooled
+from kosmos_rag.core.config.presets import shipped
+from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, DocumentInfo, JobState, SourceDocument
+from kosmos_rag.storage.queue import kinds
+
+router = APIRouter()
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many on a page.")]
+Cursor = Annotated[
+    str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the page before.")
+]
+JobId = Annotated[int, Path(ge=1, lt=2**63)]
+
+_UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"},
+                "example": "# Leave\n\nAll employees receive 20 days of annual leave.\n",
+            }
+        },
+    }
+}
+
+
+@router.post("/v1/documents", status_code=202, tags=["documents"], openapi_extra=_UPLOAD)
+async def upload(
+    request: Request,
+    response: Response,
+    caller: Writer,
+    source: Annotated[str, Query(min_length=1, description="Its stable name; one that is there is replaced.")],
+    collection: str | None = None,
+    title: str | None = None,
+    language: str | None = None,
+    reader: Annotated[list[str] | None, Query(description="Who may read it: `department:hr`; else everyone.")] = None,
+    metadata: Annotated[str | None, Query(description="A JSON object.")] = None,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+) -> JobView:
+    """Take a document, the bytes of the body, into the queue. A worker ingests it; the job tells when it is there."""
+    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        # Boundaries and headers of the form would be ingested with it.
+        raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
+    scope = caller.scope(collection)
+    empty = SourceDocument(
+        source=source,
+        data=b"",
+        title=title,
+        language=language,
+        readers=tuple(reader or (EVERYONE,)),
+        metadata=_metadata(metadata),
+    )
+    database = caller.service.engine.parts.database
+    with await spooled(request.stream()) as file:
+
+        def enqueue() -> int:
+            document = replace(empty, data=file.read())
+            return enqueue_once(
+                database,
+                scope,
+                document,
+                collection=collection or DEFAULT_COLLECTION,
+                subject=caller.identity.subject,
+                key=idempotency_key,
+            )
+
+        job_id = await caller.run(enqueue)
+    response.headers["location"] = f"/v1/jobs/{job_id}"
+    return await job(job_id, caller)
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise RequestError('metadata is no JSON object; write metadata={"year": 2026}')
+    return found
+
+
+@router.get("/v1/documents", tags=["documents"])
+async def documents(
+    caller: Reader, collection: str | None = None, limit: Limit = 100, cursor: Cursor = None
+) -> DocumentPage:
+    """List the documents that you may read, by source."""
+    after = None if cursor is None else place_of(cursor, str, str)
+    scope = caller.scope(collection)
+    found = await caller.run(scope.documents, after=after, limit=limit + 1)
+    page = found[:limit]
+    more = cursor_of(page[-1].source, page[-1].collection) if len(found) > limit else None
+    return DocumentPage(documents=[DocumentView.of(info) for info in page], next=more)
+
+
+@router.get("/v1/documents/{document_id}", tags=["documents"])
+async def document(document_id: uuid.UUID, caller: Reader) -> DocumentView:
+    """Tell of a document."""
+    return DocumentView.of(await _document(document_id, caller))
+
+
+async def _document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
+    found = await caller.run(caller.scope().documents, ids=[document_id])
+    if not found:
+        raise NotFound("there is no such document, or none that you may read")
+    return found[0]
+
+
+@router.delete("/v1/documents/{document_id}", status_code=204, tags=["documents"])
+async def delete(document_id: uuid.UUID, caller: Writer) -> None:
+    """Remove a document that you may read, with every row of it."""
+    info = await _document(document_id, caller)
+    await caller.run(caller.scope(info.collection).delete, info.source)
+
+
+@router.get("/v1/jobs", tags=["jobs"])
+async def jobs(
+    caller: Writer,
+    state: Annotated[list[JobState] | None, Query()] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> JobPage:
+    """List the jobs of the tenant, the newest first."""
+    (before,) = (None,) if cursor is None else place_of(cursor, int)
+    queue = caller.scope().jobs
+    found = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
+    page = found[:limit]
+    return JobPage(
+        jobs=[JobView.of(info) for info in page], next=cursor_of(page[-1].id) if len(found) > limit else None
+    )
+
+
+@router.get("/v1/jobs/{job_id}", tags=["jobs"])
+async def job(job_id: JobId, caller: Writer) -> JobView:
+    """Tell of a job."""
+    found = await caller.run(caller.scope().jobs.find, ids=[job_id])
+    if not found:
+        raise NotFound("there is no such job")
+    return JobView.of(found[0])
+
+
+@router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
+async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
+    """Call a job off; nothing changes where it has ended. Maintenance is for administrators to call off."""
+    if (await job(job_id, caller)).kind in kinds.UPKEEP:
+        caller.identity.require(ADMIN)
+    return JobsChanged(jobs=await caller.run(caller.scope().jobs.cancel, [job_id]))
+
+
+@router.post("/v1/jobs/{job_id}/retry", tags=["jobs"])
+async def retry(job_id: JobId, caller: Writer) -> JobsChanged:
+    """Put a dead or cancelled job back into the queue; nothing changes where it is neither."""
+    await job(job_id, caller)
+    return JobsChanged(jobs=await caller.run(caller.scope().jobs.retry, [job_id]))
+
+
+@router.get("/v1/collections", tags=["collections"])
+async def collections(caller: Reader) -> CollectionList:
+    """List the collections that have a preset, or documents that you may read."""
+    found = await caller.run(caller.scope().collections.infos)
+    return CollectionList(collections=[CollectionView.of(info) for info in found])
+
+
+@router.get("/v1/collections/{name}", tags=["collections"])
+async def collection(name: str, caller: Reader) -> CollectionView:
+    """Tell of a collection."""
+    for info in await caller.run(caller.scope().collections.infos):
+        if info.name == name:
+            return CollectionView.of(info)
+    raise NotFound("there is no such collection, or none that you may read")
+
+
+@router.post("/v1/collections", status_code=201, tags=["collections"])
+async def create(wanted: CollectionRequest, caller: Administrator) -> CollectionView:
+    """Make a collection go by a preset that comes with the library."""
+    if wanted.preset not in shipped():  # no path: that would read the files of this machine
+        raise RequestError(f"there is no preset {wanted.preset[:60]!r}; use {', '.join(shipped())}")
+    collections = caller.scope().collections
+    return CollectionView.of(await caller.run(collections.create, wanted.name, preset=wanted.preset))
+
+
+@router.delete("/v1/collections/{name}", status_code=204, tags=["collections"])
+async def remove(name: str, caller: Administrator) -> None:
+    """Remove a collection, its preset and all of its documents, whoever may read them."""
+    await collection(name, caller)
+    await caller.run(caller.scope().collections.delete, name)

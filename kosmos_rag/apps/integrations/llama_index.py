@@ -1,0 +1,51 @@
+"""A retriever for LlamaIndex: `pip install 'kosmos-rag[llama-index]'`."""
+
+import asyncio
+
+from kosmos_rag.apps.integrations.metadata import metadata_of
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.types import Filter, Passage
+from kosmos_rag.engine.tenant import TenantScope
+
+try:
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
+except ImportError as error:
+    raise ConfigError("the adapter needs llama-index-core: pip install 'kosmos-rag[llama-index]'") from error
+
+_TOLD = "citation"
+"""Of the metadata, what a language model is shown beside the text."""
+
+
+class KosmosRetriever(BaseRetriever):
+    """Passages that a scope's reader may read, best first. Raises as `retrieve` does."""
+
+    def __init__(self, scope: TenantScope, *, k: int | None = None, filter: Filter | None = None) -> None:  # noqa: A002
+        """`k` passages, as many as configured where it is None, of documents that the filter lets pass."""
+        super().__init__()
+        self._scope = scope
+        self._k = k
+        self._filter = filter
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = self._scope.retrieve(query_bundle.query_str, self._k, self._filter)
+        return [NodeWithScore(node=_node(hit), score=hit.score) for hit in found.hits]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        # The base class would ask in the event loop.
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+def _node(hit: Passage) -> TextNode:
+    metadata = metadata_of(hit)
+    hidden = [name for name in metadata if name != _TOLD]
+    return TextNode(
+        id_=str(hit.chunk_id),
+        text=hit.text,
+        metadata=metadata,
+        start_char_idx=hit.start,
+        end_char_idx=hit.end,
+        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=str(hit.document_id))},
+        excluded_llm_metadata_keys=hidden,
+        excluded_embed_metadata_keys=list(metadata),
+    )

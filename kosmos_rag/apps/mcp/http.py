@@ -1,0 +1,103 @@
+"""Over streamable HTTP, for many: each request shows its token or key, and is on its own."""
+
+import asyncio
+
+from mcp.server.mcpserver import Context
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
+from kosmos_rag.apps.http import server as http
+from kosmos_rag.apps.http.app import of_ours
+from kosmos_rag.apps.http.body_limits import Bodies
+from kosmos_rag.apps.http.dependencies import Service, identified
+from kosmos_rag.apps.http.middleware import Requests
+from kosmos_rag.apps.http.routes import health as operations
+from kosmos_rag.apps.mcp.server import Server
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import KosmosError
+
+PATH = "/mcp"
+
+
+class Access:
+    """Finds out who sends a request, by the service's own rules, and lets no other through."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. Raises what `identified` raises."""
+        # Without sessions there is nothing to listen to, and nothing to end.
+        if scope["method"] != "POST":
+            await PlainTextResponse("POST only\n", 405, {"allow": "POST"})(scope, receive, send)
+            return
+        identity = await identified(self._service, scope, Headers(scope=scope).get("authorization"))
+        scope.setdefault("state", {})["identity"] = identity
+        await self._app(scope, receive, send)
+
+
+def create_server(service: Service) -> Server:
+    """Return the server of a service whose requests come by HTTP."""
+    return Server(service, _identity)
+
+
+def _identity(context: Context) -> Identity:
+    request = context.request_context.request
+    assert request is not None, "by HTTP there is always one"
+    identity: Identity = request.state.identity
+    return identity
+
+
+def create_app(service: Service, server: Server) -> ASGIApp:
+    """Return the application; it serves while `server.session_manager.run()` is entered."""
+    app = Starlette(
+        routes=[
+            Route("/livez", _livez),
+            Route("/readyz", operations.readyz),
+            Route(PATH, Access(_protocol(server, service.settings), service)),
+        ],
+        middleware=[Middleware(Requests, metrics=service.metrics), Middleware(Bodies, settings=service.settings)],
+        exception_handlers={KosmosError: of_ours},
+    )
+    app.state.service = service
+    return app
+
+
+async def _livez(_: Request) -> Response:
+    return PlainTextResponse(await operations.livez())
+
+
+def _protocol(server: Server, settings: Settings) -> ASGIApp:
+    names = [f"[{name}]" if ":" in name else name for name in sorted(LOOPBACK)]
+    return server.streamable_http_app(
+        streamable_http_path=PATH,
+        stateless_http=True,
+        max_request_body_size=settings.service.body_kb * 1024,
+        # Whoever comes to a development service needs no credentials: a web page must not reach it.
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=settings.service.development.tenant is not None,
+            allowed_hosts=[f"{name}:*" for name in names],
+            allowed_origins=[f"http://{name}:*" for name in names],
+        ),
+    )
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable: nothing is served then."""
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    async with http.opened(settings) as service:
+        server = create_server(service)
+        app = create_app(service, server)
+        async with server.session_manager.run():
+            await http.Server(service, app).serve()

@@ -1,0 +1,236 @@
+"""The desk of a working process: its end of the pipe to the supervisor, and its way to give jobs back."""
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Protocol, Self
+
+from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable
+from kosmos_rag.core.telemetry.metrics import INGESTION, Metric
+from kosmos_rag.core.types import Job
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.queue.queue import Queue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begin:
+    """To a process: work on these jobs."""
+
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drop:
+    """To a process: these are no longer yours; what is written of them will be refused."""
+
+    tokens: frozenset[uuid.UUID]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """To a process: end what you have begun, give back what you have not, and exit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """To the supervisor: I can take jobs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """To the supervisor: I live, these jobs have ended, and this has happened since the last time."""
+
+    ended: frozenset[uuid.UUID] = frozenset()
+    counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """By the name of a counter and the value of its label, empty where it has none."""
+    measured: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    """Of a tenant, by the name of the gauge and its own: the value, and for how many seconds it holds."""
+
+
+ToProcess = Begin | Drop | Stop
+ToSupervisor = Ready | Progress
+
+
+log = logging.getLogger("kosmos_rag.apps.worker")
+
+HEARTBEAT_S = 10.0
+PATIENCE_S = 30.0
+"""How long a process tries to give jobs back to a database that is away: their leases run out soon after."""
+
+
+class Work(Protocol):
+    """What a process does with jobs. It finishes or fails each of them, or gives it back."""
+
+    @property
+    def database(self) -> Database:
+        """Where its results go, and where the queue is."""
+        ...
+
+    def run(self, jobs: Sequence[Job], desk: "Desk") -> None:
+        """Work on jobs; may return before they have ended, and be called again."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what has begun, and let go of everything."""
+        ...
+
+
+class Desk:
+    """Reports to the supervisor and hears from it. Thread-safe."""
+
+    def __init__(self, connection: Connection, queue: Queue) -> None:
+        self.queue = queue
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._inbox: SimpleQueue[tuple[Job, ...] | None] = SimpleQueue()
+        self._dropped: set[uuid.UUID] = set()
+        self._stopping = threading.Event()
+        self.broken: ModelUnavailable | None = None
+        """Why this machine cannot do the work: the process ends, and its jobs are for others."""
+        threading.Thread(target=self._listen, name="kosmos-rag-desk", daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                # The supervisor is gone, and with it the leases: nothing that is done here can be kept.
+                os._exit(1)
+            if isinstance(message, Begin):
+                self._inbox.put(message.jobs)
+            elif isinstance(message, Drop):
+                self._dropped |= message.tokens
+            elif isinstance(message, Stop):
+                self._stopping.set()
+                self._inbox.put(None)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new shall be begun."""
+        return self._stopping.is_set()
+
+    def next(self) -> tuple[Job, ...] | None:
+        """Ask for jobs and wait for them; None when it is time to go."""
+        self._send(Ready())
+        jobs = self._inbox.get()
+        if jobs is not None and self.stopping:
+            self.give_back(jobs)
+            return None
+        return jobs
+
+    def is_dropped(self, job: Job) -> bool:
+        """Whether a job was cancelled, or given to another worker."""
+        return job.token in self._dropped
+
+    def progress(self) -> None:
+        """Say that the work goes on."""
+        self._send(Progress())
+
+    @contextmanager
+    def heartbeat(self, limit_s: float) -> Iterator[None]:
+        """Say that the work goes on, up to a limit, while one call takes long that says nothing itself."""
+        done = threading.Event()
+
+        def beat() -> None:
+            until = time.monotonic() + limit_s
+            while not done.wait(HEARTBEAT_S) and time.monotonic() < until:
+                self.progress()
+
+        thread = threading.Thread(target=beat, name="kosmos-rag-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
+        """Say that these jobs need no lease any more, and what is to be counted."""
+        tokens = frozenset(job.token for job in jobs)
+        self._dropped -= tokens
+        self._send(Progress(ended=tokens, counts=dict(counts or {})))
+
+    def measured(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
+        """Tell what was measured of a tenant, for gauges `of_tenants`; it holds for so long unless told again."""
+        told = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}
+        self._send(Progress(measured=told))
+
+    def give_back(self, jobs: Sequence[Job]) -> None:
+        """Return jobs as if they had not been taken, however long the database is away."""
+        if jobs:
+            log.info("%d jobs go back to the queue", len(jobs), extra={"action": "jobs_given_back"})
+            self.insist(lambda: self.queue.give_back([job.token for job in jobs]))
+            self.ended(jobs)
+
+    def insist(self, write: Callable[[], object]) -> None:
+        """Write to the queue, again while the database is away; given up when the leases must have run out."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                write()
+                return
+            except DatabaseUnavailable as error:
+                if time.monotonic() > until:
+                    log.warning("%s", error, extra={"action": "queue_unreachable"})
+                    return
+                self.progress()
+                time.sleep(0.5)
+            except DatabaseError as error:
+                log.error("%s", error, extra={"action": "queue_refused"})
+                return
+
+    def _send(self, message: Ready | Progress) -> None:
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError:
+            os._exit(1)  # the supervisor is gone, as in _listen
+
+
+class Counts(defaultdict[tuple[str, str], float]):
+    """Counts to be reported together."""
+
+    def __init__(self) -> None:
+        super().__init__(float)
+
+    @classmethod
+    def of(cls, name: str, amount: float = 1.0, label: str = "") -> Self:
+        """Return a single count."""
+        counts = cls()
+        counts.add(name, amount, label)
+        return counts
+
+    def add(self, name: str, amount: float = 1.0, label: str = "") -> None:
+        """Add to a counter."""
+        self[name, label] += amount
+
+
+class Tally:
+    """Listens to an engine for what is to be reported with the next batch: a process shows no metrics of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counts()
+
+    def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
+        """Add to what is reported next."""
+        if metric in INGESTION:
+            with self._lock:
+                self._counts.add(metric.name, value, *labels)
+
+    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Leave it: nobody looks at a process."""
+
+    def take(self) -> Counts:
+        """Return what was added since the last time."""
+        with self._lock:
+            taken, self._counts = self._counts, Counts()
+        return taken

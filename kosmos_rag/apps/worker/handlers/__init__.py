@@ -1,0 +1,64 @@
+"""The work of a process: an engine, and what it does with each kind of job."""
+
+import time
+from collections.abc import Sequence
+
+from kosmos_rag.apps.worker.channel import Desk, Tally
+from kosmos_rag.apps.worker.handlers import documents, maintenance
+from kosmos_rag.apps.worker.handlers import schema as schemas
+from kosmos_rag.apps.worker.handlers import sync as syncing
+from kosmos_rag.apps.worker.handlers.monitor import Guarding
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.types import Job
+from kosmos_rag.engine.engine import Engine
+from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.storage.queue import kinds
+
+
+class EngineWork:
+    """Does all kinds of jobs with one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        parts = engine.parts
+        self.database = parts.database
+        tally = Tally()
+        engine.observe(tally)
+        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, tally)
+        self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
+        self._schemas = schemas.SchemaWork(engine)
+        guarding = Guarding(Guard(engine), round_s=engine.settings.worker.maintenance_every_s)
+        self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, guarding, engine.settings.worker)
+
+    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
+        """Work on documents together, and on everything else one after the other, as long as the turn is."""
+        until = time.monotonic() + documents.TURN_S
+        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk, until)
+        one_by_one: dict[str, syncing.SyncWork | schemas.SchemaWork | maintenance.MaintenanceWork] = {
+            kinds.SYNC: self._sync,
+            kinds.SCHEMA: self._schemas,
+            kinds.MAINTAIN: self._maintenance,
+            kinds.RECONCILE: self._maintenance,
+            kinds.AUDIT: self._maintenance,
+        }
+        for number, job in enumerate(job for job in jobs if job.kind in one_by_one):
+            if desk.stopping or (number and time.monotonic() > until):
+                desk.give_back([job])
+            elif desk.is_dropped(job):
+                desk.ended([job])
+            else:
+                with tracing.begun(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
+                    one_by_one[job.kind].run(job, desk)
+
+    def close(self) -> None:
+        """Wait for what is on its way, and close the engine."""
+        self._documents.close()
+        self._engine.close()
+
+
+def open_work(settings: Settings) -> EngineWork:
+    """Open an engine and load its model: a process without one must take no job. Raises ModelUnavailable."""
+    engine = Engine(settings)
+    engine.parts.ingestor.warm_up()
+    return EngineWork(engine)

@@ -1,7 +1,0 @@
-"""Print the table of all keys, as docs/configuration.md holds it."""
-
-import sys
-
-from kosmos_rag.config.reference import reference_table
-
-sys.stdout.write(reference_table())

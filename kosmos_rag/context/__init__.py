@@ -1,1 +1,0 @@
-"""Ranked passages in, numbered evidence within a token budget out."""

@@ -1,0 +1,1 @@
+"""Records, settings, errors, protocols, text analysis and telemetry: what every other package may import."""

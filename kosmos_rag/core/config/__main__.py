@@ -1,0 +1,7 @@
+"""Print the table of all keys, as docs/configuration.md holds it."""
+
+import sys
+
+from kosmos_rag.core.config.reference import reference_table
+
+sys.stdout.write(reference_table())

@@ -1,0 +1,31 @@
+"""Values that are fine alone and impossible together, as an error that pydantic carries to the loader."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+from pydantic_core import PydanticCustomError
+
+from kosmos_rag.core.config.display import show
+
+CONFLICT = "conflict"
+"""The type of the pydantic error; its context holds the conflicts under this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Keys of one section that cannot stand together, and what to do about it."""
+
+    keys: tuple[str, ...]
+    remedy: str
+
+
+def refuse(section: BaseModel, conflicts: Sequence[Conflict]) -> None:
+    """Raise one pydantic error that carries all conflicts, if there are any."""
+    if not conflicts:
+        return
+    lines = []
+    for conflict in conflicts:
+        stated = " and ".join(f"{key} is {show(getattr(section, key))}" for key in conflict.keys)
+        lines.append(f"{stated}: {conflict.remedy}")
+    raise PydanticCustomError(CONFLICT, "{text}", {"text": "; ".join(lines), CONFLICT: tuple(conflicts)})

@@ -1,0 +1,227 @@
+"""Where values come from: a YAML file, the environment, arguments; each gives layers of dotted keys."""
+
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
+
+from kosmos_rag.core.config.display import mask_password, one_line, show
+from kosmos_rag.core.config.keys import keys_of, nearest_key, section_of
+from kosmos_rag.core.errors import ConfigError
+
+DEFAULT_FILE = Path("rag-config.yaml")
+EXTENDS = "extends"
+"""What a file lays itself over: the path of another one, from its own folder."""
+FILE_VARIABLE = "KOSMOS_CONFIG"
+PREFIX = "KOSMOS_"
+DELIMITER = "__"
+# The test suite keeps its own switches under this prefix.
+_TEST_PREFIX = "KOSMOS_TEST_"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where a value came from; `str` of it reads `file rag-config.yaml`."""
+
+    level: Literal["default", "file", "environment", "argument", "preset", "settings"]
+    name: str | None = None
+    """The path of the file or the name of the variable."""
+
+    def __str__(self) -> str:
+        return self.level if self.name is None else f"{self.level} {self.name}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """The values that one source gives, by dotted key, and what is wrong with its names."""
+
+    origin: Origin
+    values: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """A safe YAML loader that also refuses aliases, and a key given twice."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # With aliases a few lines make an endless value; without them there is nothing to guard against.
+        if self.check_event(yaml.AliasEvent):
+            alias = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(
+                problem=f"an alias (*{alias.anchor}) is not taken here", problem_mark=alias.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value} is given twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def used_file(path: str | Path | None) -> Path | None:
+    """Return the file at `path`, else the one that KOSMOS_CONFIG names, else `rag-config.yaml` if there is one."""
+    variable = os.environ.get(FILE_VARIABLE)
+    if path is not None:
+        return Path(path)
+    if variable is not None:
+        return Path(variable)
+    return DEFAULT_FILE if DEFAULT_FILE.exists() else None
+
+
+def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[Layer]:
+    """Read the file that is used, after the files that it extends.
+
+    Raises ConfigError where a file cannot be read or is not a YAML mapping, and where files extend each other in a
+    circle.
+    """
+    used = used_file(path)
+    named_by = f" (named by {FILE_VARIABLE})" if path is None and FILE_VARIABLE in os.environ else ""
+    return [] if used is None else _file_layers(settings, used, named_by, ())
+
+
+def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extended_by: tuple[Path, ...]) -> list[Layer]:
+    subject = f"configuration file {path}{named_by}"
+    data = read_yaml(path, subject)
+    place = path.expanduser().absolute()
+    if place in extended_by:
+        raise ConfigError(one_line(f"{subject} extends itself: take one of the lines `{EXTENDS}: …` out"))
+    layer = Layer(origin=Origin(level="file", name=str(path)))
+    if not isinstance(data, dict | None):
+        sections = ", ".join(settings.model_fields)
+        raise ConfigError(one_line(f"{subject} holds {show(data)}: its top level must be a mapping of {sections}"))
+    base = (data or {}).pop(EXTENDS, None)
+    if base is not None and not isinstance(base, str):
+        raise ConfigError(one_line(f"{EXTENDS} of the {subject} is {show(base)}: give the path of one file"))
+    _collect(settings, data or {}, layer)
+    if base is None:
+        return [layer]
+    below = path.parent / Path(base).expanduser()
+    return [*_file_layers(settings, below, f" (extended by {path})", (*extended_by, place)), layer]
+
+
+def read_yaml(path: Path, subject: str) -> Any:
+    """Read a YAML file without aliases and without keys given twice. Raises ConfigError that names the subject."""
+    try:
+        content = path.expanduser().read_bytes()
+    # Not OSError alone: a path with a NUL, or with the home of a user who does not exist.
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        remedy = "give the path of a YAML file that is readable"
+        raise ConfigError(one_line(f"{subject} cannot be read: {reason}: {remedy}")) from None
+    try:
+        return _parse_yaml(content)
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise ConfigError(one_line(f"{subject}{line}: {error.problem}: correct the YAML there")) from None
+    # A wrong explicit tag or an impossible date makes PyYAML leak the error of its constructor.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        reason = mask_password(str(error).partition("\n")[0])
+        raise ConfigError(one_line(f"{subject} is not YAML: {reason}: write it as UTF-8 text")) from None
+
+
+def _parse_yaml(data: bytes) -> Any:
+    loader = _PlainLoader(data)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, Any]) -> Layer:
+    """Take the values of a preset, nested as in a file."""
+    layer = Layer(origin=Origin(level="preset", name=name))
+    _collect(settings, values, layer)
+    return layer
+
+
+def read_environment(settings: type[BaseSettings]) -> list[Layer]:
+    """Read the variables that start with KOSMOS_, one layer each; a deeper name comes later and wins."""
+    source = EnvSettingsSource(settings)
+    values = source.env_vars
+    layers = []
+    for name in sorted(os.environ, key=lambda name: (name.count(DELIMITER), name)):
+        if not name.startswith(PREFIX) or name == FILE_VARIABLE or name.startswith(_TEST_PREFIX):
+            continue
+        # One variable at a time: only so does a value, or a fault, lead back to its variable.
+        source.env_vars = {name.lower(): values[name.lower()]}
+        layers.append(_variable_layer(settings, source, name))
+    return layers
+
+
+def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, name: str) -> Layer:
+    layer = Layer(origin=Origin(level="environment", name=name))
+    key = name.removeprefix(PREFIX).lower().replace(DELIMITER, ".")
+    if key.partition(".")[0] not in settings.model_fields:
+        layer.faults.append(_unknown(settings, key, layer.origin))
+        return layer
+    try:
+        _collect(settings, source(), layer)
+    except (SettingsError, RecursionError):
+        value = show(source.env_vars[name.lower()])
+        layer.faults.append(f'{key} is {value} ({layer.origin}): it must be JSON, such as ["a", "b"] for a list')
+    _convert_texts(settings, layer)
+    return layer
+
+
+def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -> Layer:
+    """Take values by dotted key; a text where a number or a switch is wanted is read as one."""
+    layer = Layer(origin=Origin(level="argument"))
+    known = dict(keys_of(settings))
+    for key, value in overrides.items():
+        if key in known:
+            layer.values[key] = value
+        else:
+            layer.faults.append(_unknown(settings, key, layer.origin))
+    _convert_texts(settings, layer)
+    return layer
+
+
+def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
+    """Turn texts into the type of their key; what is no such type stays text, for the validation to name."""
+    known = dict(keys_of(settings))
+    for key, value in layer.values.items():
+        if isinstance(value, str):
+            wanted: Any = known[key].annotation
+            try:
+                layer.values[key] = TypeAdapter(wanted).validate_strings(value)
+            except ValidationError:
+                continue
+
+
+def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, prefix: str = "") -> None:
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        known = model.model_fields.get(name)
+        section = None if known is None else section_of(known)
+        if known is None:
+            layer.faults.append(_unknown(model, str(name), layer.origin, prefix))
+        elif section is None:
+            layer.values[key] = value
+        elif isinstance(value, dict):
+            _collect(section, value, layer, f"{key}.")
+        # A section whose keys are all commented out is null in YAML; it means what an empty file means.
+        elif value is not None:
+            keys = ", ".join(section.model_fields)
+            layer.faults.append(f"{key} is {show(value)} ({layer.origin}): it must be a mapping of {keys}")
+
+
+def _unknown(model: type[BaseModel], key: str, origin: Origin, prefix: str = "") -> str:
+    near = nearest_key(model, key)
+    if near is None:
+        remedy = f"known here are {', '.join(model.model_fields)}"
+    elif origin.level == "environment":
+        remedy = f"did you mean {PREFIX}{(prefix + near).upper().replace('.', DELIMITER)}?"
+    else:
+        remedy = f"did you mean {prefix}{near}?"
+    return f"{prefix}{mask_password(key)} ({origin}) is not a key of the configuration: {remedy}"

@@ -1,0 +1,364 @@
+"""The section `rag`: from document to context. Every key with its default, its range and what it is for."""
+
+from collections.abc import Mapping
+from string import Formatter
+from typing import Annotated, Any, Literal, Self
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from kosmos_rag.core.config.conflicts import Conflict, refuse
+from kosmos_rag.core.config.sections import HostPattern
+from kosmos_rag.core.config.values import Amount, Count, File, Section, Share, Switch, Weight
+
+# What the published weights give; keys without the organisation that sentence-transformers adds by itself.
+_KNOWN_DIMENSIONS = {
+    "all-mpnet-base-v2": 768,
+    "all-MiniLM-L6-v2": 384,
+    "packaged:all-MiniLM-L6-v2": 384,
+    "multi-qa-mpnet-base-dot-v1": 768,
+    "BAAI/bge-small-en-v1.5": 384,
+    "BAAI/bge-base-en-v1.5": 768,
+    "BAAI/bge-large-en-v1.5": 1024,
+}
+
+
+def _check_citation(template: str) -> str:
+    remedy = "it must contain {index} and no other field; write {{ and }} for braces"
+    try:
+        fields = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+        template.format(index=1)
+    except (ValueError, LookupError, AttributeError):
+        raise ValueError(remedy) from None
+    if fields != {"index"}:
+        raise ValueError(remedy)
+    return template
+
+
+class ChunkingSettings(Section):
+    """How a document is cut into chunks. Sizes are characters; the model's limit of tokens holds besides."""
+
+    strategy: Literal["semantic", "recursive", "markdown", "paragraph", "hierarchical"] = Field(
+        default="semantic", description="Splitter that is tried first."
+    )
+    fallback: Literal["recursive"] = Field(
+        default="recursive",
+        description="Splitter for what the first cannot cut; the recursive one never fails.",
+    )
+    min_size: Count = Field(
+        default=400,
+        description="Characters below which a chunk joins its neighbour; a fragment retrieves badly.",
+    )
+    max_size: Count = Field(
+        default=1000,
+        description="Characters a chunk may have; the embedding model's token limit applies as well.",
+    )
+    overlap: Amount = Field(
+        default=50,
+        description="Characters that recursive chunks repeat, so that a thought cut in two stays findable.",
+    )
+    breakpoint_threshold: Share = Field(
+        default=0.5,
+        description="Cosine similarity of neighbouring sentences below which the semantic splitter cuts.",
+    )
+    recursive_size: Count = Field(
+        default=512, description="Characters of a chunk that the recursive splitter makes, overlap included."
+    )
+    separators: tuple[str, ...] = Field(
+        default=("\n\n", "\n", ". ", " "),
+        min_length=1,
+        description="Where the recursive splitter cuts, the most natural place first.",
+    )
+    whole_blocks: Switch = Field(
+        default=False,
+        description="Never cut a fenced block (SQL) in Markdown: what the model does not read is found by words.",
+    )
+    plain_headings: Switch = Field(
+        default=False,
+        description="Take lines in capitals, title case or with numbers for headings where a text or PDF has none.",
+    )
+    section_size: Count = Field(
+        default=2000,
+        description="Characters of a section that the context shows around a hierarchical chunk; of a longer one, "
+        "the paragraphs around the chunk that fit.",
+    )
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        conflicts = []
+        if self.min_size >= self.max_size:
+            conflicts.append(Conflict(("min_size", "max_size"), "min_size must be smaller: lower it"))
+        if self.recursive_size > self.max_size:
+            remedy = "recursive_size must not be larger: lower it or raise max_size"
+            conflicts.append(Conflict(("recursive_size", "max_size"), remedy))
+        conflicts += [
+            Conflict(("overlap", bound), "overlap must be smaller: lower it")
+            for bound in ("recursive_size", "max_size")
+            if self.overlap >= getattr(self, bound)
+        ]
+        refuse(self, conflicts)
+        return self
+
+
+Dimensions = Annotated[int, Strict(), Ge(1), Le(4000)]
+
+
+class EmbeddingSettings(Section):
+    """The model that turns text into vectors."""
+
+    model: str = Field(
+        default="sentence-transformers/all-mpnet-base-v2",
+        min_length=1,
+        description="Name on the model hub, a folder, or packaged:all-MiniLM-L6-v2 (the extra minilm).",
+    )
+    dimensions: Dimensions = Field(
+        default=768,
+        description="Length of a vector; must be the model's own. 4000 is what a halfvec index takes.",
+    )
+    batch_size: Count = Field(default=32, description="Texts per forward pass; more is faster until memory ends.")
+    normalize: Switch = Field(
+        default=True, description="Scale vectors to length one, so that inner product is cosine similarity."
+    )
+
+    @model_validator(mode="after")
+    def _check_dimensions(self) -> Self:
+        _check_known(self, self.model, self.dimensions)
+        return self
+
+
+class NextEmbeddingSettings(Section):
+    """The model that tenants are being moved to. Their spaces are found whichever section names which model."""
+
+    model: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Model to re-embed into, named as rag.embedding.model is; null is none."
+    )
+    dimensions: Dimensions = Field(default=768, description="Length of its vectors; must be the model's own.")
+    batch_size: Count = Field(default=32, description="Texts per forward pass of it.")
+    normalize: Switch = Field(default=True, description="Scale its vectors to length one.")
+
+    @model_validator(mode="after")
+    def _check_dimensions(self) -> Self:
+        if self.model is not None:
+            _check_known(self, self.model, self.dimensions)
+        return self
+
+    @property
+    def embedding(self) -> EmbeddingSettings | None:
+        """The same keys as those of `rag.embedding`; None where no model is named."""
+        if self.model is None:
+            return None
+        return EmbeddingSettings(
+            model=self.model, dimensions=self.dimensions, batch_size=self.batch_size, normalize=self.normalize
+        )
+
+
+def _check_known(section: Section, model: str, dimensions: int) -> None:
+    known = _KNOWN_DIMENSIONS.get(model.removeprefix("sentence-transformers/"))
+    if known not in (None, dimensions):
+        remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
+        refuse(section, [Conflict(("dimensions", "model"), remedy)])
+
+
+class RetrievalSettings(Section):
+    """How candidates are found and fused."""
+
+    semantic_weight: Weight = Field(
+        default=0.5, description="Weight of the vector leg in the fusion, relative to the other."
+    )
+    keyword_weight: Weight = Field(
+        default=0.5, description="Weight of the keyword leg in the fusion, relative to the other."
+    )
+    fusion: Literal["rrf", "score"] = Field(
+        default="rrf",
+        description="rrf adds reciprocal ranks; score adds the scores, those of each leg standardised.",
+    )
+    feedback: Weight = Field(
+        default=0.0,
+        description="Weight of a third list in the fusion: candidates by likeness to the five best; 0 makes none.",
+    )
+    top_k: Count = Field(default=20, description="Fused hits that go on to reranking.")
+    similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
+        default=0.0, description="Cosine similarity below which the vector leg drops a candidate."
+    )
+    rrf_k: Count = Field(
+        default=15,
+        description="Constant of reciprocal rank fusion; larger flattens the lead of the first ranks.",
+    )
+    depth: Count = Field(
+        default=100,
+        description="Candidates of each leg before fusion; a hit that both legs rank low needs depth.",
+    )
+    cached_questions: Amount = Field(
+        default=1000, description="Questions whose vectors a process keeps; a repeated question is not embedded again."
+    )
+    cached_results: Amount = Field(
+        default=0,
+        description="Results that a process keeps for the same reader of unchanged documents; 0 keeps none.",
+    )
+    max_question_chars: Count = Field(
+        default=10_000, description="Characters of a question above which it is refused, to bound its cost."
+    )
+
+    @model_validator(mode="after")
+    def _check_legs(self) -> Self:
+        conflicts = []
+        if self.semantic_weight == 0 and self.keyword_weight == 0:
+            remedy = "no leg would count: give at least one of them a weight above 0"
+            conflicts.append(Conflict(("semantic_weight", "keyword_weight"), remedy))
+        if self.depth < self.top_k:
+            remedy = "depth must be at least top_k: raise depth or lower top_k"
+            conflicts.append(Conflict(("depth", "top_k"), remedy))
+        refuse(self, conflicts)
+        return self
+
+
+class RerankingSettings(Section):
+    """How fused hits are put in their last order."""
+
+    enabled: Switch = Field(default=True, description="Rerank at all; off leaves the fused order.")
+    model: str = Field(
+        default="cross-encoder/ms-marco-MiniLM-L-6-v2",
+        min_length=1,
+        description="Cross-encoder that reads question and passage together.",
+    )
+    precision: Literal["full", "int8"] = Field(
+        default="full",
+        description="Weights on ONNX Runtime: the model's own, or eight bits: faster, and scores change a little.",
+    )
+    top_k: Count = Field(default=10, description="Hits that remain after reranking.")
+    threshold: Share = Field(default=0.3, description="Relevance, 0 to 1, below which a reranked hit is dropped.")
+    max_tokens: Annotated[int, Strict(), Ge(16), Le(8192)] = Field(
+        default=512, description="Tokens of question and passage together that are read; the model's own limit holds."
+    )
+    batch_size: Count = Field(default=32, description="Passages per forward pass.")
+    concurrency: Count = Field(
+        default=2, description="Questions reranked at once; others wait, as long as their deadline lets them."
+    )
+    deadline_ms: Count = Field(
+        default=500,
+        description="Milliseconds since the question came after which reranking is given up; the fused order stands.",
+    )
+
+
+class ExpansionSettings(Section):
+    """What is looked for beside the question's own words. All of it is off by default."""
+
+    synonyms: File | None = Field(
+        default=None, description="YAML file of words that mean the same, for the keyword leg; null is none."
+    )
+    synonym_weight: Share = Field(default=0.5, description="What a synonym counts for, beside 1 for a word asked for.")
+    queries: Annotated[int, Strict(), Ge(0), Le(8)] = Field(
+        default=0, description="Other wordings of the question that the language model writes, each asked as well."
+    )
+    hyde: Switch = Field(
+        default=False,
+        description="Let the language model write an answer, and look for passages like it (HyDE).",
+    )
+
+
+class ContextSettings(Section):
+    """How hits become the context of a prompt."""
+
+    max_tokens: Count = Field(default=4000, description="Token budget of the context, markers and headers included.")
+    include_metadata: Switch = Field(
+        default=True,
+        description="Put title, section and place above each passage; readers and models judge by them.",
+    )
+    citation_format: Annotated[str, AfterValidator(_check_citation)] = Field(
+        default="[{index}]", description="The marker of a passage; {index} stands for its number."
+    )
+    near_duplicate_threshold: Share = Field(
+        default=0.9, description="Similarity from which a passage repeats a better one and is left out."
+    )
+
+
+class AnswerSettings(Section):
+    """How an answer is made of the context: of its own sentences, or by a language model."""
+
+    writer: Literal["evidence", "model"] = Field(
+        default="evidence",
+        description="evidence answers by sentences of the documents, model lets language_model write.",
+    )
+    passages: Count = Field(
+        default=5,
+        description="Passages, the best ones, whose sentences may answer; each costs embedding its sentences.",
+    )
+    sentences: Count = Field(default=4, description="Sentences, code blocks, list items and table rows of an answer.")
+    threshold: Share = Field(
+        default=0.5, description="Confidence below which the answer is a refusal; 0 never refuses what has evidence."
+    )
+    template: str = Field(
+        default="grounded",
+        pattern=r"^(grounded|corporate|.+\.j2)$",
+        description="What the model is told: grounded, corporate, or the path of a .j2 file of your own.",
+    )
+    model_tokens: Count = Field(default=600, description="Tokens that the model may write for an answer.")
+    link_hosts: tuple[HostPattern, ...] = Field(
+        default=(),
+        description="Hosts, *.example.org for all below one, whose links the model may repeat from the evidence.",
+    )
+    history_turns: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
+        default=0,
+        description="Turns of a conversation that the model makes one question of, before it is searched; 0 is none.",
+    )
+
+
+class AccessSettings(Section):
+    """Who may read documents that name no readers of their own."""
+
+    by: Literal["metadata", "folder"] | None = Field(
+        default=None,
+        description="Where a document's department is that may read it: metadata, or else the folder; null is nowhere.",
+    )
+    key: str = Field(
+        default="department", min_length=1, description="Key of the metadata, and kind of the principal: department:hr."
+    )
+    departments: tuple[str, ...] = Field(
+        default=(),
+        description="All departments; with by: folder, the outermost folder that is one of them decides.",
+    )
+    open: tuple[str, ...] = Field(default=(), description="Departments whose documents everyone may read.")
+    privileged: tuple[str, ...] = Field(
+        default=(), description="Roles that may read the documents of all departments: Manager for role:Manager."
+    )
+
+    @model_validator(mode="after")
+    def _departments_are_listed(self) -> Self:
+        if self.by == "folder" and not self.departments:
+            refuse(self, [Conflict(("by", "departments"), "list the departments, or any folder would be one")])
+        if self.departments and not set(self.open) <= set(self.departments):
+            refuse(self, [Conflict(("open", "departments"), "list those that are open among the departments")])
+        return self
+
+
+class AuditSettings(Section):
+    """The log of what was asked and given out; docs/audit.md."""
+
+    enabled: Switch = Field(
+        default=False,
+        description="Log each retrieval, context and answer before it is given out; it waits for the disk.",
+    )
+    questions: Switch = Field(
+        default=True, description="Log the text of questions; off, only its SHA-256, which tells equal ones."
+    )
+
+
+class RagSettings(Section):
+    """From document to context."""
+
+    chunking: ChunkingSettings = ChunkingSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    next_embedding: NextEmbeddingSettings = NextEmbeddingSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    expansion: ExpansionSettings = ExpansionSettings()
+    reranking: RerankingSettings = RerankingSettings()
+    context: ContextSettings = ContextSettings()
+    access: AccessSettings = AccessSettings()
+    answer: AnswerSettings = AnswerSettings()
+    audit: AuditSettings = AuditSettings()
+    signals: Mapping[str, Mapping[str, Any]] = Field(
+        default={}, description="Rules that move hits after ranking, by name, with their parameters."
+    )
+    intents: Mapping[str, Mapping[str, Any]] = Field(
+        default={}, description="Kinds of questions by name: what tells them, and the signals that they change."
+    )

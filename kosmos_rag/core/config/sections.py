@@ -1,0 +1,267 @@
+"""The sections of the configuration beside `rag`: every key with its default, its range and what it is for.
+
+Building a section directly raises pydantic's own `ValidationError`; `Settings.load` makes of that a
+`ConfigError`, which also says where each value came from.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator, Field, SecretStr, Strict, model_validator
+from pydantic.types import AllowInfNan
+
+from kosmos_rag.core.config.conflicts import Conflict, refuse
+from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, Folder, Section, Share, Switch
+
+_OCR_MEMORY_MB = 2048
+
+EMBEDDED = "embedded"
+"""The value of `database.url` that asks for a server of our own."""
+
+
+def _check_url(url: str) -> str:
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise ValueError("it must start with postgresql:// or postgres://")
+    return url
+
+
+def _check_main_url(url: str) -> str:
+    if url == EMBEDDED:
+        return url
+    try:
+        return _check_url(url)
+    except ValueError as error:
+        raise ValueError(f"it must be {EMBEDDED}, or {error.args[0].removeprefix('it must ')}") from None
+
+
+ServerUrl = Annotated[str, AfterValidator(_check_url)]
+
+
+class DatabaseSettings(Section):
+    """Which PostgreSQL serves, and the limits of our connections to it."""
+
+    # repr=False: a URL may hold a password, and settings end up in logs and tracebacks.
+    url: Annotated[str, AfterValidator(_check_main_url)] = Field(
+        default=EMBEDDED,
+        repr=False,
+        description="embedded for a server of our own, or postgresql://… of the application role.",
+    )
+    worker_url: ServerUrl | None = Field(
+        default=None,
+        repr=False,
+        description="URL of the role that writes documents; only with a server of your own.",
+    )
+    admin_url: ServerUrl | None = Field(
+        default=None,
+        repr=False,
+        description="URL of the administrator, for preparing and migrating; only with a server of your own.",
+    )
+    data_dir: Folder | None = Field(
+        default=None, description="Folder of the embedded server; null is one under the user's data folder."
+    )
+    pool_size: Count = Field(default=8, description="Connections a process holds at most.")
+    connect_timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=10.0, description="Seconds to wait for a connection before saying that the server is down."
+    )
+    statement_timeout_ms: Amount = Field(
+        default=30_000, description="Milliseconds after which the server cancels a statement; 0 is no limit."
+    )
+
+    idle_transaction_timeout_ms: Amount = Field(
+        default=30_000,
+        description="Milliseconds that the server lets a transaction wait for us, and a stopped process keep its "
+        "locks; 0 is no limit.",
+    )
+
+    @property
+    def resolved_data_dir(self) -> Path:
+        """The embedded server's folder as an absolute path, the default filled in."""
+        import platformdirs
+
+        usual = platformdirs.user_data_path("kosmos-rag", appauthor=False) / "postgres"
+        # The embedded server takes no path with a space, and the usual place on a Mac has one.
+        return (self.data_dir or (Path.home() / ".kosmos-rag" if " " in str(usual) else usual)).absolute()
+
+    @model_validator(mode="after")
+    def _check_urls(self) -> Self:
+        if self.url == EMBEDDED:
+            remedy = "the embedded server makes its own roles: set database.url to your server, or drop this key"
+            given = (key for key in ("worker_url", "admin_url") if getattr(self, key) is not None)
+            refuse(self, [Conflict((key, "url"), remedy) for key in given])
+        return self
+
+
+class ModelsSettings(Section):
+    """Where models run and are kept."""
+
+    backend: Literal["torch", "onnx"] = Field(
+        default="torch", description="Runtime of the models; onnx needs the extra kosmos-rag[onnx]."
+    )
+    device: str = Field(
+        default="cpu", min_length=1, description="Device of the models as torch names it: cpu, cuda, mps."
+    )
+    cache_dir: Folder | None = Field(
+        default=None,
+        description="Folder of downloaded and exported models; null is the usual cache folders.",
+    )
+    offline: Switch = Field(default=False, description="Use only what is in the cache; nothing is downloaded.")
+
+    @model_validator(mode="after")
+    def _check_device(self) -> Self:
+        if self.backend == "onnx" and self.device != "cpu":
+            remedy = "onnx runs on the CPU here: set backend to torch, or device to cpu"
+            refuse(self, [Conflict(("backend", "device"), remedy)])
+        return self
+
+    @property
+    def resolved_cache_dir(self) -> Path:
+        """The folder for what we derive from models, absolute; by default in the user's cache folder."""
+        import platformdirs
+
+        folder = self.cache_dir or platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "models"
+        return folder.absolute()
+
+
+class LanguageModelSettings(Section):
+    """The language model that rewrites questions and writes answers, behind a server."""
+
+    protocol: Literal["openai", "ollama"] = Field(
+        default="openai",
+        description="What the server speaks: openai as vLLM, llama.cpp and services do, or Ollama's own.",
+    )
+    url: str | None = Field(
+        default=None,
+        repr=False,
+        pattern=r"^https?://\S+$",
+        description="Base address: http://localhost:8000/v1, or http://localhost:11434 of Ollama; null is no model.",
+    )
+    model: str = Field(default="llama3.2", min_length=1, description="Name of the model as that server knows it.")
+    api_key: SecretStr | None = Field(default=None, description="Key that is sent as a bearer token; null sends none.")
+    first_token_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=10.0, description="Seconds in which the model must have begun to write, asking again included."
+    )
+    timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=60.0, description="Seconds in which it must have come to an end."
+    )
+    context_tokens: Annotated[int, Strict(), Ge(512), Le(MAX_INTEGER)] = Field(
+        default=8192,
+        description="Tokens of prompt and answer that Ollama is to make room for; it cuts longer prompts in silence.",
+    )
+
+
+class ParsingSettings(Section):
+    """Limits of the process that parses one file. What passes one fails alone, with a code."""
+
+    memory_mb: Annotated[int, Strict(), Ge(256), Le(MAX_INTEGER)] = Field(
+        default=1024, description="Megabytes of memory that parsing one file may take."
+    )
+    cpu_s: Count = Field(default=60, description="Seconds of computing that parsing one file may take.")
+    timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=90.0, description="Seconds by the clock after which parsing a file is given up."
+    )
+    text_mb: Count = Field(default=20, description="Megabytes of text above which a parsed file is refused.")
+    pages: Count = Field(default=5000, description="Pages above which a file is refused.")
+    ocr: Switch = Field(
+        default=False,
+        description="Read pages of a PDF that are pictures, seconds for each; needs memory_mb 2048 and the extra ocr.",
+    )
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        if self.ocr and self.memory_mb < _OCR_MEMORY_MB:
+            remedy = f"a page that is read takes more: set memory_mb to {_OCR_MEMORY_MB}, or ocr to false"
+            refuse(self, [Conflict(("ocr", "memory_mb"), remedy)])
+        return self
+
+
+HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9_:]([a-z0-9._:-]*[a-z0-9_:])?$")]
+
+
+class UrlSettings(Section):
+    """What may be fetched over HTTP."""
+
+    allowed_hosts: tuple[HostPattern, ...] = Field(
+        default=(), description="Hosts that may be asked, *.example.org for all below one; empty: no URL is fetched."
+    )
+    allow_private: Switch = Field(
+        default=False, description="Let an allowed host have a private or loopback address, for intranets."
+    )
+    timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=60.0, description="Seconds in which a document must have come, redirects included."
+    )
+
+
+class IngestionSettings(Section):
+    """What is taken in, and in which language."""
+
+    language: str = Field(
+        default="english",
+        pattern=r"^[a-z_][a-z0-9_]{0,62}$",
+        description="PostgreSQL text search configuration of the keyword index: stemming and stop words.",
+    )
+    max_file_mb: Count = Field(default=100, description="Megabytes above which a file is refused before it is read.")
+    urls: UrlSettings = UrlSettings()
+    parsing: ParsingSettings = ParsingSettings()
+
+    @property
+    def max_file_bytes(self) -> int:
+        """`max_file_mb` in bytes."""
+        return self.max_file_mb * 1024 * 1024
+
+
+class IndexSettings(Section):
+    """What maintenance builds for a tenant that has grown, and what it aims at."""
+
+    vector: Literal["auto", "ivfflat", "hnsw", "none"] = Field(
+        default="auto",
+        description="Index of a large tenant's vectors; auto is ivfflat, or hnsw where ivfflat measures as too slow.",
+    )
+    precision: Literal["half", "bit"] = Field(
+        default="half",
+        description="Numbers of a vector index: half floats, or one bit a dimension, scored again with the vectors.",
+    )
+    recall_target: Share = Field(
+        default=0.95, description="Share of the ten nearest vectors that an index has to find, by measurement."
+    )
+    target_ms: Annotated[float, Strict(), Gt(0), AllowInfNan(False)] = Field(
+        default=10.0, description="Milliseconds of a search above which auto tries hnsw."
+    )
+    vector_min_chunks: Count = Field(
+        default=10_000, description="Chunks below which vectors are scanned: exact, and as fast."
+    )
+    build_memory_mb: Count = Field(
+        default=1024,
+        description="Megabytes that the server may use to build a vector index; hnsw is slow beyond them.",
+    )
+    build_workers: Amount = Field(
+        default=0,
+        description="Parallel workers of the server that build a vector index; 0 leaves other cores to questions.",
+    )
+    lexical_tail_chunks: Count = Field(
+        default=2_000, description="Chunks that are scanned by the keyword leg before they are packed into a segment."
+    )
+    postings_cache_mb: Count = Field(
+        default=64, description="Megabytes of packed postings that a process keeps for the next question."
+    )
+
+
+class ObservabilitySettings(Section):
+    """What the process says about itself."""
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = Field(
+        default="WARNING", description="Least severe message that is logged."
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        description="text for people, json for a log collector; one line a message either way.",
+    )
+    log_texts: Switch = Field(
+        default=False, description="Write to the log what tenants wrote: questions, names of documents, error texts."
+    )
+    slow_ms: Amount = Field(
+        default=1000, description="Milliseconds from which a retrieval is logged, with its plan; 0 logs none."
+    )
+    top_tenants: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
+        default=0, description="Tenants that ask most whose retrievals are metrics by name; 0: no metric names tenants."
+    )

@@ -1,0 +1,97 @@
+"""The section of the configuration that is about the HTTP service."""
+
+from ipaddress import ip_network
+from typing import Annotated, Literal, Self
+
+from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from kosmos_rag.core.config.conflicts import Conflict, refuse
+from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, Section
+
+Port = Annotated[int, Strict(), Ge(1), Le(65535)]
+Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
+Claim = Annotated[str, Field(min_length=1)]
+
+
+def _network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
+
+
+class TokenSettings(Section):
+    """The tokens (JWT) that are taken, and which of their claims say who somebody is."""
+
+    keys: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Public keys: a file (JWKS or PEM) or the https URL of a JWKS; null takes no tokens.",
+    )
+    algorithms: Annotated[tuple[Literal["RS256", "ES256", "EdDSA"], ...], Field(min_length=1)] = Field(
+        default=("RS256", "ES256", "EdDSA"), description="Algorithms of signatures that are taken."
+    )
+    issuer: Claim | None = Field(default=None, description="What the claim iss must be; needed with keys.")
+    audience: Claim | None = Field(default=None, description="What the claim aud must name; needed with keys.")
+    leeway_s: Amount = Field(default=30, description="Seconds that two clocks may differ.")
+    tenant_claim: Claim = Field(default="tenant", description="Claim with the tenant's name.")
+    departments_claim: Claim = Field(default="departments", description="Claim with the departments of a subject.")
+    roles_claim: Claim = Field(default="roles", description="Claim with the roles of a subject.")
+    scope_claim: Claim = Field(
+        default="scope", description="Claim with the scopes: read, ingest, admin; a token without it may read."
+    )
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        remedy = "tokens of anybody would be taken: set it"
+        missing = [name for name in ("issuer", "audience") if self.keys is not None and getattr(self, name) is None]
+        refuse(self, [Conflict((name, "keys"), remedy) for name in missing])
+        return self
+
+
+class DevelopmentSettings(Section):
+    """One identity for whoever asks without a token: for a laptop, on its loopback address alone."""
+
+    tenant: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Tenant of whoever comes without a token or key; null lets nobody in without."
+    )
+    departments: tuple[str, ...] = Field(default=(), description="Departments of that identity.")
+    roles: tuple[str, ...] = Field(default=(), description="Roles of that identity.")
+
+
+class RateSettings(Section):
+    """How much one may ask, in each process."""
+
+    tenant_per_minute: Amount = Field(default=3000, description="Requests a minute of one tenant; 0 is no limit.")
+    subject_per_minute: Amount = Field(default=600, description="Requests a minute of one subject; 0 is no limit.")
+    refused_per_minute: Amount = Field(
+        default=60,
+        description="Requests a minute of one address with no valid credentials, with service.trusted_proxies; 0 is no "
+        "limit.",
+    )
+
+
+class ServiceSettings(Section):
+    """Where the service listens, who gets in, and how much it takes on."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 is all of them.")
+    port: Port = Field(default=8000, description="Port of the service.")
+    trusted_proxies: tuple[Network, ...] = Field(
+        default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
+    )
+    metrics_port: Port | None = Field(default=None, description="Port of /metrics; null opens none.")
+    body_kb: Count = Field(
+        default=1024, description="Kilobytes of a request's body; of an upload, ingestion.max_file_mb."
+    )
+    body_wait_s: Seconds = Field(default=20.0, description="Seconds between two pieces of a body, in or out.")
+    wait_s: Seconds = Field(
+        default=2.0, description="Seconds that a request waits for its turn; database.pool_size are worked on at once."
+    )
+    timeout_s: Seconds = Field(default=30.0, description="Seconds that a request may take, streams apart.")
+    streams: Count = Field(default=100, description="Answers that are streamed at once, a thread each.")
+    heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
+    drain_s: Seconds = Field(default=10.0, description="Seconds that streams are given to end on SIGTERM.")
+    tokens: TokenSettings = TokenSettings()
+    development: DevelopmentSettings = DevelopmentSettings()
+    rates: RateSettings = RateSettings()

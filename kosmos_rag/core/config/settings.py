@@ -1,0 +1,170 @@
+"""The whole configuration, and how it is put together: defaults < file < environment < arguments."""
+
+from collections.abc import Mapping
+from functools import reduce
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from kosmos_rag.core.config.conflicts import CONFLICT, Conflict
+from kosmos_rag.core.config.display import one_line, show
+from kosmos_rag.core.config.evaluation import EvaluationSettings
+from kosmos_rag.core.config.keys import keys_of, nest
+from kosmos_rag.core.config.loading import (
+    DELIMITER,
+    PREFIX,
+    Origin,
+    read_arguments,
+    read_environment,
+    read_files,
+    read_preset,
+)
+from kosmos_rag.core.config.mcp import McpSettings
+from kosmos_rag.core.config.monitor import GuardSettings
+from kosmos_rag.core.config.rag import RagSettings
+from kosmos_rag.core.config.sections import (
+    DatabaseSettings,
+    IndexSettings,
+    IngestionSettings,
+    LanguageModelSettings,
+    ModelsSettings,
+    ObservabilitySettings,
+)
+from kosmos_rag.core.config.service import ServiceSettings
+from kosmos_rag.core.config.worker import WorkerSettings
+from kosmos_rag.core.errors import ConfigError
+
+
+class Settings(BaseSettings):
+    """Every setting. `Settings()` is the defaults alone; `Settings.load` reads file and environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        env_parse_none_str="null",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    rag: RagSettings = RagSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    models: ModelsSettings = ModelsSettings()
+    language_model: LanguageModelSettings = LanguageModelSettings()
+    ingestion: IngestionSettings = IngestionSettings()
+    indexes: IndexSettings = IndexSettings()
+    guard: GuardSettings = GuardSettings()
+    worker: WorkerSettings = WorkerSettings()
+    service: ServiceSettings = ServiceSettings()
+    mcp: McpSettings = McpSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    observability: ObservabilitySettings = ObservabilitySettings()
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Put the settings together; `overrides` are dotted keys and win over everything.
+
+        Without `path` the file is the one that KOSMOS_CONFIG names, else `rag-config.yaml` if there is one.
+        Raises ConfigError, one line for all faults, each with key, value, origin and remedy.
+        """
+        return cls.load_with_origins(path, overrides=overrides)[0]
+
+    @classmethod
+    def load_with_origins(
+        cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None
+    ) -> tuple[Self, dict[str, Origin]]:
+        """Do as `load`, and say of each dotted key where its value came from."""
+        layers = [*read_files(cls, path), *read_environment(cls), read_arguments(cls, overrides or {})]
+        faults = [fault for layer in layers for fault in layer.faults]
+        values: dict[str, Any] = {}
+        origins = {key: Origin(level="default") for key, _ in keys_of(cls)}
+        for layer in layers:
+            values |= layer.values
+            origins |= dict.fromkeys(layer.values, layer.origin)
+        try:
+            settings = cls(**nest(values))
+        except ValidationError as error:
+            faults += cls._explain(error, values, origins)
+        if faults:
+            # Without the cause: pydantic's error holds the values, a URL's password among them.
+            raise ConfigError(one_line("; ".join(faults))) from None
+        return settings, origins
+
+    def under_preset(self, name: str, values: Mapping[str, Any]) -> Self:
+        """Return these settings with those of a preset laid over them. Raises ConfigError as `load` does."""
+        layer = read_preset(type(self), name, values)
+        own = {key: reduce(getattr, key.split("."), self) for key, _ in keys_of(type(self))}
+        origins = dict.fromkeys(own, Origin(level="settings")) | dict.fromkeys(layer.values, layer.origin)
+        both = own | layer.values
+        faults = list(layer.faults)
+        try:
+            laid = type(self)(**nest(both))
+        except ValidationError as error:
+            faults += self._explain(error, both, origins)
+        if faults:
+            raise ConfigError(one_line("; ".join(faults))) from None
+        return laid
+
+    @property
+    def rag_version(self) -> str:
+        """A hash of `rag`: equal means that questions are answered by the same settings."""
+        return sha256(self.rag.model_dump_json().encode()).hexdigest()[:16]
+
+    @classmethod
+    def _explain(cls, error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
+        fields = dict(keys_of(cls))
+
+        def stated(key: str) -> str:
+            value = values[key] if key in values else fields[key].default
+            return f"{key} is {show(value)} ({origins[key]})"
+
+        faults = []
+        for detail in error.errors():
+            where = ".".join(str(part) for part in detail["loc"])
+            if detail["type"] == CONFLICT:
+                conflicts: tuple[Conflict, ...] = detail["ctx"][CONFLICT]
+                faults += [
+                    f"{' and '.join(stated(f'{where}.{key}') for key in conflict.keys)}: {conflict.remedy}"
+                    for conflict in conflicts
+                ]
+            else:
+                # An item of a list has its number behind the key.
+                key = next(key for key in fields if where == key or where.startswith(f"{key}."))
+                faults.append(f"{stated(key)}: {_remedy(detail)}, the default is {show(fields[key].default)}")
+        return faults
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the constructor take nothing from outside; `load` reads the sources, to know the origins."""
+        return (init_settings,)
+
+
+def preset_keys(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the dotted keys that a preset sets. Raises ConfigError where one is no key of the configuration."""
+    layer = read_preset(Settings, name, values)
+    if layer.faults:
+        raise ConfigError(one_line("; ".join(layer.faults)))
+    return list(layer.values)
+
+
+def _remedy(detail: ErrorDetails) -> str:
+    if detail["type"] == "value_error":
+        return str(detail["ctx"]["error"])
+    _, _, demand = detail["msg"].partition(" should ")
+    hint = ""
+    if isinstance(detail["input"], str) and detail["type"] in ("int_type", "float_type", "bool_type"):
+        hint = " and not text"
+    elif detail["type"] == "string_type":
+        hint = " in quotes"
+    return f"it must {demand}{hint}".replace("a valid tuple", "a list")

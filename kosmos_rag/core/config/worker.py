@@ -1,0 +1,53 @@
+"""The section of the configuration that is about ingestion workers."""
+
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le
+from pydantic import Field, Strict
+
+from kosmos_rag.core.config.values import MAX_INTEGER, Count, Section
+
+Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
+
+
+class WorkerSettings(Section):
+    """How many processes work, how much each takes at once, and when one is given up."""
+
+    processes: Count = Field(default=1, description="Processes that work, each with the models of its own.")
+    batch: Count = Field(
+        default=64, description="Jobs that a process takes at once; documents of a batch are embedded together."
+    )
+    lease_s: Annotated[float, Strict(), Ge(0.3), Le(MAX_INTEGER)] = Field(
+        default=60.0, description="Seconds after which the jobs of a worker that is gone are given to another."
+    )
+    poll_s: Seconds = Field(
+        default=2.0,
+        description="Seconds between two looks into the queue, for workers that a pooler keeps from hearing of news.",
+    )
+    max_attempts: Count = Field(default=3, description="Attempts after which a job that fails is dead.")
+    max_lost: Count = Field(default=3, description="Workers that end while they hold a job before it is dead.")
+    stuck_s: Seconds = Field(
+        default=900.0, description="Seconds without any progress after which a process is ended and replaced."
+    )
+    memory_mb: Annotated[int, Strict(), Ge(64), Le(MAX_INTEGER)] = Field(
+        default=4096,
+        description="Megabytes of memory at which a process is ended; from three quarters of it, after its batch.",
+    )
+    drain_s: Seconds = Field(
+        default=25.0, description="Seconds that running work is given to end when the worker is to stop."
+    )
+    maintenance_every_s: Seconds = Field(
+        default=300.0,
+        description="Seconds between two rounds of maintenance of a tenant: indexes, leftovers, old jobs.",
+    )
+    keep_days: Count = Field(default=7, description="Days that finished jobs and runs are kept.")
+    keep_dead_days: Count = Field(default=90, description="Days that dead jobs are kept.")
+    keep_audit_months: Count = Field(
+        default=12, description="Months before the running one that the log of retrievals is kept."
+    )
+    keep_experiment_days: Count = Field(
+        default=30, description="Days that results of experiments are kept, and experiments after they were stopped."
+    )
+    health_port: Annotated[int, Strict(), Ge(1), Le(65535)] | None = Field(
+        default=None, description="Port of /livez, /readyz and /metrics; null opens none."
+    )

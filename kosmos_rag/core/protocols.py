@@ -1,0 +1,167 @@
+"""What the stages ask of each other and of models, as protocols.
+
+An adapter needs no base class: whatever has these methods fits. The contract is in the prose.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kosmos_rag.core.telemetry.metrics import Metric
+from kosmos_rag.core.types import Chunk, ParsedDocument
+
+Vectors = NDArray[np.float32]
+"""Shape (n, dimensions), one row a text, in the order of the texts."""
+
+
+class Tokenizer(Protocol):
+    """The embedding model's own tokenizer."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, special tokens not included."""
+        ...
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Character span of each token, in order, special tokens not included. Spans index `text` itself."""
+        ...
+
+
+class Embedder(Protocol):
+    """A model that turns text into vectors of one fixed length. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of each vector."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens the model reads, special tokens not included; the rest of a text is ignored by it."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own tokenizer."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed documents or sentences; rows have length one where `normalize` is set."""
+        ...
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        """Embed one question; shape (dimensions,)."""
+        ...
+
+
+class Reranker(Protocol):
+    """A model that scores (question, passage) pairs. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        ...
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Relevance of each passage between 0 and 1, in the order of the passages."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """What is said to a language model: the rules by `system`, the rest by `user`."""
+
+    role: Literal["system", "user"]
+    text: str
+
+
+class TextStream(Protocol):
+    """A text as it is written, piece by piece; a generator is one.
+
+    `close` gives up the rest of it at once, and does no harm at the end. Where another thread may close it while one
+    waits for a piece, that one gets a ModelError.
+    """
+
+    def __iter__(self) -> Self:
+        """Return itself."""
+        ...
+
+    def __next__(self) -> str:
+        """Return the next piece, not empty. Raises ModelError."""
+        ...
+
+    def close(self) -> None:
+        """Give up the rest."""
+        ...
+
+
+@runtime_checkable
+class BoundedStream(TextStream, Protocol):
+    """A text that knows whether it was cut."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether it has ended because of `max_tokens`, and not with what was to be said."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """A model that writes text. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        ...
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> TextStream:
+        """Let the model answer; its failures are raised with the first piece, or where they come.
+
+        An answer that may have been cut is told from a whole one only where its stream is a BoundedStream.
+        """
+        ...
+
+
+def complete(model: LanguageModel, prompt: str, *, max_tokens: int) -> str:
+    """Return a model's whole answer to one prompt. Raises ModelError."""
+    with closing(model.stream([Message(role="user", text=prompt)], max_tokens=max_tokens)) as pieces:
+        return "".join(pieces)
+
+
+class Chunker(Protocol):
+    """Splits a document into chunks.
+
+    Chunks come in order of `start`; together they cover every character of the text that is not white space;
+    none is empty or has more tokens than the budget it was built with.
+    """
+
+    @property
+    def name(self) -> str:
+        """Which splitter this is."""
+        ...
+
+    def split(self, document: ParsedDocument) -> list[Chunk]:
+        """Split; an all-blank text gives no chunks."""
+        ...
+
+
+class Observer(Protocol):
+    """Listens to what an engine tells of itself, by the records of `kosmos_rag.core.telemetry.metrics`.
+
+    Called by the threads that answer questions: it is quick, thread-safe, and raises nothing.
+    """
+
+    def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
+        """Add a value to a counter, or put it into a histogram; labels in the order of the metric's."""
+        ...
+
+    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Call `read` for the value whenever it is to be shown; it is cheap, and raises nothing."""
+        ...

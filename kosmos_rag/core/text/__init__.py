@@ -1,0 +1,1 @@
+"""Words, sentences and BM25 of plain text."""

@@ -1,0 +1,172 @@
+"""Sentence segmentation that loses no character: the spans of the sentences partition the text."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kosmos_rag.core.types import UnitKind
+
+_STOPS = ".!?…؟।॥۔"  # noqa: RUF001
+_CLOSERS = r"\"'”’»)\]"  # noqa: RUF001
+_CJK_STOPS = "。！？｡"  # noqa: RUF001
+_CJK_CLOSERS = r"」』”’）】\"')\]"  # noqa: RUF001
+_CJK_PAUSES = "，、；："  # noqa: RUF001
+
+WORD_START = re.compile(rf"[\s{_CJK_STOPS}{_CJK_PAUSES}](\S)")
+SENTENCE_START = re.compile(rf"(?:[{_STOPS}][{_CLOSERS}]*\s|[{_CJK_STOPS}])\s*(\S)")
+LINE_START = re.compile(r"\n[^\S\n]*(\S)")
+
+_CANDIDATE = re.compile(
+    rf"""
+      (?P<stop> [{_STOPS}] (?<! [{_STOPS}]{{2}} ) [{_STOPS}]*+ )  # the whole run: `...`, `?!`
+      [{_CLOSERS}*_`]*+ (?P<gap> \s++ )
+    | (?P<cjk> [{_CJK_STOPS}]++ ) [{_CJK_CLOSERS}]*+ \s*+
+    | (?P<line> \n \s*+ )
+    """,
+    re.VERBOSE,
+)
+_LAST_WORD = re.compile(r"(?<!\w['’])[\w.]+\Z")  # noqa: RUF001
+"""The `s` of `the signal's.` is not one."""
+_LONGEST_ABBREVIATION = 12
+_WRAPPED_LINE = 40
+"""Characters from which on a line may have been broken by width and not by meaning."""
+
+_BEFORE_A_NAME = frozenset(
+    {"al", "approx", "ca", "capt", "cf", "col", "dr", "gen", "gov", "hon", "lt", "messrs", "mr", "mrs", "ms"}
+    | {"prof", "rep", "resp", "rev", "sen", "sgt", "st", "vs"}
+)
+_BEFORE_A_NUMBER = frozenset(
+    {
+        "art",
+        "ch",
+        "eq",
+        "eqs",
+        "fig",
+        "figs",
+        "no",
+        "nos",
+        "nr",
+        "p",
+        "pp",
+        "ref",
+        "refs",
+        "sec",
+        "tab",
+        "vol",
+    }
+)
+_DOTTED = re.compile(r"(?:\w\.)*[^\W\d]")
+"""Initials and abbreviations of single letters: `J`, `e.g`, `U.S`."""
+
+
+def sentences(text: str, span: tuple[int, int], *, by_lines: bool = True) -> Iterator[tuple[int, int]]:
+    """Cut a span of the text into sentences.
+
+    A sentence ends at a full stop, question or exclamation mark with white space after it, at a CJK one, at a blank
+    line and, with `by_lines`, at the end of a line that was not broken by width; white space belongs to the sentence
+    before it. None is blank unless the span is.
+    """
+    start, end = span
+    for candidate in _CANDIDATE.finditer(text, start, end):
+        if candidate.end() == end:
+            break
+        if _ends_sentence(text, start, candidate, by_lines) and not text[start : candidate.end()].isspace():
+            yield start, candidate.end()
+            start = candidate.end()
+    if start < end:
+        yield start, end
+
+
+def _ends_sentence(text: str, start: int, candidate: re.Match[str], by_lines: bool) -> bool:
+    if candidate["cjk"]:
+        return True
+    gap = candidate["gap"] or candidate["line"]
+    if gap.count("\n") > 1:
+        return True
+    following = text[candidate.end()]
+    if candidate["line"]:
+        return by_lines and not (following.islower() and _is_long_line(text, candidate.start()))
+    if following.islower() and not _is_stop_before_lower_case(text, start, candidate):
+        return by_lines and "\n" in gap and not _is_long_line(text, candidate.start())
+    return candidate["stop"] != "." or not _is_abbreviation(text, start, candidate.start("stop"), following)
+
+
+def _is_stop_before_lower_case(text: str, start: int, candidate: re.Match[str]) -> bool:
+    """Whether a stop ends a sentence though a small letter follows.
+
+    It does where the text begins sentences with small letters, and where it stands apart from the word before it,
+    as tokenised text has it.
+    """
+    stop = candidate.start("stop")
+    return text[start : start + 1].islower() or (len(candidate["stop"]) == 1 and text[stop - 1].isspace())
+
+
+def _is_long_line(text: str, end: int) -> bool:
+    start = end - _WRAPPED_LINE
+    return start >= 0 and "\n" not in text[start:end]
+
+
+def _is_abbreviation(text: str, start: int, stop: int, following: str) -> bool:
+    found = _LAST_WORD.search(text, max(start, stop - _LONGEST_ABBREVIATION), stop)
+    if not found:
+        return False
+    word = found[0].casefold()
+    if word in _BEFORE_A_NUMBER:
+        return following.isdigit()
+    if word.isdigit():
+        # `1. Open the lid`: the number of a list item, not a sentence.
+        return text[start : found.start()].isspace() or found.start() == start
+    return word in _BEFORE_A_NAME or _DOTTED.fullmatch(word) is not None
+
+
+_BLOCK = re.compile(
+    r"""
+      ^[ \t]*(?P<fence>`{3,}+|~{3,}+)[^\n]*\n(?s:.*?)^[ \t]*(?P=fence)[ \t]*$  # fenced code
+    | ^\#{1,6}[ \t][^\n]*$
+    | ^[ \t]*\|[^\n]*\n[ \t]*\|[ \t:|-]*-[ \t:|-]*$                        # head of a table, and the rule below it
+    | ^[ \t]*(?P<row>\|[^\n]*)$
+    | ^[ \t]*(?P<item>(?:[-*+]|\d{1,3}[.)])[ \t]+[^\n]*(?:\n(?![ \t]*(?:[-*+]|\d{1,3}[.)])[ \t])[ \t]+\S[^\n]*)*)
+    | ^(?P<prose>[^\n]*\S[^\n]*(?:\n(?![ \t]*(?:[-*+|]|\d{1,3}[.)][ \t]|`{3}|~{3}|\#{1,6}[ \t]))[^\n]*\S[^\n]*)*)
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
+"""`**Symptoms.**` names what the sentence after it says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """A piece of a text that says one thing. `text` is the very characters between `start` and `end`."""
+
+    text: str
+    kind: UnitKind
+    start: int
+    end: int
+
+
+def units(text: str) -> Iterator[Unit]:
+    """Yield the units of a text in order; none is blank, and none has white space around it."""
+    for block in _BLOCK.finditer(text):
+        if block["fence"]:
+            yield _unit(text, "code", *block.span())
+        elif block["row"]:
+            yield _unit(text, "row", *block.span("row"))
+        elif block["item"]:
+            yield _unit(text, "item", *block.span("item"))
+        elif block["prose"]:
+            for start, end in _sentences(text, *block.span("prose")):
+                yield _unit(text, "sentence", start, end)
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for _, stop in sentences(text, (start, end), by_lines=False):
+        if stop == end or not _LABEL.fullmatch(text, start, stop):
+            yield start, stop
+            start = stop
+
+
+def _unit(text: str, kind: UnitKind, start: int, end: int) -> Unit:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    piece = piece.strip()
+    return Unit(text=piece, kind=kind, start=start, end=start + len(piece))

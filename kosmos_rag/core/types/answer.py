@@ -1,0 +1,153 @@
+"""Records of an answer that is made of evidence, and of the check of an answer's citations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kosmos_rag.core.types.search import Citation, Context
+
+UnitKind = Literal["sentence", "code", "item", "row"]
+"""What a unit of text is; a code block, a list item and a table row are never cut."""
+
+Verdict = Literal["supported", "unsupported", "uncited", "unresolved"]
+"""Of a sentence's citations; `unresolved` has a marker that names no passage."""
+
+Writer = Literal["evidence", "model"]
+"""Who wrote an answer: nobody, it is sentences of the documents; or a language model."""
+
+QuoteState = Literal["unchanged", "moved", "gone"]
+"""What a newer version of a document made of a quote."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """A question of a conversation, and what was answered."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerSentence:
+    """One unit of a document, as it stands there, that is part of an answer or bears one out."""
+
+    text: str
+    kind: UnitKind
+    score: float
+    """How well it answers the question, 0 to 1; where it bears out what a model wrote, how like that it is, -1 to 1."""
+    citation: Citation
+    """The document's text from `start` to `end` is `text`, and `quote_sha256` is the hash of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """An answer made of evidence, or a refusal where the evidence does not carry the question."""
+
+    question: str
+    """As it was asked."""
+    text: str
+    """For a reader: sentences, each with the markers of its passages; or the refusal sentence."""
+    writer: Writer
+    refused: bool
+    verified: bool
+    """Whether the evidence bears out every sentence, and none of it speaks to a language model; not of a refusal,
+    nor of an answer that was cut."""
+    confidence: float
+    """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
+    features: Mapping[str, float]
+    """What the confidence is made of; empty where there was no evidence."""
+    sentences: tuple[AnswerSentence, ...]
+    """What the answer is made of, in its order; of a model's, what bears out its supported sentences."""
+    report: "CitationReport | None"
+    """The check of what a model wrote; None where nothing had to be checked."""
+    context: Context
+    """The passages that were looked at."""
+    notes: tuple[str, ...] = ()
+    """What the caller should know, beside the notes of the retrieval."""
+
+    @property
+    def searched(self) -> str:
+        """The question that was searched and answered: another than was asked where a conversation went before."""
+        return self.context.question
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The citations of the sentences, in order."""
+        return tuple(sentence.citation for sentence in self.sentences)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedSentence:
+    """A sentence of an answer with what its citations are worth."""
+
+    text: str
+    """Without its markers."""
+    markers: tuple[int, ...]
+    """The numbers that it cites."""
+    verdict: Verdict
+    reason: str | None
+    """What is wrong; None where it is supported."""
+    overlap: float
+    """Share of its words that stand in the cited passages, 0 to 1."""
+    similarity: float
+    """Cosine similarity to the most similar unit of the cited passages, -1 to 1."""
+    quotes: tuple[AnswerSentence, ...] = ()
+    """Of each passage that it cites, the unit that bears it out; none where it is not supported."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CitationReport:
+    """The check of an answer, sentence by sentence."""
+
+    sentences: tuple[CheckedSentence, ...]
+
+    @property
+    def supported(self) -> bool:
+        """Whether every sentence is; an answer without a sentence is not."""
+        return bool(self.sentences) and all(sentence.verdict == "supported" for sentence in self.sentences)
+
+    @property
+    def problems(self) -> tuple[CheckedSentence, ...]:
+        """The sentences that are not supported."""
+        return tuple(sentence for sentence in self.sentences if sentence.verdict != "supported")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerSources:
+    """The first event of an answer that comes by and by: what it will be made of."""
+
+    question: str
+    """As it was asked."""
+    context: Context
+    refused: bool
+    """Whether the evidence does not carry the question, so that nobody is going to answer it."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerPiece:
+    """A piece of the text; together they are the text of the answer, but for white space around it."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerDone:
+    """The last event: the answer as a whole, checked."""
+
+    answer: Answer
+
+
+AnswerEvent = AnswerSources | AnswerPiece | AnswerDone
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuoteStatus:
+    """Where a quote stands in a version of its document."""
+
+    state: QuoteState
+    start: int | None
+    """Where it is now; None where it is gone."""
+    end: int | None
+    copies: int
+    """How often it stands there: of several, the one nearest to its old place is meant."""

@@ -1,0 +1,1 @@
+"""The engine, its tenants, and what surrounds every question."""

@@ -1,0 +1,72 @@
+"""The asynchronous face: the same engine in a bounded pool of threads. The implementation is not here."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from kosmos_rag.core.config import Settings
+from kosmos_rag.engine.components import Parts
+from kosmos_rag.engine.engine import Engine
+from kosmos_rag.engine.tenant import TenantScope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncEngine:
+    """Runs an engine's calls off the event loop, as many at once as the engine has connections.
+
+    async with AsyncEngine.open() as engine:
+        acme = engine.tenant("acme")
+        found = await engine.run(acme.retrieve, "How is churn calculated?", k=5)
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._threads = ThreadPoolExecutor(
+            max_workers=engine.settings.database.pool_size, thread_name_prefix="kosmos-rag"
+        )
+
+    @classmethod
+    def open(cls, config: Settings | str | Path | None = None) -> Self:
+        """Open an engine; see `Engine.open`."""
+        return cls(Engine.open(config))
+
+    @property
+    def settings(self) -> Settings:
+        """The engine's settings."""
+        return self._engine.settings
+
+    @property
+    def parts(self) -> Parts:
+        """What services of ours work with, beyond what the scope of a tenant offers."""
+        return self._engine.parts
+
+    def tenant(self, name: str, **options: Any) -> TenantScope:
+        """Return a tenant's scope, whose methods are to be called through `run`."""
+        return self._engine.tenant(name, **options)
+
+    async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run one of the scope's methods, with its arguments, and return its value or raise its error."""
+        # In the caller's context: what it logs is told apart by the request that it belongs to.
+        within = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: within.run(call, *args, **kwargs)
+        )
+
+    async def close(self) -> None:
+        """Wait for running calls, then close the engine."""
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,56 @@
+"""What an engine is made of, for the scope of a tenant and for workers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.protocols import Embedder, LanguageModel
+from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.engine.collections import Collections, PerCollection
+from kosmos_rag.evaluation.experiments.assignment import Experiments
+from kosmos_rag.indexing.maintenance import Indexes
+from kosmos_rag.indexing.reembedding.migration import Reembedding
+from kosmos_rag.ingestion.pipeline import Ingestor
+from kosmos_rag.retrieval.pipeline import Retriever
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.tenants import Tenant
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """What goes by the settings of a collection."""
+
+    settings: Settings
+    ingestor: Ingestor
+    retriever: Retriever
+    answerer: Answerer
+    version: str = field(init=False)
+    """That of the settings: equal means that questions are answered by the same ones."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", self.settings.rag_version)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Parts of an engine that work for all tenants."""
+
+    settings: Settings
+    database: Database
+    observation: Observation
+    embedder: Embedder
+    language_model: LanguageModel | None
+    ingestor: Ingestor
+    """For what has nothing to do with the settings of a collection."""
+    collections: Collections
+    shapes: PerCollection[Shape]
+    experiments: Experiments
+    indexes: Indexes
+    reembedding: Reembedding
+    reembedding_again: Callable[[], Reembedding]
+    """Makes the same once more, for processes that open their own."""
+
+    def ingestor_of(self, owner: Tenant, collection: str) -> Ingestor:
+        """Return what ingests into a collection, by its preset."""
+        return self.shapes.of(self.database.worker, owner, collection).ingestor

@@ -1,0 +1,103 @@
+"""The experiments of one tenant, for those who run them."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.presets import changes
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import ExperimentInfo, ExperimentMode, ExperimentReport
+from kosmos_rag.evaluation.experiments import report as comparing
+from kosmos_rag.evaluation.experiments import store as storing
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.tenants import Tenant, well_formed
+
+
+class TenantExperiments:
+    """The experiments of one tenant, and of one of its collections where the scope names one. Thread-safe."""
+
+    def __init__(self, database: Database, owner: Tenant, collection: str | None, settings: Settings) -> None:
+        """`settings` are those that the questions are answered by."""
+        self._database = database
+        self._owner = owner
+        self._collection = collection
+        self._settings = settings
+
+    def start(
+        self,
+        name: str,
+        settings: str | Path | Mapping[str, Any],
+        *,
+        share: float = 0.1,
+        mode: ExperimentMode | str = ExperimentMode.SHADOW,
+    ) -> ExperimentInfo:
+        """Begin to ask a share of the questions of a second configuration: of those to this collection, or to all.
+
+        `settings` are what it changes: a YAML file like that of a preset, or values by dotted key. From the next
+        question on, in every process. Raises RequestError on name, share and mode, and where another one runs,
+        ConfigError on the settings, DatabaseError.
+        """
+        well_formed("experiment", name)
+        if mode not in list(ExperimentMode):
+            raise RequestError(f"the mode is {str(mode)[:80]!r}; use {' or '.join(ExperimentMode)}")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise RequestError(f"the share is {share!r}; give a number above 0 and up to 1")
+        preset = changes(name, settings, self._settings)
+        info = ExperimentInfo(
+            id=uuid.uuid4(),
+            name=name,
+            collection=self._collection,
+            mode=ExperimentMode(mode),
+            share=float(share),
+            settings=preset.values,
+            started_at=datetime.now(UTC),
+            stopped_at=None,
+        )
+        if not storing.start(self._database.worker, self._owner, info, preset):
+            raise self._in_the_way(name)
+        return info
+
+    def _in_the_way(self, name: str) -> RequestError:
+        where = "all collections" if self._collection is None else f"the collection {self._collection}"
+        for other in self.infos():
+            if other.name == name:
+                return RequestError(f"there is an experiment {name} already; give this one another name")
+            if other.stopped_at is None and other.collection == self._collection:
+                return RequestError(f"the experiment {other.name} runs for questions to {where}; stop it first")
+        return RequestError(f"another experiment for questions to {where} was in the way; try again")
+
+    def infos(self) -> list[ExperimentInfo]:
+        """Return the tenant's experiments, those that run first, then the latest. Raises DatabaseError."""
+        return storing.listed(self._database.worker, self._owner)
+
+    def status(self, name: str) -> ExperimentReport:
+        """Return how the two configurations compare so far. Raises RequestError where there is none, DatabaseError."""
+        experiment = self._named(name)
+        return comparing.report(experiment, storing.results(self._database.worker, self._owner, experiment.id))
+
+    def stop(self, name: str) -> ExperimentReport:
+        """End an experiment, from the next question on, and return what came of it. It may have ended before.
+
+        Raises RequestError where there is none, DatabaseError.
+        """
+        storing.stop(self._database.worker, self._owner, name, now=datetime.now(UTC))
+        return self.status(name)
+
+    def prune(self, *, keep_days: int) -> int:
+        """Remove results of more than so many days ago, and experiments that were stopped before. Returns how many.
+
+        The worker does it by `worker.keep_experiment_days`. Raises DatabaseError.
+        """
+        return storing.prune(self._database.worker, self._owner, keep_days=keep_days)
+
+    def _named(self, name: str) -> ExperimentInfo:
+        found = next((info for info in self.infos() if info.name == name), None)
+        if found is None:
+            raise RequestError(
+                f"tenant {self._owner.name} has no experiment {str(name)[:80]!r}; "
+                f"`kosmos-rag experiment status -t {self._owner.name}` lists them"
+            )
+        return found

@@ -1,0 +1,165 @@
+"""The queue as one tenant sees it: put work in, look at it, try again, call off."""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
+from kosmos_rag.ingestion.discovery import check
+from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
+from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.queue.uploads import store_upload
+from kosmos_rag.storage.tenants import Tenant, create_tenant
+from kosmos_rag.text2sql.catalog.sources import SchemaSource
+
+LONGEST_PAUSE = timedelta(days=366)
+"""Between two looks at a source."""
+
+
+class TenantJobs:
+    """The jobs of one tenant; what is put in is for one collection of it. Thread-safe."""
+
+    def __init__(self, database: Database, settings: Settings, queue: Queue, owner: Tenant, collection: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._queue = queue
+        self._owner = owner
+        self._collection = collection
+
+    def enqueue(
+        self,
+        item: SourceDocument | str | Path | Mapping[str, Any],
+        *,
+        prune: bool = True,
+        every: timedelta | None = None,
+        priority: int = 0,
+        connection: psycopg.Connection | None = None,
+    ) -> int:
+        """Have workers ingest a document, a file or folder, or a source by its spec. Returns the job's id.
+
+        A source is mirrored: with `prune`, documents that it no longer holds are removed. `every` has it looked at
+        again and again. With a `connection` of the worker role, on which `kosmos.enter` named this tenant, the job is
+        part of its transaction: rolled back, it was never there.
+        Raises RequestError, SourceError, ConfigError, DatabaseError.
+        """
+        work = self._checked(item, every=every)
+        if connection is not None:
+            return self._put(connection, work, prune=prune, every=every, priority=priority)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
+            return self._put(own, work, prune=prune, every=every, priority=priority)
+
+    def sync_schema(
+        self, source: SchemaSource, *, readers: tuple[str, ...] = (EVERYONE,), every: timedelta | None = None
+    ) -> int:
+        """Have workers bring the collection up to a schema, with `every` again and again. Returns the job's id.
+
+        A source of the collection has one such job: put in again, it takes the newer recipes, samples, readers, pause.
+        Raises RequestError, DatabaseError.
+        """
+        _check_pause(every)
+        key = _digest(source.identity)
+        jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "readers": list(readers)}}
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            self._begin(connection)
+            (job_id,) = enqueue(connection, self._owner, self._collection, kinds.SCHEMA, jobs, every=every)
+        return job_id
+
+    def _begin(self, connection: psycopg.Connection) -> None:
+        """Have a tenant with jobs be there, and looked after."""
+        create_tenant(connection, self._owner, now=datetime.now(UTC))
+        enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
+
+    def _checked(
+        self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
+    ) -> SourceDocument | dict[str, Any]:
+        """Return what no worker could refuse for its form."""
+        _check_pause(every)
+        if isinstance(item, SourceDocument):
+            if every is not None:
+                raise RequestError(
+                    "a document that is given as bytes has no source to look at again; leave out `every`"
+                )
+            check(item, max_bytes=self._settings.ingestion.max_file_bytes)
+            return item
+        spec = item if isinstance(item, Mapping) else {"kind": "folder", "path": Path(item).absolute()}
+        open_source(spec, self._settings.ingestion)
+        plain: dict[str, Any] = json.loads(json.dumps(dict(spec), default=str))  # a path may be a Path
+        return plain
+
+    def _put(
+        self,
+        connection: psycopg.Connection,
+        item: SourceDocument | dict[str, Any],
+        *,
+        prune: bool,
+        every: timedelta | None,
+        priority: int,
+    ) -> int:
+        self._begin(connection)
+        if isinstance(item, SourceDocument):
+            kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
+            payload = self._upload(connection, item)
+        else:
+            kind, key = kinds.SYNC, f"sync {self._collection} {_digest(item)}"
+            payload = {"spec": item, "prune": prune}
+        (job_id,) = enqueue(
+            connection, self._owner, self._collection, kind, {key: payload}, every=every, priority=priority
+        )
+        return job_id
+
+    def _upload(self, connection: psycopg.Connection, document: SourceDocument) -> dict[str, Any]:
+        told = {
+            "source": document.source,
+            "title": document.title,
+            "metadata": dict(document.metadata),
+            "readers": list(document.readers),
+            "language": document.language,
+        }
+        return {"upload": str(store_upload(connection, self._owner.id, document.data)), "document": told}
+
+    def find(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        states: Sequence[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[JobInfo]:
+        """List jobs, newest first; `before` is the last id of the page before. Raises DatabaseError."""
+        return self._queue.jobs(self._owner, ids=ids, states=states, before=before, limit=limit)
+
+    def cancel(self, ids: Sequence[int]) -> list[int]:
+        """Call off unfinished jobs, running ones too. Returns which were unfinished. Raises DatabaseError."""
+        return self._queue.cancel(self._owner, ids)
+
+    def retry(self, ids: Sequence[int] | None = None) -> list[int]:
+        """Put dead and cancelled jobs back into the queue: these, or all of them. Returns which.
+
+        What newer work on the same document has replaced is not among them. Raises DatabaseError.
+        """
+        return self._queue.retry(self._owner, ids)
+
+    def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
+        """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
+        return Ledgers(self._database.worker).runs(self._owner, run_id=run_id, limit=limit)
+
+
+def _check_pause(every: timedelta | None) -> None:
+    if every is not None and not timedelta() < every <= LONGEST_PAUSE:
+        raise RequestError(f"a pause of {every.total_seconds():g} s between looks; give more than 0, at most 366 days")
+
+
+def _digest(spec: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,344 @@
+"""One tenant as one reader sees it."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kosmos_rag.answering.citation_check import check_citations, quote_status
+from kosmos_rag.answering.stream import AnswerStream
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import (
+    DEFAULT_COLLECTION,
+    Answer,
+    AnswerSentence,
+    CitationReport,
+    Context,
+    DocumentInfo,
+    DocumentLines,
+    Feedback,
+    Filter,
+    IngestReport,
+    QuoteStatus,
+    Rating,
+    Retrieval,
+    SourceDocument,
+    Turn,
+)
+from kosmos_rag.engine.audit import TenantAudit
+from kosmos_rag.engine.collections import TenantCollections
+from kosmos_rag.engine.components import Parts, Shape
+from kosmos_rag.engine.experiments import TenantExperiments
+from kosmos_rag.engine.indexes import TenantIndexes
+from kosmos_rag.engine.jobs import TenantJobs
+from kosmos_rag.engine.query import Asking, rules_of_collection
+from kosmos_rag.engine.spaces import TenantSpaces
+from kosmos_rag.ingestion.pipeline import Progress
+from kosmos_rag.storage.audit.feedback import Opinion, keep
+from kosmos_rag.storage.audit.log import Reader, record
+from kosmos_rag.storage.audit.partitions import Months
+from kosmos_rag.storage.documents import (
+    list_documents,
+    read_documents,
+    read_last_changes,
+    read_lines,
+    read_texts,
+    read_totals,
+)
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.tenants import Tenant
+
+_MAX_LINES = 10_000
+_LAST_LINE = 2**31 - 1 - _MAX_LINES
+
+
+class TenantScope:
+    """One tenant as one reader sees it: everything that is done with documents goes through here.
+
+    Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
+    `ingest`, `delete` and `sources` reach every document of one collection (`default` where none is named), whoever
+    may read it, so give a scope to those only who may write.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        owner: Tenant,
+        principals: tuple[str, ...],
+        collection: str | None,
+        subject: str | None = None,
+    ) -> None:
+        self._parts = parts
+        self._tenant = owner
+        self._principals = principals
+        self._collection = collection
+        self._written = collection or DEFAULT_COLLECTION
+        self._subject = subject
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return self._tenant.name
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The tenant's id, which follows from its name."""
+        return self._tenant.id
+
+    @property
+    def language_model(self) -> str | None:
+        """Name of the language model, where there is one: the settings say what it is asked."""
+        model = self._parts.language_model
+        return None if model is None else model.name
+
+    @property
+    def collections(self) -> TenantCollections:
+        """The tenant's collections, and the presets that they go by."""
+        return TenantCollections(self._parts.collections, self._parts.ingestor, self._tenant, self._principals)
+
+    @property
+    def audit(self) -> TenantAudit:
+        """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
+        parts = self._parts
+        months = Months(parts.database, keep_months=parts.settings.worker.keep_audit_months)
+        return TenantAudit(parts.database, self._tenant, months)
+
+    @property
+    def audited(self) -> bool:
+        """Whether a log is kept of any of what is read here. Raises DatabaseError."""
+        return rules_of_collection(self._parts, self._tenant, self._collection).enabled
+
+    @property
+    def experiments(self) -> TenantExperiments:
+        """The tenant's experiments, of questions like those of this scope: for those who run them."""
+        return TenantExperiments(self._parts.database, self._tenant, self._collection, self._shape().settings)
+
+    @property
+    def jobs(self) -> TenantJobs:
+        """The tenant's jobs: ingestion by workers and not here. Raises ConfigError without `database.worker_url`."""
+        parts = self._parts
+        queue = Queue.open(parts.database, parts.settings.worker)
+        return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._written)
+
+    @property
+    def indexes(self) -> TenantIndexes:
+        """The tenant's indexes."""
+        return TenantIndexes(self._parts.indexes, self._tenant)
+
+    @property
+    def spaces(self) -> TenantSpaces:
+        """The spaces that the tenant's vectors live in, one for each model."""
+        return TenantSpaces(self._parts.reembedding, self._parts.reembedding_again, self._tenant)
+
+    def ingest(
+        self,
+        items: SourceDocument | str | Path | Iterable[SourceDocument | str | Path],
+        *,
+        prune: bool = True,
+        on_progress: Progress | None = None,
+    ) -> IngestReport:
+        """Ingest files, folders and documents; unchanged ones are passed over.
+
+        A folder is mirrored: with `prune`, documents whose file has gone from it are removed, except where the folder
+        could not be read or is empty. A document that fails is in the report and does not stop the others.
+        Raises ConfigError, ModelError, DatabaseError.
+        """
+        several = [items] if isinstance(items, str | Path | SourceDocument) else items
+        return self._parts.ingestor_of(self._tenant, self._written).run(
+            self._tenant,
+            self._written,
+            [Path(item) if isinstance(item, str) else item for item in several],
+            prune=prune,
+            on_progress=on_progress,
+        )
+
+    def delete(self, sources: str | Iterable[str]) -> int:
+        """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
+        return self._parts.ingestor.delete(
+            self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
+        )
+
+    def sources(self) -> list[str]:
+        """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
+        return list(self._parts.ingestor.stored(self._tenant, self._written))
+
+    def documents(
+        self,
+        *,
+        ids: Iterable[uuid.UUID] | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int | None = None,
+    ) -> list[DocumentInfo]:
+        """List the documents that this reader may read, by source: all, or those of these ids.
+
+        A page has `limit` of them; `after` is source and collection of the last one before it. Raises DatabaseError.
+        """
+        return list_documents(
+            self._parts.database.app,
+            self._tenant.id,
+            self._principals,
+            self._collection,
+            ids=None if ids is None else list(ids),
+            after=after,
+            limit=limit,
+        )
+
+    def last_changes(self) -> dict[str, int]:
+        """Return the number of the last change of what this reader may read, by collection.
+
+        Equal means that `documents` lists the same as before. Raises DatabaseError.
+        """
+        return read_last_changes(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+
+    def totals(self) -> tuple[int, dict[tuple[str, ...], int]]:
+        """Return how many documents this reader may read, and how many chunks by which of its principals may.
+
+        Of all collections. Raises DatabaseError.
+        """
+        return read_totals(self._parts.database.app, self._tenant.id, self._principals)
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Return source and text of each document that this reader may read, by source.
+
+        Raises RequestError where an audit log is kept: it says who saw which passages, and knows no whole documents.
+        Raises DatabaseError.
+        """
+        if self.audited:
+            raise RequestError(
+                "texts() gives out whole documents, which the audit log has no record of; use retrieve() or context(), "
+                "or turn rag.audit.enabled off for what is read"
+            )
+        return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+
+    def read_lines(self, document_id: uuid.UUID, *, first: int = 1, count: int = 200) -> DocumentLines | None:
+        """Return `count` lines of a document from the `first` on; None where there is none that this reader may read.
+
+        For what stands around a citation. At most 10,000 lines at once; they are in the log, where one is kept. Raises
+        RequestError where the document has no such line, DatabaseError.
+        """
+        if not 1 <= first <= _LAST_LINE or not 1 <= count <= _MAX_LINES:
+            raise RequestError(f"{count} lines from line {first} are asked for; begin at 1, take 1 to {_MAX_LINES}")
+        app = self._parts.database.app
+        found = read_lines(
+            app, self._tenant.id, self._principals, self._collection, document_id, first=first, count=count
+        )
+        if found is None:
+            return None
+        if first > found.total_lines:
+            raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
+        rules = rules_of_collection(self._parts, self._tenant, found.document.collection)
+        if rules.enabled:
+            record(app, self._reader, found, rules, self._shape().version)
+        return found
+
+    def retrieve(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002 — the word that callers expect
+    ) -> Retrieval:
+        """Return the best passages for a question, with the account of how they were found.
+
+        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
+        """
+        return Asking(self._parts, self._reader).retrieve(question, k, filter)
+
+    def context(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+    ) -> Context:
+        """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
+        return Asking(self._parts, self._reader).context(question, k, filter, max_tokens)
+
+    def answer(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+        history: Sequence[Turn] = (),
+    ) -> Answer:
+        """Answer from the evidence, each sentence cited, or refuse where it does not carry the question.
+
+        `history` is the conversation that went before, the last turn last; `rag.answer.history_turns` of it are looked
+        at. Raises what `retrieve` raises, and ModelError where a language model is to write and fails.
+        """
+        return Asking(self._parts, self._reader).answer(question, k, filter, max_tokens, history)
+
+    def stream_answer(
+        self,
+        question: str,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        *,
+        max_tokens: int | None = None,
+        history: Sequence[Turn] = (),
+    ) -> AnswerStream:
+        """Do as `answer`, and return it as it comes: its sources, its text piece by piece, and the whole at the end.
+
+        What was retrieved is in the log, where one is kept, before this returns, and where the model then refuses, that
+        is too, before the end is given out. Raises what `retrieve` raises.
+        """
+        return Asking(self._parts, self._reader).stream(question, k, filter, max_tokens, history)
+
+    def count_tokens(self, text: str) -> int:
+        """Return how many tokens of the embedding model a text has: what budgets are counted in."""
+        return self._parts.embedder.tokenizer.count([text])[0]
+
+    def check_citations(self, text: str, context: Context) -> CitationReport:
+        """Check a text that cites the passages of a context, sentence by sentence. Raises ModelUnavailable."""
+        return check_citations(
+            text,
+            context.passages,
+            embedder=self._parts.embedder,
+            citation_format=self._shape().settings.rag.context.citation_format,
+        )
+
+    def check_quotes(self, quotes: Iterable[AnswerSentence]) -> list[QuoteStatus]:
+        """Tell of each cited sentence whether it still stands in its document, as this reader may read it now.
+
+        Raises RequestError where a sentence is not the one that was cited, DatabaseError.
+        """
+        asked = list(quotes)
+        ids = {quote.citation.document_id for quote in asked}
+        texts = read_documents(self._parts.database.app, self._tenant.id, self._principals, ids)
+        return [quote_status(quote.citation, quote.text, texts.get(quote.citation.document_id, "")) for quote in asked]
+
+    def feedback(
+        self,
+        rating: Rating | str,
+        *,
+        retrieval_id: uuid.UUID | None = None,
+        question: str | None = None,
+        chunk_id: uuid.UUID | None = None,
+        comment: str | None = None,
+    ) -> Feedback:
+        """Keep what the subject thinks of a retrieval (`Retrieval.id`) or a question, or of one passage of it.
+
+        What the subject said of the same before is replaced. Raises RequestError, NotFound, ConfigError, DatabaseError.
+        """
+        if rating not in list(Rating):
+            raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
+        opinion = Opinion(
+            rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
+        )
+        return keep(
+            self._parts.database,
+            self._reader,
+            opinion,
+            rules_of_collection(self._parts, self._tenant, self._collection),
+        )
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(
+            tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
+        )
+
+    def _shape(self) -> Shape:
+        """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
+        return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)

@@ -1,0 +1,115 @@
+"""Evaluations of the same questions, held against the first of them."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
+from kosmos_rag.evaluation.types import DEGRADED, LOWER_IS_BETTER, Evaluation
+
+ALPHA = 0.05
+"""Corrected p-value below which a difference is taken for more than chance."""
+_TIE = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """How one evaluation differs from the baseline in one measure."""
+
+    measure: str
+    evaluation: str
+    baseline_mean: float
+    mean: float
+    questions: int
+    """Those that both have the measure of."""
+    low: float
+    high: float
+    """The 95 % interval of the mean difference, by bootstrap."""
+    p: float
+    """Of the paired randomisation test."""
+    corrected_p: float
+    """By Holm, for all differences that are looked at together."""
+    wins: int
+    losses: int
+
+    @property
+    def difference(self) -> float:
+        """What the mean has gained."""
+        return self.mean - self.baseline_mean
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is more than chance."""
+        return self.corrected_p < ALPHA
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is a loss, and more than chance."""
+        lost = self.difference > 0 if self.measure in LOWER_IS_BETTER else self.difference < 0
+        return lost and self.significant
+
+
+def compare(baseline: Evaluation, others: Sequence[Evaluation]) -> list[Difference]:
+    """Compare evaluations with the baseline, measure by measure, in the order of the baseline's.
+
+    Raises RequestError where they did not ask the same questions with the same judgements.
+    """
+    for other in others:
+        if other.set_sha256 != baseline.set_sha256:
+            raise RequestError(
+                f"{other.name} asked {other.set_name!r} and {baseline.name} {baseline.set_name!r}, or their questions "
+                "changed in between; only evaluations of the same questions can be compared"
+            )
+    found = [
+        _difference(baseline, other, measure)
+        for measure in baseline.measures
+        for other in others
+        if measure != DEGRADED and baseline.values(measure).keys() & other.values(measure).keys()
+    ]
+    corrected = holm([one.p for one in found])
+    return [replace(one, corrected_p=p) for one, p in zip(found, corrected, strict=True)]
+
+
+def _difference(baseline: Evaluation, other: Evaluation, measure: str) -> Difference:
+    before, after = baseline.values(measure), other.values(measure)
+    both = sorted(before.keys() & after.keys())
+    gains = [after[key] - before[key] for key in both]
+    better = -1 if measure in LOWER_IS_BETTER else 1
+    low, high = bootstrap_interval(gains)
+    p = randomisation_p(gains)
+    return Difference(
+        measure=measure,
+        evaluation=other.name,
+        baseline_mean=statistics.fmean(before[key] for key in both),
+        mean=statistics.fmean(after[key] for key in both),
+        questions=len(both),
+        low=low,
+        high=high,
+        p=p,
+        corrected_p=p,
+        wins=sum(gain * better > _TIE for gain in gains),
+        losses=sum(gain * better < -_TIE for gain in gains),
+    )
+
+
+def changed(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
+    """Return what two evaluations were of that differs, with both values as JSON: settings, models, chunks, code."""
+    return _changed(_measured_of(before), _measured_of(after))
+
+
+def _measured_of(one: Evaluation) -> dict[str, Any]:
+    state = {name: one.index_state.get(name) for name in ("model", "language_model", "chunks")}
+    return {"rag": dict(one.settings), **state, "code": one.code_version}
+
+
+def _changed(before: Any, after: Any, key: str = "") -> list[tuple[str, str, str]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            found
+            for name in dict.fromkeys([*before, *after])
+            for found in _changed(before.get(name), after.get(name), f"{key}.{name}" if key else name)
+        ]
+    return [] if before == after else [(key, json.dumps(before), json.dumps(after))]

@@ -1,0 +1,130 @@
+"""Experiments and their results in the database, with their tenant's other rows."""
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+from psycopg.rows import class_row
+
+from kosmos_rag.core.config.presets import Preset
+from kosmos_rag.core.types import EVERYONE, Arm, ExperimentInfo, ExperimentMode
+from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import Tenant, create_tenant
+
+NEWEST = 10_000
+"""Results that a report is of, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What came of one question. Of a configuration that did not run there are no hits, and no milliseconds."""
+
+    retrieval_id: uuid.UUID | None
+    arm: Arm
+    """Which one was served."""
+    requested: int
+    first_ms: float | None = None
+    second_ms: float | None = None
+    first_hits: int | None = None
+    second_hits: int | None = None
+    overlap: float | None = None
+    rbo: float | None = None
+    degraded: bool = False
+    fault: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rated:
+    """A result as it is stored, with what was thought of it."""
+
+    arm: str
+    requested: int
+    first_ms: float | None
+    second_ms: float | None
+    first_hits: int | None
+    second_hits: int | None
+    overlap: float | None
+    rbo: float | None
+    degraded: bool
+    fault: str | None
+    up: int
+    down: int
+    clicks: int
+
+
+def start(worker: Role, owner: Tenant, info: ExperimentInfo, preset: Preset) -> bool:
+    """Store an experiment. Returns whether there was room: none of its name, none that runs for the same questions."""
+    values = {
+        "tenant_id": owner.id,
+        "id": info.id,
+        "name": info.name,
+        "collection": info.collection,
+        "mode": str(info.mode),
+        "share": info.share,
+        "content": preset.content,
+        "now": info.started_at,
+    }
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        create_tenant(connection, owner, now=info.started_at)
+        return connection.execute(statement("start_experiment"), values).fetchone() is not None
+
+
+def stop(worker: Role, owner: Tenant, name: str, *, now: datetime) -> bool:
+    """End an experiment. Returns whether it ran."""
+    values = {"tenant_id": owner.id, "name": name, "now": now}
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        return connection.execute(statement("stop_experiment"), values).rowcount == 1
+
+
+def listed(worker: Role, owner: Tenant) -> list[ExperimentInfo]:
+    """Return the tenant's experiments, those that run first, then the latest."""
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        rows = connection.execute(statement("list_experiments"), {"tenant_id": owner.id}).fetchall()
+    return [
+        ExperimentInfo(
+            id=row[0],
+            name=row[1],
+            collection=row[2],
+            mode=ExperimentMode(row[3]),
+            share=row[4],
+            settings=json.loads(row[5]),
+            started_at=row[6],
+            stopped_at=row[7],
+        )
+        for row in rows
+    ]
+
+
+def add(worker: Role, owner: Tenant, experiment_id: uuid.UUID, result: Result) -> None:
+    """Store a result; nothing where the experiment has been stopped."""
+    values = {
+        **asdict(result),
+        "arm": str(result.arm),
+        "tenant_id": owner.id,
+        "experiment_id": experiment_id,
+        "id": uuid.uuid4(),
+        "at": datetime.now(UTC),
+    }
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        connection.execute(statement("insert_experiment_result"), values)
+
+
+def results(worker: Role, owner: Tenant, experiment_id: uuid.UUID) -> list[Rated]:
+    """Return the newest results of an experiment."""
+    values = {"tenant_id": owner.id, "experiment_id": experiment_id, "limit": NEWEST}
+    with (
+        worker.transaction(owner.id, [EVERYONE]) as connection,
+        connection.cursor(row_factory=class_row(Rated)) as cursor,
+    ):
+        return cursor.execute(statement("results_of_experiment"), values).fetchall()
+
+
+def prune(worker: Role, owner: Tenant, *, keep_days: int) -> int:
+    """Remove results, and experiments that were stopped, so many days ago. Returns how many results were too old."""
+    values = {"tenant_id": owner.id, "before": datetime.now(UTC) - timedelta(days=keep_days)}
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        removed = connection.execute(statement("prune_experiment_results"), values).rowcount
+        connection.execute(statement("prune_experiments"), values)
+    return removed

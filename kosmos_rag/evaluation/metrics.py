@@ -1,0 +1,53 @@
+"""Measures of rankings, by ir-measures: nothing is computed here."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.evaluation.types import QuestionResult
+
+
+def _ir_measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise ConfigError("evaluation needs ir-measures: pip install 'kosmos-rag[eval]'") from error
+    return ir_measures
+
+
+def parsed(names: Sequence[str]) -> list[Any]:
+    """Return measures by name. Raises ConfigError on one that ir-measures does not know or cannot compute here."""
+    library = _ir_measures()
+    known = []
+    for name in names:
+        try:
+            measure = library.parse_measure(name)
+            supported = library.DefaultPipeline.supports(measure)
+        except (ValueError, NameError, SyntaxError, KeyError) as error:
+            raise ConfigError(
+                f"evaluation.measures holds {name!r}, which ir-measures does not know ({error}); "
+                "name nDCG@10, R@10, RR@10, AP@10, Success@1 or P@5"
+            ) from None
+        if not supported:
+            raise ConfigError(
+                f"evaluation.measures holds {name!r}, which is not installed; name nDCG@10, R@10 or RR@10"
+            )
+        known.append(measure)
+    return known
+
+
+def measured(names: Sequence[str], results: Iterable[QuestionResult]) -> dict[str, dict[str, float]]:
+    """Return the measures of each judged question, by its id. What is not found at all counts 0."""
+    measures = parsed(names)
+    judged = [result for result in results if result.judged]
+    if not judged:
+        return {}
+    grades = {result.question_id: dict(result.judged) for result in judged}
+    # Ranks as scores: ties would be broken by name otherwise.
+    run = {result.question_id: {name: float(-rank) for rank, name in enumerate(result.ranking)} for result in judged}
+    computed: dict[str, dict[str, float]] = {}
+    for metric in _ir_measures().iter_calc(measures, grades, run):
+        computed.setdefault(metric.query_id, {})[str(metric.measure)] = float(metric.value)
+    # One measure has several names: MRR is RR.
+    named = dict(zip(names, map(str, measures), strict=True))
+    return {key: {name: values[own] for name, own in named.items()} for key, values in computed.items()}

@@ -1,0 +1,98 @@
+"""The guard's rows: samples that wait, and what runs came to. Written and read as the role that maintains."""
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from kosmos_rag.core.types import EVERYONE, GuardKind, GuardRun, GuardState
+from kosmos_rag.evaluation.monitor.recall import Sample
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import Tenant
+
+_SAMPLE_AGE = timedelta(days=1)
+
+
+class Stored:
+    """Samples and runs of one tenant."""
+
+    def __init__(self, database: Database, owner: Tenant) -> None:
+        self._database = database
+        self._owner = owner
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection]:
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            yield connection
+
+    def samples(self, space_id: uuid.UUID, *, limit: int) -> list[Sample]:
+        """Return samples that wait, at random."""
+        values = {"tenant_id": self._owner.id, "space_id": space_id, "limit": limit}
+        with self._transaction() as connection:
+            rows = connection.execute(statement("guard_samples"), values).fetchall()
+        return [
+            Sample(
+                id=sample_id,
+                collection=collection,
+                principals=tuple(principals),
+                vector=np.asarray(vector.to_numpy(), dtype=np.float32),
+            )
+            for sample_id, collection, principals, vector in rows
+        ]
+
+    def forget(self, space_id: uuid.UUID, measured: Collection[Sample]) -> None:
+        """Remove samples that were measured, that are old, and that are of another space than this live one."""
+        values = {
+            "tenant_id": self._owner.id,
+            "space_id": space_id,
+            "ids": [sample.id for sample in measured],
+            "before": datetime.now(UTC) - _SAMPLE_AGE,
+        }
+        with self._transaction() as connection:
+            connection.execute(statement("delete_guard_samples"), values)
+
+    def baseline(self, index_id: uuid.UUID, since: datetime) -> list[float]:
+        """Return the best scores that the first run since then found in an index; none where there was no run."""
+        values = {"tenant_id": self._owner.id, "index_id": index_id, "at": since}
+        with self._transaction() as connection:
+            row = connection.execute(statement("guard_baseline"), values).fetchone()
+        return [] if row is None else list(row[0])
+
+    def keep(self, run: GuardRun, scores: Sequence[float], *, keep_days: int) -> None:
+        """Write down a run, and forget those that are older than that."""
+        values: dict[str, Any] = {
+            "tenant_id": self._owner.id,
+            "id": run.id,
+            "at": run.at,
+            "kind": str(run.kind),
+            "state": str(run.state),
+            "why": run.why,
+            "index_id": run.index_id,
+            "figures": Jsonb(dict(run.figures)),
+            "scores": list(scores),
+            "milliseconds": run.milliseconds,
+        }
+        with self._transaction() as connection:
+            connection.execute(statement("insert_guard_run"), values)
+            before = run.at - timedelta(days=keep_days)
+            connection.execute(statement("prune_guard_runs"), {"tenant_id": self._owner.id, "before": before})
+
+    def runs(self, kind: GuardKind | None = None, *, limit: int) -> list[GuardRun]:
+        """Return the latest runs, the newest first."""
+        values = {"tenant_id": self._owner.id, "kind": None if kind is None else str(kind), "limit": limit}
+        with self._transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(statement("list_guard_runs"), values).fetchall()
+        return [GuardRun(**{**row, "kind": GuardKind(row["kind"]), "state": GuardState(row["state"])}) for row in rows]
+
+    def vector_indexes(self) -> int:
+        """Count the vector indexes of all tenants."""
+        with self._transaction() as connection:
+            row = connection.execute(statement("count_vector_indexes")).fetchone()
+        return int(row[0]) if row else 0

@@ -1,0 +1,123 @@
+"""Evaluations in the database, with their tenant's other rows."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Json
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.evaluation.types import Evaluation, QuestionResult
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import Tenant
+
+LATEST = "latest"
+"""The reference to the newest evaluation of a tenant."""
+
+
+class Evaluations:
+    """The evaluations of one tenant: for those who run it, for their questions are of any reader's documents."""
+
+    def __init__(self, database: Database, owner: Tenant) -> None:
+        self._role = database.worker
+        self._owner = owner
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Store an evaluation with its results. Raises DatabaseError."""
+        values = {
+            "tenant_id": self._owner.id,
+            "id": evaluation.id,
+            "at": evaluation.at,
+            "label": evaluation.label,
+            "set_name": evaluation.set_name,
+            "set_sha256": evaluation.set_sha256,
+            "collection": evaluation.collection,
+            "principals": list(evaluation.principals),
+            "depth": evaluation.depth,
+            "questions": evaluation.questions,
+            "answered": evaluation.answered,
+            "measures": _json(evaluation.measures),
+            "settings": _json(evaluation.settings),
+            "settings_version": evaluation.settings_version,
+            "code_version": evaluation.code_version,
+            "index_state": _json(evaluation.index_state),
+            "seconds": evaluation.seconds,
+        }
+        rows = [self._row(evaluation, result) for result in evaluation.results]
+        with self._role.transaction(self._owner.id, ()) as connection, connection.cursor() as cursor:
+            cursor.execute(statement("insert_evaluation"), values)
+            cursor.executemany(statement("insert_evaluation_result"), rows)
+
+    def _row(self, evaluation: Evaluation, result: QuestionResult) -> dict[str, Any]:
+        return {
+            "tenant_id": self._owner.id,
+            "evaluation_id": evaluation.id,
+            "question_id": result.question_id,
+            "question": result.question,
+            "judged": _json(result.judged),
+            "ranking": list(result.ranking),
+            "measures": _json(result.measures),
+            "timings_ms": _json(result.timings_ms),
+            "refused": result.refused,
+            "confidence": result.confidence,
+        }
+
+    def recent(self, limit: int | None = None) -> list[Evaluation]:
+        """List evaluations without their results, the newest first. Raises DatabaseError."""
+        with (
+            self._role.transaction(self._owner.id, ()) as connection,
+            connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            found = cursor.execute(statement("list_evaluations"), {"tenant_id": self._owner.id, "limit": limit})
+            return [
+                Evaluation(**{**row, "tenant": self._owner.name, "principals": tuple(row["principals"])})
+                for row in found.fetchall()
+            ]
+
+    def get(self, reference: str) -> Evaluation:
+        """Return an evaluation with its results: `latest`, the beginning of an id, or a label, of several the newest.
+
+        Raises RequestError where there is none, or the beginning is that of several ids. Raises DatabaseError.
+        """
+        if not reference.strip():
+            raise RequestError("the evaluation is not named; give the beginning of its id, a label, or latest")
+        listed = self.recent()
+        found = [one for one in listed if str(one.id).startswith(reference.lower())]
+        if reference == LATEST:
+            found = listed[:1]
+        elif not found:
+            found = [one for one in listed if one.label == reference][:1]
+        if len(found) != 1:
+            what = f"{len(found)} evaluations whose ids begin with" if found else "no evaluation"
+            raise RequestError(
+                f"tenant {self._owner.name!r} has {what} {reference!r}; `kosmos-rag eval list -t {self._owner.name}` "
+                "lists them"
+            )
+        return self._with_results(found[0])
+
+    def _with_results(self, evaluation: Evaluation) -> Evaluation:
+        values = {"tenant_id": self._owner.id, "evaluation_id": evaluation.id}
+        with (
+            self._role.transaction(self._owner.id, ()) as connection,
+            connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            rows = cursor.execute(statement("results_of_evaluation"), values).fetchall()
+        results = tuple(QuestionResult(**{**row, "ranking": tuple(row["ranking"])}) for row in rows)
+        return replace(evaluation, results=results)
+
+    def delete(self, evaluation: Evaluation) -> None:
+        """Remove an evaluation with its results. Raises DatabaseError."""
+        with self._role.transaction(self._owner.id, ()) as connection:
+            connection.execute(statement("delete_evaluation"), {"tenant_id": self._owner.id, "id": evaluation.id})
+
+
+def _json(value: Mapping[str, Any]) -> Json:
+    # Times in the health of an index are the only values that JSON does not know.
+    return Json(value, dumps=_dumps)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, default=str)

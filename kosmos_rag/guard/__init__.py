@@ -1,5 +1,0 @@
-"""The guard of recall: live questions measured again, known answers, secrets of others; and what is done about it."""
-
-from kosmos_rag.guard.guard import Guard
-
-__all__ = ["Guard"]

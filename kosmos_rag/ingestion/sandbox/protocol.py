@@ -1,0 +1,144 @@
+"""What goes between the processes: frames of a length and that many bytes, JSON in them, never pickle."""
+
+import json
+import socket
+import struct
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+READY = b"R"
+"""What the zygote says once it can fork."""
+FORK = b"F"
+"""Asks the zygote for a child; two sockets travel with it: the child's, and the one for the child's end."""
+OUT_OF_MEMORY = 3
+"""Exit code of a child that could not get the memory it asked for."""
+
+_LENGTH = struct.Struct("!Q")
+_LARGEST_REQUEST = 2**20
+_BESIDE_TEXT = 2**24
+"""Bytes of a reply for everything but the text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What a child is told about a file, beside its bytes."""
+
+    source: str
+    title: str | None
+    memory_bytes: int
+    cpu_s: int
+    text_bytes: int
+    pages: int
+    ocr: bool
+
+    @property
+    def output(self) -> OutputLimits:
+        """The limits of what may come back."""
+        return OutputLimits(text_bytes=self.text_bytes, pages=self.pages)
+
+    @property
+    def largest_reply(self) -> int:
+        """Bytes that a reply may have: at worst JSON writes two for one."""
+        return 2 * self.text_bytes + _BESIDE_TEXT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why a file could not be parsed: the fields of a ParseError."""
+
+    code: str
+    message: str
+
+
+def send_request(connection: socket.socket, request: Request, data: bytes) -> None:
+    """Send a request and the file's bytes."""
+    send_frame(connection, json.dumps(asdict(request)).encode())
+    send_frame(connection, data)
+
+
+def receive_request(connection: socket.socket) -> Request:
+    """Receive what `send_request` sends first; the bytes of the file are the next frame."""
+    return Request(**json.loads(receive_frame(connection, _LARGEST_REQUEST)))
+
+
+def document_of(request: Request, data: bytes) -> SourceDocument:
+    """Make the document again that the request is about, as far as a parser needs it."""
+    return SourceDocument(source=request.source, title=request.title, data=data)
+
+
+def encode_reply(reply: ParsedDocument | Failure) -> bytes:
+    """Write a reply as JSON."""
+    return json.dumps(asdict(reply), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_reply(frame: bytes | bytearray) -> ParsedDocument:
+    """Read a reply. The child is not trusted: what it says is held against the types.
+
+    Raises:
+        ParseError: the one that the child reports.
+        ValueError: the frame is no reply.
+    """
+    reply = _reply_type().validate_json(frame)
+    if isinstance(reply, Failure):
+        raise ParseError(reply.code, reply.message)
+    if any("\0" in text for text in (reply.text, reply.title or "", *(h.title for h in reply.headings))):
+        raise ValueError("the text has NUL characters")
+    return reply
+
+
+@cache
+def _reply_type() -> "TypeAdapter[ParsedDocument | Failure]":
+    # Here, for the zygote has no use for it.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ParsedDocument | Failure)
+
+
+def send_frame(connection: socket.socket, payload: bytes) -> None:
+    """Send a length and that many bytes."""
+    connection.sendall(_LENGTH.pack(len(payload)))
+    connection.sendall(payload)
+
+
+def receive_frame(connection: socket.socket, largest: int, deadline: float | None = None) -> bytearray:
+    """Receive what `send_frame` sent, until `deadline` on the monotonic clock.
+
+    Raises:
+        EOFError: the other side closed before its end.
+        TimeoutError: the deadline came before the end, however the bytes trickled.
+        ValueError: the frame has more than `largest` bytes; none of them was read.
+    """
+    (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size, deadline))
+    if length > largest:
+        raise ValueError(f"a frame of {length} bytes, at most {largest} are read")
+    return _receive(connection, length, deadline)
+
+
+def wait_until(connection: socket.socket, deadline: float) -> None:
+    """Let the next call on the socket last until the deadline. Raises TimeoutError where that is past."""
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise TimeoutError
+    connection.settimeout(remaining)
+
+
+def _receive(connection: socket.socket, length: int, deadline: float | None) -> bytearray:
+    payload = bytearray(length)
+    missing = memoryview(payload)
+    while missing:
+        if deadline is not None:
+            wait_until(connection, deadline)
+        count = connection.recv_into(missing)
+        if not count:
+            raise EOFError(f"{len(missing)} bytes are missing")
+        missing = missing[count:]
+    return payload

@@ -1,0 +1,200 @@
+"""HTTP for addresses that others choose: allowed hosts, checked addresses, few redirects, bounded time and size."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from kosmos_rag.core.config import UrlSettings
+from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import SourceError, first_line
+from kosmos_rag.ingestion.sources.addresses import checked_addresses
+from kosmos_rag.ingestion.sources.files import limited
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+MAX_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_GONE = (404, 410)
+_FORBIDDEN = (401, 403, 407, 451)
+_BUSY = (408, 425, 429)
+_T = TypeVar("_T")
+
+
+class Fetcher:
+    """Fetches within the limits of the settings. Proxies of the environment are not used: they would do the look-up."""
+
+    def __init__(self, settings: UrlSettings, *, max_bytes: int) -> None:
+        self._settings = settings
+        self._max_bytes = max_bytes
+
+    @cached_property
+    def _tls(self) -> "ssl.SSLContext":
+        """The authorities of SSL_CERT_FILE and SSL_CERT_DIR, else those that come with the HTTP library."""
+        import httpx
+
+        return httpx.create_ssl_context()
+
+    def content(self, url: str) -> bytes:
+        """Return the body at a URL. Raises SourceError."""
+
+        def read(response: "httpx.Response", until: float) -> bytes:
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise SourceError(
+                    "unreadable", f"{url} is sent compressed, which was not asked for; correct the server"
+                )
+            return limited(_in_time(response.iter_raw(), until), url, max_bytes=self._max_bytes)
+
+        return self._within(url, lambda until, client: self._follow(client, "GET", url, until, read))
+
+    def validators(self, url: str) -> tuple[str, str] | None:
+        """Return ETag and Last-Modified of a URL, or None where its server tells neither. Raises SourceError."""
+
+        def read(response: "httpx.Response", _until: float) -> tuple[str, str] | None:
+            found = response.headers.get("etag", ""), response.headers.get("last-modified", "")
+            return found if any(found) else None
+
+        def ask(until: float, client: "httpx.Client") -> tuple[str, str] | None:
+            try:
+                if found := self._follow(client, "HEAD", url, until, read):
+                    return found
+            except SourceError as error:
+                if error.code == "refused":
+                    raise
+            return self._follow(client, "GET", url, until, read)  # some servers know no HEAD
+
+        return self._within(url, ask)
+
+    def _within(self, url: str, work: Callable[[float, "httpx.Client"], _T]) -> _T:
+        """Do the work in a thread of its own, as long as the settings allow.
+
+        The timeouts of an HTTP client bound each step and not their sum: looking up the name, each byte of a header.
+        """
+        import httpx
+
+        # No connection is used twice: two hosts at one address would share it, and the certificate of the first.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        client = httpx.Client(trust_env=False, verify=self._tls, limits=limits)
+        until = time.monotonic() + self._settings.timeout_s
+        future: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work(until, client))
+            except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="kosmos-rag-fetch", daemon=True).start()
+        try:
+            return future.result(timeout=self._settings.timeout_s)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            limit = f"{self._settings.timeout_s:g} s"
+            raise SourceError(
+                "unavailable", f"{url} did not come within {limit}; raise ingestion.urls.timeout_s"
+            ) from error
+        except httpx.HTTPError as error:
+            reason = one_line(first_line(error))
+            raise SourceError("unavailable", f"{url} cannot be read: {reason}; try again later") from error
+        finally:
+            client.close()
+
+    def _follow(
+        self,
+        client: "httpx.Client",
+        method: str,
+        url: str,
+        until: float,
+        read: Callable[["httpx.Response", float], _T],
+    ) -> _T:
+        """Ask, follow redirects with every check made again, and read the answer."""
+        at = url
+        for _ in range(MAX_REDIRECTS + 1):
+            with self._answer(client, method, at, until) as response:
+                if response.status_code not in _REDIRECTS or "location" not in response.headers:
+                    _require_success(at, response.status_code)
+                    return read(response, until)
+                following = _following(at, response.headers["location"])
+            if at.startswith("https:") and not following.startswith("https:"):
+                raise SourceError("refused", f"{at} leads from https to {following}; give the address it should have")
+            at = following
+        raise SourceError("refused", f"{url} leads through more than {MAX_REDIRECTS} redirects; give the last address")
+
+    @contextmanager
+    def _answer(self, client: "httpx.Client", method: str, url: str, until: float) -> Iterator["httpx.Response"]:
+        """Ask the host at the first of its addresses that can be connected to."""
+        import httpx
+
+        target = httpx.URL(url)
+        host = target.raw_host.decode("ascii")
+        port = target.port or (443 if target.scheme == "https" else 80)
+
+        def ask(address: str) -> httpx.Response:
+            request = client.build_request(
+                method,
+                target.copy_with(host=address),
+                headers={"Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
+                timeout=max(0.001, until - time.monotonic()),
+                extensions={"sni_hostname": host},
+            )
+            return client.send(request, stream=True)
+
+        def first_answer() -> httpx.Response:
+            *others, last = checked_addresses(host, port, self._settings)
+            for address in others:
+                with suppress(httpx.ConnectError):
+                    return ask(address)
+            return ask(last)
+
+        with closing(first_answer()) as response:
+            yield response
+
+
+def check_url(url: str) -> str:
+    """Return an address that can be asked for over HTTP. Raises ValueError with what is wrong."""
+    import httpx
+
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"it is no valid address ({error})") from None
+    if parsed.scheme not in ("http", "https") or not parsed.raw_host:
+        raise ValueError("it must begin with http:// or https:// and name a host")
+    if parsed.userinfo:
+        raise ValueError("it must not hold a user or password, for it is stored")
+    return url
+
+
+def _following(at: str, location: str) -> str:
+    import httpx
+
+    try:
+        return check_url(str(httpx.URL(at).join(location).copy_with(fragment=None)))
+    except (httpx.InvalidURL, ValueError) as error:
+        shown = one_line(location[:200])
+        raise SourceError("refused", f"{at} leads to {shown!r}: {error}; give the address it should have") from error
+
+
+def _require_success(url: str, status: int) -> None:
+    if 200 <= status < 300:
+        return
+    said = f"the server answered {status}"
+    if status in _GONE:
+        raise SourceError("not_found", f"{url} does not exist ({said}); check the address")
+    if status in _FORBIDDEN:
+        raise SourceError("no_permission", f"{url} may not be read ({said}); let the server serve it")
+    if status in _BUSY or status >= 500:
+        raise SourceError("unavailable", f"{url} cannot be read now ({said}); try again later")
+    raise SourceError("unreadable", f"{url} cannot be read ({said}); check the address")
+
+
+def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:
+    for piece in pieces:
+        if time.monotonic() > until:
+            raise TimeoutError
+        yield piece

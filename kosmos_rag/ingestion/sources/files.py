@@ -1,0 +1,112 @@
+"""Files as sources read them: their names, their failures, and their bytes up to a size."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.types import IngestFailure
+
+_PIECE = 1024 * 1024
+
+
+def name_of(path: Path) -> str:
+    """Return the name under which a file is known: its absolute path. Bytes that are not UTF-8 are escaped."""
+    return os.fsencode(Path(os.path.abspath(path))).decode("utf-8", "backslashreplace")  # noqa: PTH100 — resolve() would follow links
+
+
+def to_locator(path: Path) -> dict[str, str]:
+    """Return where a file lies as JSON; a path is bytes, and JSON in PostgreSQL holds only text."""
+    return {"path": quote_from_bytes(os.fsencode(os.path.abspath(path)))}  # noqa: PTH100 — as in name_of
+
+
+def from_locator(locator: dict[str, str]) -> Path:
+    """Return the path that `to_locator` wrote down."""
+    return Path(os.fsdecode(unquote_to_bytes(locator["path"])))
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, and nothing else: a pipe would hang, a device never end. Raises SourceError."""
+    try:
+        # Asked before as well: opening alone makes some devices act.
+        _require_regular(path, path.stat())
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 — Path.open takes no opener; the caller closes
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    try:
+        _require_regular(path, os.fstat(file.fileno()))
+    except SourceError:
+        file.close()
+        raise
+    return file
+
+
+def read_file(path: Path, *, max_bytes: int) -> bytes:
+    """Read a regular file of at most `max_bytes`. Raises SourceError."""
+    with open_regular(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise too_large(name_of(path), max_bytes)
+            return limited(iter(lambda: file.read(_PIECE), b""), name_of(path), max_bytes=max_bytes)
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+
+def limited(pieces: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
+    """Join pieces as they come. Raises SourceError as soon as they are more than `max_bytes`."""
+    content = bytearray()
+    for piece in pieces:
+        content += piece
+        if len(content) > max_bytes:
+            raise too_large(name, max_bytes)
+    return bytes(content)
+
+
+def too_large(name: str, max_bytes: int) -> SourceError:
+    """Return the error of a document that is larger than the settings allow."""
+    return SourceError(
+        "too_large",
+        f"{name} has more than the {max_bytes:,} bytes that ingestion.max_file_mb allows; split it or raise the limit",
+    )
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
+    """Return why a path could not be read; ValueError is Python's word for a path that cannot exist."""
+    name = printable_name(path)
+    if isinstance(error, FileNotFoundError):
+        return SourceError("not_found", f"{name} does not exist; check the path")
+    if isinstance(error, PermissionError):
+        return SourceError("no_permission", f"{name} may not be read by this user; change its permissions")
+    if isinstance(error, OSError) and error.errno == errno.ENXIO:
+        return _not_a_file(path)
+    return SourceError(
+        "unreadable", f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; check the disk"
+    )
+
+
+def failure_at(path: Path, error: SourceError) -> IngestFailure:
+    """Return the record of an error at a path."""
+    return IngestFailure(source=printable_name(path), code=error.code, message=str(error))
+
+
+def printable_name(path: Path) -> str:
+    """Return the name of a path that perhaps cannot exist."""
+    return name_of(path).replace("\x00", "\\x00")
+
+
+def _require_regular(path: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise _not_a_file(path)
+
+
+def _not_a_file(path: Path) -> SourceError:
+    return SourceError("not_a_file", f"{name_of(path)} is not a regular file; give files or folders")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,0 +1,117 @@
+"""A file of JSON Lines as a source: each line an object, each object a document."""
+
+import json
+import math
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NoReturn
+
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import SourceError, first_line
+from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.sources.files import open_regular, printable_name, too_large, unreadable
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
+from kosmos_rag.ingestion.sources.rows import Fields, row_document, row_id, row_mark
+from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank, SourcePath
+
+
+class JsonLinesSpec(DocumentOptions):
+    """Which file, and which of its fields is what."""
+
+    kind: Literal["json_lines"] = "json_lines"
+    path: SourcePath
+    id_field: NotBlank = "id"
+    text_field: NotBlank = "text"
+    title_field: NotBlank | None = None
+    metadata_fields: tuple[NotBlank, ...] = ()
+
+
+class JsonLinesSource:
+    """The objects of one file. A document is named by the file and its id, and found again by its place."""
+
+    def __init__(self, spec: JsonLinesSpec, settings: IngestionSettings) -> None:
+        self._spec = spec
+        self._path: Path = spec.path
+        self._name = printable_name(spec.path)
+        self._max_bytes = settings.max_file_bytes
+        self._fields = Fields(
+            id=spec.id_field, text=spec.text_field, title=spec.title_field, metadata=spec.metadata_fields
+        )
+
+    def listing(self) -> Listing:
+        """Start a pass, in the order of the lines. A line that cannot be read is a failure with its number."""
+        prefix = f"{self._name}#"
+        return Listing(self._name, without_repeats(self._found()), lambda source: source.startswith(prefix))
+
+    def load(self, entry: Entry) -> SourceDocument:
+        """Read the line of an entry. Raises SourceError, `not_found` where another line is in its place now."""
+        offset, length = entry.locator["offset"], entry.locator["length"]
+        with open_regular(self._path) as file:
+            try:
+                file.seek(offset)
+                line = file.read(length)
+            except OSError as error:
+                raise unreadable(self._path, error) from error
+        try:
+            row = _parsed(line)
+            moved = self._source_of(row) != entry.source
+        except SourceError:
+            moved = True
+        if moved:
+            raise SourceError("not_found", f"{entry.source} is no longer at byte {offset}; list the file again")
+        return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
+
+    def _found(self) -> Iterator[Entry | IngestFailure]:
+        with open_regular(self._path) as file:
+            for number, (offset, line) in enumerate(self._lines(file), start=1):
+                if not line.strip():
+                    continue
+                try:
+                    if len(line) > self._max_bytes:
+                        raise too_large("it", self._max_bytes)
+                    row = _parsed(line)
+                    yield Entry(
+                        source=self._source_of(row),
+                        mark=row_mark(row, self._fields, self._spec),
+                        locator={"offset": offset, "length": len(line)},
+                    )
+                except SourceError as error:
+                    place = f"{self._name}, line {number}"
+                    yield failure_of(place, SourceError(error.code, one_line(f"{place}: {error}")))
+
+    def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+        """Give each line with its offset; of one that is too long, only as much as shows that."""
+        try:
+            offset = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
+            file.seek(offset)
+            while line := file.readline(self._max_bytes + 1):
+                yield offset, line
+                while not line.endswith(b"\n") and (rest := file.readline(self._max_bytes + 1)):
+                    line = rest
+                offset = file.tell()
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+
+    def _source_of(self, row: dict[str, Any]) -> str:
+        return f"{self._name}#{row_id(row, self._fields.id)}"
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise SourceError("unreadable", f"not JSON ({first_line(error)}); correct it") from error
+    if not isinstance(row, dict):
+        raise SourceError("unreadable", f"a JSON {type(row).__name__}, not an object; write each document as one")
+    return row
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse_constant(digits)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number that JSON has")

@@ -1,0 +1,37 @@
+"""From a spec, as a job or a file holds it, to the source that it describes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.config.display import one_line, show
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
+from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSpec
+from kosmos_rag.ingestion.sources.listing import Source
+from kosmos_rag.ingestion.sources.s3 import S3Source, S3Spec
+from kosmos_rag.ingestion.sources.spec import DocumentOptions, validated
+from kosmos_rag.ingestion.sources.sql import SqlSource, SqlSpec
+from kosmos_rag.ingestion.sources.urls import UrlsSource, UrlsSpec
+
+KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings], Source]]] = {
+    "folder": (FolderSpec, FolderSource),
+    "json_lines": (JsonLinesSpec, JsonLinesSource),
+    "s3": (S3Spec, S3Source),
+    "sql": (SqlSpec, SqlSource),
+    "urls": (UrlsSpec, UrlsSource),
+}
+"""What describes a source, and what it is, by kind."""
+
+
+def open_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:
+    """Return the source that a spec describes; docs/sources.md has the keys of each kind.
+
+    Nothing is read yet. Raises RequestError where the spec cannot be used, ConfigError where this process lacks
+    something that it needs: an extra, a variable of the environment.
+    """
+    kind = spec.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise RequestError(one_line(f"source of kind {show(kind)}: kind must be one of {', '.join(KINDS)}"))
+    model, source = KINDS[kind]
+    return source(validated(model, kind, spec), settings)

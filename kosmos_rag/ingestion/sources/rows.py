@@ -1,0 +1,88 @@
+"""Rows as documents: the fields of a JSON object, or the columns of a query's result."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from kosmos_rag.core.config.display import show
+from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.ingestion.sources.files import too_large
+from kosmos_rag.ingestion.sources.spec import DocumentOptions
+
+RowId = str | int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fields:
+    """Which field of a row is what."""
+
+    id: str
+    text: str
+    title: str | None
+    metadata: Sequence[str]
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys([self.id, self.text, *([self.title] if self.title else []), *self.metadata]))
+
+
+def row_id(row: Mapping[str, Any], field: str) -> RowId:
+    """Return the id of a row. Raises SourceError where it has none to tell it by."""
+    value = row.get(field)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise SourceError("unreadable", f"{field} is {show(value)}; an id must be text or an integer")
+    return value
+
+
+def row_mark(row: Mapping[str, Any], fields: Fields, options: DocumentOptions) -> str:
+    """Return a mark that changes with what the document of a row is made of."""
+    return options.mark([[name, _hashable(row.get(name))] for name in fields.names], fields.title, fields.text)
+
+
+def row_document(
+    row: Mapping[str, Any], fields: Fields, options: DocumentOptions, *, source: str, max_bytes: int
+) -> SourceDocument:
+    """Return the document of a row; a field that is absent or null gives no metadata. Raises SourceError."""
+    data = _bytes_of(row.get(fields.text), fields.text, source)
+    if len(data) > max_bytes:
+        raise too_large(source, max_bytes)
+    title = row.get(fields.title) if fields.title else None
+    if title is not None and not isinstance(title, str):
+        raise SourceError("unreadable", f"{source}: {fields.title} is {show(title)}; a title must be text")
+    metadata = {name: _json_value(row[name]) for name in fields.metadata if row.get(name) is not None}
+    return options.document(source, data, title=title, metadata=metadata)
+
+
+def _bytes_of(value: object, field: str, source: str) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")  # a lone surrogate, which JSON can hold, becomes a question mark
+    if isinstance(value, bytes | memoryview):
+        return bytes(value)
+    if value is None:
+        raise SourceError("unreadable", f"{source} has no {field}; give it a text, or leave it out")
+    raise SourceError("unreadable", f"{source}: {field} is {show(value)}; it must be text")
+
+
+def _json_value(value: Any) -> Any:
+    """Return a database's value as JSON has it; what JSON lacks is text, a decimal number a float."""
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return value
+
+
+def _hashable(value: Any) -> str:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    return json.dumps(value, sort_keys=True, default=str)

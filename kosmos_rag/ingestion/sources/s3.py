@@ -1,0 +1,115 @@
+"""Objects under a prefix of an S3 bucket, or of a store that speaks its protocol, as a source."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Literal
+
+from pydantic import Field
+
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import ConfigError, SourceError, first_line
+from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.sources.files import limited
+from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
+
+_PIECE = 1024 * 1024
+_ABSENT = ("NoSuchKey", "NoSuchBucket", "404")
+_FORBIDDEN = (
+    "AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AllAccessDisabled",
+)  # fmt: skip
+_BUSY = ("SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "500", "503")
+
+
+class S3Spec(DocumentOptions):
+    """Which objects. Credentials are found by boto3's own chain, and never part of a spec."""
+
+    kind: Literal["s3"] = "s3"
+    bucket: NotBlank
+    prefix: str = ""
+    endpoint_url: str | None = Field(default=None, pattern=r"^https?://[^\s@]+$")
+
+
+class S3Source:
+    """The objects of a bucket under a prefix. Markers of folders are passed over."""
+
+    def __init__(self, spec: S3Spec, settings: IngestionSettings) -> None:
+        """Raises ConfigError where boto3 is not installed or not configured."""
+        self._spec = spec
+        self._root = f"s3://{spec.bucket}/"
+        self._max_bytes = settings.max_file_bytes
+        self._client = _client(spec)
+
+    def listing(self) -> Listing:
+        """Start a pass, in the order of the keys; the store sends a thousand at a time."""
+        prefix = self._root + self._spec.prefix
+        return Listing(prefix, self._found(), lambda source: source.startswith(prefix))
+
+    def load(self, entry: Entry) -> SourceDocument:
+        """Read the object of an entry. Raises SourceError."""
+        with _translated(entry.source):
+            answer = self._client.get_object(Bucket=self._spec.bucket, Key=entry.locator["key"])
+            with closing(answer["Body"]) as body:
+                data = limited(body.iter_chunks(_PIECE), entry.source, max_bytes=self._max_bytes)
+        return self._spec.document(entry.source, data)
+
+    def _found(self) -> Iterator[Entry | IngestFailure]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._spec.bucket, Prefix=self._spec.prefix
+        )
+        with _translated(self._root + self._spec.prefix):
+            for page in pages:
+                for found in page.get("Contents", ()):
+                    if not (found["Key"].endswith("/") and found["Size"] == 0):
+                        yield self._entry(found["Key"], found["ETag"])
+
+    def _entry(self, key: str, etag: str) -> Entry:
+        return Entry(source=self._root + key, mark=self._spec.mark(etag), locator={"key": key})
+
+
+def _client(spec: S3Spec) -> Any:
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+    except ModuleNotFoundError as error:
+        raise ConfigError("a source of kind s3 needs boto3: pip install 'kosmos-rag[s3]'") from error
+    try:
+        return boto3.client("s3", endpoint_url=spec.endpoint_url)
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigError(
+            f"boto3 cannot ask s3://{one_line(spec.bucket)}: {one_line(first_line(error))}; correct its configuration"
+        ) from error
+
+
+@contextmanager
+def _translated(name: str) -> Iterator[None]:
+    """Raise what boto3 raises as SourceError."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+
+    shown = one_line(name)
+    try:
+        yield
+    except ClientError as error:
+        raise _refusal(shown, str(error.response["Error"]["Code"]), first_line(error)) from error
+    except NoCredentialsError as error:
+        raise SourceError(
+            "no_permission", f"{shown} cannot be read: no credentials; set AWS_PROFILE or AWS_ACCESS_KEY_ID"
+        ) from error
+    except ParamValidationError as error:
+        raise SourceError("unreadable", f"{shown} cannot be asked for: {one_line(str(error))}; correct it") from error
+    except BotoCoreError as error:
+        raise SourceError(
+            "unavailable", f"{shown} cannot be reached: {one_line(first_line(error))}; try again later"
+        ) from error
+
+
+def _refusal(name: str, code: str, said: str) -> SourceError:
+    said = one_line(said)
+    if code in _ABSENT:
+        return SourceError("not_found", f"{name} does not exist ({said}); check bucket and key")
+    if code in _FORBIDDEN:
+        return SourceError("no_permission", f"{name} may not be read ({said}); check the credentials and the policy")
+    if code in _BUSY:
+        return SourceError("unavailable", f"{name} cannot be read now ({said}); try again later")
+    return SourceError("unreadable", f"{name} cannot be read: {said}; look into the store")

@@ -1,0 +1,134 @@
+"""The rows of a query as a source."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from kosmos_rag.core.config import IngestionSettings, mask_password
+from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import ConfigError, SourceError, first_line
+from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
+from kosmos_rag.ingestion.sources.rows import Fields, row_document, row_id, row_mark
+from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine, Subquery
+
+_ROWS_AT_ONCE = 200
+
+
+class SqlSpec(DocumentOptions):
+    """Which rows, and which of their columns is what. The URL stays in the environment, for it holds a password."""
+
+    kind: Literal["sql"] = "sql"
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    """Begins the names of the documents; of two queries of one database each needs its own."""
+    url_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The variable of the environment that holds the URL."""
+    query: NotBlank
+    id_column: NotBlank = "id"
+    text_column: NotBlank = "text"
+    title_column: NotBlank | None = None
+    metadata_columns: tuple[NotBlank, ...] = ()
+
+
+class SqlSource:
+    """The rows of a query. A document is named by the source and its id, and found again by its id."""
+
+    def __init__(self, spec: SqlSpec, settings: IngestionSettings) -> None:
+        """Raises ConfigError where the variable is not set, or is not the URL of a database that can be used."""
+        self._spec = spec
+        self._root = f"sql://{spec.name}/"
+        self._max_bytes = settings.max_file_bytes
+        self._fields = Fields(
+            id=spec.id_column, text=spec.text_column, title=spec.title_column, metadata=spec.metadata_columns
+        )
+        self._engine = _engine(spec.url_env)
+
+    def listing(self) -> Listing:
+        """Start a pass, in the order of the query, in one transaction that lasts as long."""
+        return Listing(self._root, without_repeats(self._found()), lambda source: source.startswith(self._root))
+
+    def load(self, entry: Entry) -> SourceDocument:
+        """Read the row of an entry. Raises SourceError."""
+        from sqlalchemy import bindparam, select
+        from sqlalchemy.types import NullType
+
+        rows = self._rows()
+        # Without a type: the server knows the column's, and text would not compare with a uuid.
+        wanted = bindparam("id", entry.locator["id"], type_=NullType())
+        with self._connection(entry.source) as connection:
+            found = connection.execute(select(rows).where(rows.c[self._fields.id] == wanted)).mappings().fetchmany(2)
+        if not found:
+            raise SourceError("not_found", f"{entry.source} is no longer there; list the source again")
+        if len(found) > 1:
+            raise SourceError("duplicate", f"{entry.source} is several rows; make {self._fields.id} unique")
+        row = {str(key): value for key, value in found[0].items()}
+        return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
+
+    def _found(self) -> Iterator[Entry | IngestFailure]:
+        from sqlalchemy import select
+
+        statement = select(self._rows()).execution_options(yield_per=_ROWS_AT_ONCE)
+        with self._connection(self._root) as connection, closing(connection.execute(statement)) as result:
+            for number, found in enumerate(result.mappings(), start=1):
+                row = {str(key): value for key, value in found.items()}
+                try:
+                    key = row_id(row, self._fields.id)
+                    mark = row_mark(row, self._fields, self._spec)
+                    yield Entry(source=f"{self._root}{key}", mark=mark, locator={"id": key})
+                except SourceError as error:
+                    place = f"{self._root}, row {number}"
+                    yield failure_of(place, SourceError(error.code, one_line(f"{place}: {error}")))
+
+    def _rows(self) -> "Subquery":
+        """Return the query as a table of the columns that are used."""
+        from sqlalchemy import column, text
+
+        query = self._spec.query.strip().rstrip(";").replace(":", "\\:")  # a colon names no parameter here
+        return text(query).columns(*(column(name) for name in self._fields.names)).subquery("documents")
+
+    @contextmanager
+    def _connection(self, name: str) -> Iterator["Connection"]:
+        """Connect for reading only. Raises SourceError for what the database reports."""
+        from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            said = one_line(mask_password(first_line(error)))
+            if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+                raise SourceError(
+                    "unavailable", f"{name}: the database of {self._spec.url_env} fails: {said}; try again later"
+                ) from error
+            raise SourceError("unreadable", f"{name}: the query fails: {said}; correct it") from error
+
+
+def _engine(variable: str) -> "Engine":
+    from sqlalchemy import create_engine, event, make_url
+    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.pool import NullPool
+
+    if not (given := os.environ.get(variable)):
+        raise ConfigError(f"{variable} is not set: put the URL of the database into that variable")
+    try:
+        url = make_url(given)
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        engine = create_engine(url, poolclass=NullPool, hide_parameters=True)
+    except (ArgumentError, ImportError, ValueError) as error:
+        reason = one_line(mask_password(first_line(error)))
+        # Without the cause: it may show the URL, and that its password.
+        raise ConfigError(f"{variable} holds no URL that can be used ({reason}): correct it") from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _forbid_writing)
+    return engine.execution_options(postgresql_readonly=True) if engine.dialect.name == "postgresql" else engine
+
+
+def _forbid_writing(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA query_only = ON").close()

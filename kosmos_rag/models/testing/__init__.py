@@ -1,0 +1,1 @@
+"""Light stand-ins for models, so that tests and examples run without one."""

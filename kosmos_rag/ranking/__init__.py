@@ -1,1 +1,0 @@
-"""The order of candidates: fusion of the legs, and reranking under a deadline."""

@@ -1,0 +1,56 @@
+"""From fused candidates to passages with text, place and account."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from kosmos_rag.core.types import Passage
+from kosmos_rag.retrieval.candidates import DENSE, LEXICAL
+from kosmos_rag.retrieval.fusion import Fused
+from kosmos_rag.storage.sql import statement
+
+
+def fetch(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Sequence[Fused]) -> list[Passage]:
+    """Return the passages in the order of the candidates. The snapshot is the one that the candidates are from."""
+    if not fused:
+        return []
+    values = {**scope, "chunk_ids": [entry.chunk_id for entry in fused]}
+    rows = {row[0]: row for row in connection.execute(statement("passages"), values).fetchall()}
+    return [_passage(rank, entry, rows[entry.chunk_id]) for rank, entry in enumerate(fused, start=1)]
+
+
+def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
+    dense, lexical = fused.by_list.get(DENSE), fused.by_list.get(LEXICAL)
+    return Passage(
+        rank=rank,
+        score=fused.score,
+        chunk_id=row[0],
+        document_id=row[1],
+        version_id=row[2],
+        version=row[3],
+        source=row[4],
+        title=row[5],
+        media_type=row[6],
+        metadata=row[7],
+        ordinal=row[8],
+        section=tuple(row[9]),
+        start=row[10],
+        end=row[11],
+        line_start=row[12],
+        line_end=row[13],
+        page_start=row[14],
+        page_end=row[15],
+        text=row[16],
+        splitter=row[17],
+        collection=row[18],
+        dense_rank=dense.rank if dense else None,
+        dense_score=dense.score if dense else None,
+        lexical_rank=lexical.rank if lexical else None,
+        lexical_score=lexical.score if lexical else None,
+        fused_rank=rank,
+        fused_score=fused.score,
+        shares=fused.shares,
+        rerank_score=None,
+        around=None if row[19] is None else (row[19], row[20]),
+    )

@@ -1,9 +1,0 @@
-"""Signals: small rules that move hits after they were ranked, and intents that say which of them apply to a question.
-
-Each file in `kinds/` is one signal. Its name is the file's name, and its class is called `Signal`.
-"""
-
-from kosmos_rag.signals.apply import Applied, Signals
-from kosmos_rag.signals.base import Asked
-
-__all__ = ["Applied", "Asked", "Signals"]

@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, statements, tables, publishing, the job queue and the audit log."""

@@ -1,0 +1,165 @@
+"""Arrays in PostgreSQL's binary form, a column at a time.
+
+psycopg's own adapter of lists asks for the type of each value, which takes a batch of chunks longer than all else that
+is done for it here.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+MAX_FREQUENCY = 255
+"""Positions that a tsvector keeps of one lexeme, and so the largest term frequency."""
+
+
+def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
+    """Return offsets, serials or lengths as little-endian int32."""
+    packed: bytes = numbers.astype("<i4").tobytes()
+    return packed
+
+
+def unpack_numbers(packed: bytes) -> NDArray[np.int32]:
+    """Return what `pack_numbers` packed, as a view of the bytes."""
+    return np.frombuffer(packed, dtype="<i4")
+
+
+def pack_frequencies(frequencies: NDArray[np.number]) -> bytes:
+    """Return term frequencies as one byte each."""
+    packed: bytes = np.minimum(frequencies, MAX_FREQUENCY).astype(np.uint8).tobytes()
+    return packed
+
+
+def unpack_frequencies(packed: bytes) -> NDArray[np.uint8]:
+    """Return what `pack_frequencies` packed, as a view of the bytes."""
+    return np.frombuffer(packed, dtype=np.uint8)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """Entries of several sparse vectors, one after the other."""
+
+    rows: NDArray[np.intp]
+    """Which vector an entry is of, from 0, ascending."""
+    lexeme_ids: NDArray[np.int64]
+    """Ascending within a row."""
+    values: NDArray[np.float32]
+
+
+def sparse_entries(vectors: Sequence[bytes]) -> Weights:
+    """Read vectors as `sparsevec_send` writes them: dimensions, count and a reserved word, then indices and values.
+
+    All are big-endian and four bytes wide, indices from 0; ids of lexemes count from 1.
+    """
+    counts = [int.from_bytes(vector[4:8], "big") for vector in vectors]
+    indices = b"".join(vector[12 : 12 + 4 * count] for vector, count in zip(vectors, counts, strict=True))
+    values = b"".join(vector[12 + 4 * count :] for vector, count in zip(vectors, counts, strict=True))
+    return Weights(
+        rows=np.repeat(np.arange(len(vectors)), counts),
+        lexeme_ids=np.frombuffer(indices, dtype=">i4").astype(np.int64) + 1,
+        values=np.frombuffer(values, dtype=">f4").astype(np.float32),
+    )
+
+
+_HEADER = struct.Struct(">iiIii")
+_LENGTH = struct.Struct(">i")
+_UUID_LENGTH = _LENGTH.pack(16)
+_SPARSE_HEADER = struct.Struct(">iii")
+
+
+class Array(bytes):
+    """A parameter made by `array`. The statement casts it: `%(ids)b::uuid[]`."""
+
+
+class _ArrayDumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: Array) -> bytes:
+        return obj
+
+
+def register_arrays(connection: psycopg.Connection) -> None:
+    """Let a connection send what `array` makes."""
+    connection.adapters.register_dumper(Array, _ArrayDumper)
+
+
+def array(connection: psycopg.Connection, kind: str, values: Sequence[Any] | NDArray[Any]) -> Array:
+    """Return values without nulls as an array of a type, which is a key of `ENCODERS` and known to the connection."""
+    oid = connection.adapters.types[kind].oid
+    return Array(_HEADER.pack(1, 0, oid, len(values), 1) + ENCODERS[kind](values))
+
+
+def _framed(elements: Sequence[bytes]) -> bytes:
+    lengths = map(_LENGTH.pack, map(len, elements))
+    return b"".join(chain.from_iterable(zip(lengths, elements, strict=True)))
+
+
+def _uuids(values: Sequence[UUID]) -> bytes:
+    # Few of many are different: rows of one document, or with the same readers.
+    frames = {value: _UUID_LENGTH + value.bytes for value in set(values)}
+    return b"".join([frames[value] for value in values])
+
+
+def _texts(values: Sequence[str]) -> bytes:
+    return _framed([value.encode() for value in values])
+
+
+def _integers(values: Sequence[int]) -> bytes:
+    framed = np.empty((len(values), 2), dtype=">i4")
+    framed[:, 0] = 4
+    framed[:, 1] = values
+    return framed.tobytes()
+
+
+def _halfvecs(vectors: Sequence[NDArray[np.floating]]) -> bytes:
+    """Write each as `halfvec_recv` reads it: dimensions and a reserved word, then the values."""
+    head = np.array([len(vectors[0]), 0], dtype=">i2").tobytes() if len(vectors) else b""
+    return _framed([head + vector.astype(">f2").tobytes() for vector in vectors])
+
+
+ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "uuid": _uuids,
+    "int4": _integers,
+    "text": _texts,
+    "halfvec": _halfvecs,
+    # Given in binary form.
+    "tsvector": _framed,
+    "sparsevec": _framed,
+}
+"""What makes the elements of an array: from a sequence of UUIDs, integers, texts, vectors or bytes."""
+
+
+def array_literal(values: Sequence[str]) -> str:
+    """Render an array as one text: rows of an unnested array cannot be arrays of different lengths."""
+    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+
+
+def sparse_vectors(weights: Weights, rows: int, dimensions: int) -> list[bytes]:
+    """Write so many vectors as `sparsevec_recv` reads them: what `packed.sparse_entries` reads."""
+    indices = (weights.lexeme_ids - 1).astype(">i4").tobytes()
+    values = weights.values.astype(">f4").tobytes()
+    ends = (4 * np.cumsum(np.bincount(weights.rows, minlength=rows))).tolist()
+    return [
+        _SPARSE_HEADER.pack(dimensions, (end - start) // 4, 0) + indices[start:end] + values[start:end]
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+_ROWS = 4096
+"""Rows of one statement at most: a document of any size stays within the time that a statement may take."""
+
+
+def slices(columns: dict[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
+    """Cut columns of one length into pieces of at most so many rows, in order."""
+    rows = len(next(iter(columns.values())))
+    for start in range(0, rows, _ROWS):
+        yield {name: values[start : start + _ROWS] for name, values in columns.items()}

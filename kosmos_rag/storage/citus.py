@@ -1,0 +1,197 @@
+"""The schema on a distributed server (Citus): which table becomes what, in which order, by which statements.
+
+A tenant's rows lie together on one worker, so that a statement with its tenant bound is one task. What workers of ours
+read of all tenants at once stays on the coordinator. docs/scale.md has the reasons and what has been measured.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import ForeignKeyConstraint
+
+from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.lint import QUEUE
+from kosmos_rag.storage.provision import OWNER
+from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tables import metadata
+
+ANCHOR = "tenants"
+"""The table that all distributed ones are placed with."""
+
+DISTRIBUTED = (
+    ANCHOR,
+    *(table.name for table in metadata.sorted_tables if table.name not in {*QUEUE, ANCHOR}),
+)
+"""Tables that are spread by tenant, those that others refer to first."""
+
+LOCAL = tuple(table.name for table in metadata.sorted_tables if table.name in QUEUE)
+"""Tables of the coordinator. Registered, so that a job and its document commit in two phases: both or neither."""
+
+UNREGISTERED = ("alembic_version",)
+"""Tables that only the coordinator is asked for, never with another in one transaction that matters."""
+
+POLICY_FUNCTIONS = ("kosmos.tenant()", "kosmos.principals()", "kosmos.log_expired_before()")
+"""Functions that policies call: the workers have them before the tables come."""
+
+ROW_FUNCTIONS = ("kosmos.matches(kosmos.documents,text,jsonb,text[],text[])",)
+"""Functions that statements call on rows: of the type of a table, and so after it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What a distributed server knows already: tables by name, functions by signature, and how it is prepared."""
+
+    tables: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+    propagates: bool = False
+    owner_logs_in: bool = False
+
+
+def plan(connection: psycopg.Connection) -> list[sql.Composed]:
+    """Return the statements that are missing, in order; none where everything is distributed. Changes nothing.
+
+    Without Citus it is the plan for an empty cluster. Raises DatabaseNotReady where the schema is missing.
+    """
+    if connection.execute(statement("schema_exists")).fetchone() != (True,):
+        raise DatabaseNotReady(["the database has no kosmos schema yet; run `kosmos-rag migrate`"])
+    known = _known(connection)
+    missing = [*_functions(POLICY_FUNCTIONS, known), *_tables(connection, known), *_functions(ROW_FUNCTIONS, known)]
+    return [*_preparations(connection, known), *(_MODES if missing else ()), *missing]
+
+
+def distribute(admin_conninfo: str) -> list[str]:
+    """Distribute what is not yet, in one transaction; returns the statements that were run.
+
+    Raises DatabaseNotReady where Citus, its nodes or the administrator's rights are not there.
+    """
+    with translated(), psycopg.connect(admin_conninfo) as connection:
+        connection.execute(statement("lock_provisioning"))
+        _require_cluster(connection)
+        steps = plan(connection)
+        for step in steps:
+            connection.execute(step)
+        return rendered(connection, steps)
+
+
+def preview(admin_conninfo: str) -> list[str]:
+    """Return what `distribute` would run, and run nothing of it. Needs no Citus. Raises DatabaseNotReady."""
+    with translated(), psycopg.connect(admin_conninfo) as connection:
+        return rendered(connection, plan(connection))
+
+
+def rendered(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
+    """Write statements out."""
+    return [step.as_string(connection) for step in steps]
+
+
+def _require_cluster(connection: psycopg.Connection) -> None:
+    row = connection.execute(statement("citus_nodes")).fetchone()
+    assert row is not None
+    installed, superuser = row
+    if not installed:
+        raise DatabaseNotReady(
+            ["the extension `citus` is missing from this database; run CREATE EXTENSION citus on each node first"]
+        )
+    if not superuser:
+        raise DatabaseNotReady(["the role of database.admin_url is no superuser; distributing tables needs one"])
+    row = connection.execute(statement("cluster")).fetchone()
+    assert row is not None
+    coordinators, workers = row
+    if not coordinators:
+        raise DatabaseNotReady(
+            ["the coordinator is not among the nodes of Citus; run SELECT citus_set_coordinator_host('its name')"]
+        )
+    if not workers:
+        raise DatabaseNotReady(["Citus has no worker; run SELECT citus_add_node('its name', 5432) for each"])
+
+
+def _known(connection: psycopg.Connection) -> Known:
+    row = connection.execute(statement("citus_nodes")).fetchone()
+    if row is None or not row[0]:
+        return Known()
+    prepared = connection.execute(statement("prepared_for_citus")).fetchone()
+    assert prepared is not None
+    return Known(
+        tables=frozenset(name for name, _ in connection.execute(statement("citus_tables"))),
+        functions=frozenset(name for (name,) in connection.execute(statement("citus_functions"))),
+        propagates=prepared[0],
+        owner_logs_in=prepared[1],
+    )
+
+
+# One connection to a worker after the other: functions, tables and references of one transaction may not overtake.
+_MODES = (
+    sql.SQL("SET LOCAL citus.multi_shard_modify_mode = {}").format(sql.Literal("sequential")),
+    sql.SQL("SET LOCAL citus.shard_replication_factor = {}").format(sql.Literal(1)),
+)
+
+
+def _preparations(connection: psycopg.Connection, known: Known) -> Iterator[sql.Composed]:
+    if not known.propagates:
+        # Tenant and reader are set by SET LOCAL, and policies on the shards go by them.
+        yield sql.SQL("ALTER DATABASE {} SET citus.propagate_set_commands = {}").format(
+            sql.Identifier(connection.info.dbname), sql.Literal("local")
+        )
+    if not known.owner_logs_in:
+        # The coordinator connects to workers as who runs the statement. Without a password nobody else comes in by it.
+        yield sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(OWNER))
+
+
+def _functions(signatures: tuple[str, ...], known: Known) -> Iterator[sql.Composed]:
+    for signature in signatures:
+        if signature not in known.functions:
+            yield sql.SQL("SELECT create_distributed_function({}::regprocedure)").format(sql.Literal(signature))
+
+
+def _tables(connection: psycopg.Connection, known: Known) -> Iterator[sql.Composed]:
+    circular = [constraint for constraint in _circular() if constraint.table.name not in known.tables]
+    definitions = {constraint: _definition(connection, constraint) for constraint in circular}
+    for constraint in circular:
+        yield sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(*_names(constraint))
+    for table in DISTRIBUTED:
+        if table not in known.tables:
+            beside = "none" if table == ANCHOR else f"{SCHEMA}.{ANCHOR}"
+            yield sql.SQL("SELECT create_distributed_table({}, 'tenant_id', colocate_with => {})").format(
+                sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(beside)
+            )
+    for constraint in circular:
+        yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(*_names(constraint), definitions[constraint])
+    for table in LOCAL:
+        if table not in known.tables:
+            yield sql.SQL("SELECT citus_add_local_table_to_metadata({})").format(sql.Literal(f"{SCHEMA}.{table}"))
+    if "jobs" not in known.tables:
+        yield _numbering(connection)
+
+
+def _circular() -> list[ForeignKeyConstraint]:
+    """The references that point at a table which comes later: taken off while tables are distributed."""
+    return [
+        constraint
+        for table in metadata.sorted_tables
+        for constraint in table.foreign_key_constraints
+        if constraint.use_alter
+    ]
+
+
+def _names(constraint: ForeignKeyConstraint) -> tuple[sql.Identifier, sql.Identifier]:
+    return sql.Identifier(SCHEMA, constraint.table.name), sql.Identifier(str(constraint.name))
+
+
+def _definition(connection: psycopg.Connection, constraint: ForeignKeyConstraint) -> sql.SQL:
+    row = connection.execute(statement("constraint_definition"), {"name": constraint.name}).fetchone()
+    if row is None:
+        raise DatabaseNotReady([f"the foreign key {constraint.name} is missing; restore it as the migrations make it"])
+    return sql.SQL(row[0])
+
+
+def _numbering(connection: psycopg.Connection) -> sql.Composed:
+    """Registering a table starts its numbers again: those of jobs go on behind the last one."""
+    row = connection.execute(statement("last_job")).fetchone()
+    assert row is not None
+    return sql.SQL("SELECT setval(pg_get_serial_sequence({}, 'id'), {}, false)").format(
+        sql.Literal(f"{SCHEMA}.jobs"), sql.Literal(row[0] + 1)
+    )

@@ -1,0 +1,36 @@
+"""Who gets into the service, and which uploads it has taken."""
+
+from sqlalchemy import BigInteger, CheckConstraint, PrimaryKeyConstraint, Table, Text, Uuid
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from kosmos_rag.storage.tables.columns import column, metadata, of_tenant, tenant_id, time
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    column("name", Text),  # whose it is, for people and for the log
+    column("scopes", ARRAY(Text)),
+    column("principals", ARRAY(Text)),
+    column("secret_sha256", Text),  # the secret has 256 random bits: nothing slower is needed
+    time("created_at"),
+    time("expires_at", null=True),
+    time("revoked_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'ingest', 'admin']"),
+    of_tenant(),
+)
+
+# Under the key that its client gave it: who sends it again gets the job that there is.
+upload_requests = Table(
+    "upload_requests",
+    metadata,
+    tenant_id(),
+    column("key", Text(collation="C")),
+    column("request_sha256", Text),
+    column("job_id", BigInteger, null=True),  # no reference: on a distributed server jobs are a local table
+    time("created_at"),
+    PrimaryKeyConstraint("tenant_id", "key"),
+    of_tenant(),
+)

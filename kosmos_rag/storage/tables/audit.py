@@ -1,0 +1,88 @@
+"""The log of retrievals: who asked what and was given which passages, and the seals over it.
+
+Nothing refers to anything here: the log outlives documents and tenants. Both tables of it are partitioned by month.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Date,
+    Double,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from kosmos_rag.storage.tables.columns import collection, column, metadata, tenant_id, time
+
+retrievals = Table(
+    "retrievals",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),  # its first 48 bits are `at` in milliseconds: ids are in the order of time
+    time("at"),
+    column("position", BigInteger),  # rises over all rows of a tenant, in the order that seals go by
+    column("kind", Text),
+    column("outcome", Text),
+    collection(null=True),  # null: all of them were asked
+    column("subject", Text, null=True),  # who asked, as the caller names them
+    column("principals", ARRAY(Text)),
+    column("question", Text, null=True),
+    column("question_sha256", Text),
+    column("searched", Text, null=True),  # what was searched for, where a conversation made it another question
+    column("settings", Text),  # the version of those that it was answered by
+    column("cached", Boolean),
+    column("milliseconds", Double),
+    column("follows", Uuid, null=True),  # the record of the same answer as it began, where it ended otherwise
+    PrimaryKeyConstraint("tenant_id", "id", "at"),
+    CheckConstraint("position > 0"),
+    CheckConstraint("kind IN ('retrieve', 'context', 'answer')"),
+    CheckConstraint("outcome IN ('hits', 'none', 'refused')"),
+    postgresql_partition_by="RANGE (at)",
+)
+Index("retrievals_position", retrievals.c.tenant_id, retrievals.c.position)
+Index("retrievals_failed", retrievals.c.tenant_id, retrievals.c.at, postgresql_where=text("outcome <> 'hits'"))
+
+# One row a passage, and not arrays: who saw a document is found by equality, which row-level security lets an index do.
+retrieved_passages = Table(
+    "retrieved_passages",
+    metadata,
+    tenant_id(),
+    column("retrieval_id", Uuid),
+    time("at"),
+    column("rank", Integer),
+    column("shown", Boolean),  # false: a hit that the context left out, and that its account still names
+    column("document_id", Uuid),
+    column("version_id", Uuid),
+    column("version", Integer),
+    column("source", Text),
+    column("source_hash", Uuid),  # MD5 of the source, which may be longer than an index takes
+    column("chunk_ids", ARRAY(Uuid)),
+    column("score", Double),
+    PrimaryKeyConstraint("tenant_id", "retrieval_id", "at", "rank"),
+    Index("retrieved_passages_document", "tenant_id", "document_id", "at"),
+    Index("retrieved_passages_source", "tenant_id", "source_hash", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+
+# A seal says what the rows behind the one before it are, up to a position, all of one month. They form a chain.
+audit_seals = Table(
+    "audit_seals",
+    metadata,
+    tenant_id(),
+    column("number", Integer),
+    time("at"),
+    column("month", Date),
+    column("last_position", BigInteger),
+    column("rows", BigInteger),
+    column("rows_sha256", Text),
+    column("sha256", Text),  # of all above and of the seal before
+    PrimaryKeyConstraint("tenant_id", "number"),
+    CheckConstraint("number > 0"),
+)

@@ -1,0 +1,163 @@
+"""Tenants, what they have, and the settings that their collections go by."""
+
+from pgvector.sqlalchemy import HALFVEC
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
+
+from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+
+tenants = Table(
+    "tenants",
+    metadata,
+    tenant_id(),
+    column("name", Text),
+    column("live_space_id", Uuid, null=True),  # switching models is changing this one value
+    time("created_at"),
+    PrimaryKeyConstraint("tenant_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "live_space_id"],
+        [f"{SCHEMA}.embedding_spaces.tenant_id", f"{SCHEMA}.embedding_spaces.id"],
+        name="tenants_live_space_fkey",
+        use_alter=True,
+    ),
+)
+
+embedding_spaces = Table(
+    "embedding_spaces",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    column("model", Text),
+    column("dimensions", Integer),
+    column("normalized", Boolean),
+    column("probe", HALFVEC),  # the vector of a fixed sentence: tells two models of one size apart
+    time("created_at"),
+    column("state", Text),  # ready: has been live
+    time("live_until", null=True),  # when another became live: the latest is what a rollback goes back to
+    column("truncated_tokens", BigInteger),  # of chunks too long for the model, while it was filled
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("dimensions BETWEEN 1 AND 4000"),
+    CheckConstraint("state IN ('building', 'ready', 'dropping')"),
+    of_tenant(),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),  # from tenant and source, so one source is one document without a second unique key
+    column("source", Text),
+    column("title", Text),
+    column("media_type", Text),
+    column("language", Text),  # not regconfig: pg_upgrade refuses columns of that type
+    column("metadata", JSONB),
+    column("acl", ARRAY(Text)),
+    column("version", Integer),
+    time("created_at"),
+    time("updated_at"),
+    column("collection", Text),
+    column("mark", Text, null=True),  # what the source said of it: an equal one means unchanged content
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("version >= 1"),
+    of_tenant(),
+)
+
+document_versions = Table(
+    "document_versions",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    column("document_id", Uuid),
+    column("number", Integer),
+    column("content_hash", Text),
+    column("fingerprint", Text),  # of content and of everything that shapes its chunks: unchanged means equal here
+    column("bytes", BigInteger),
+    column("text", Text),  # citations point into it; a new model or chunker needs no second parse
+    column("pages", ARRAY(Integer)),
+    column("chunks", Integer),
+    column("acl", ARRAY(Text)),
+    time("created_at"),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    UniqueConstraint("tenant_id", "document_id", "number"),
+    CheckConstraint("number >= 1"),
+    references("document_id", "documents"),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    column("document_id", Uuid),
+    column("version_id", Uuid),
+    column("ordinal", Integer),
+    column("start_offset", Integer),
+    column("end_offset", Integer),
+    column("line_start", Integer),
+    column("line_end", Integer),
+    column("page_start", Integer, null=True),
+    column("page_end", Integer, null=True),
+    column("section", ARRAY(Text)),
+    column("text", Text),
+    column("tokens", Integer),
+    column("splitter", Text),
+    column("fallback_reason", Text, null=True),
+    column("acl", ARRAY(Text)),
+    column("tsv", TSVECTOR),
+    column("length", Integer),  # lexemes with repetitions: the length in BM25
+    column("collection", Text),
+    column("serial", Integer),  # rises with each publication into the collection, and is never used again
+    column("around_start", Integer, null=True),  # the span that is shown for it, where that is more than its own
+    column("around_end", Integer, null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    UniqueConstraint("tenant_id", "version_id", "ordinal"),
+    UniqueConstraint("tenant_id", "collection", "serial"),
+    CheckConstraint("end_offset > start_offset"),
+    CheckConstraint(
+        "(around_start IS NULL) = (around_end IS NULL) AND around_start <= start_offset AND around_end >= end_offset"
+    ),
+    references("version_id", "document_versions"),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    tenant_id(),
+    column("chunk_id", Uuid),
+    column("space_id", Uuid),
+    column("acl", ARRAY(Text)),
+    column("embedding", HALFVEC),
+    column("collection", Text),
+    column("text_hash", Uuid, null=True),  # MD5 of what was embedded: the same text needs no second embedding
+    # chunk before space: the cascade from chunks looks up by (tenant_id, chunk_id).
+    PrimaryKeyConstraint("tenant_id", "chunk_id", "space_id"),
+    references("chunk_id", "chunks"),
+    references("space_id", "embedding_spaces", on_delete="RESTRICT"),
+    Index("embeddings_text_hash", "tenant_id", "space_id", "text_hash"),
+)
+
+# Settings that a collection goes by, whole: no file of a process can change what they say.
+presets = Table(
+    "presets",
+    metadata,
+    tenant_id(),
+    collection(),
+    column("name", Text),
+    column("content", Text),  # JSON; not JSONB, which does not keep the order of signals
+    time("created_at"),
+    PrimaryKeyConstraint("tenant_id", "collection"),
+    of_tenant(),
+)

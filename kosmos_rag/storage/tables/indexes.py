@@ -1,0 +1,134 @@
+"""What documents are found by: statistics of words, postings, the catalogue of indexes."""
+
+from pgvector.sqlalchemy import SPARSEVEC
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKeyConstraint,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    Uuid,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL
+
+from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+
+corpus_statistics = Table(
+    "corpus_statistics",
+    metadata,
+    tenant_id(),
+    collection(),
+    column("chunks", BigInteger),
+    column("length", BigInteger),
+    column("next_lexeme_id", Integer),
+    column("next_serial", Integer),
+    column("epoch", BigInteger),  # raised by each transaction that changes its documents
+    PrimaryKeyConstraint("tenant_id", "collection"),
+    CheckConstraint("chunks >= 0"),
+    CheckConstraint("length >= 0"),
+    of_tenant(),
+)
+
+# The same of the chunks that have the same readers: what the questions of a reader are scored with.
+reader_statistics = Table(
+    "reader_statistics",
+    metadata,
+    tenant_id(),
+    collection(),
+    column("readers", Uuid),  # stands for the list of them, which may be too long for a key
+    column("acl", ARRAY(Text)),
+    column("chunks", BigInteger),
+    column("length", BigInteger),
+    column("languages", ARRAY(Text)),  # of their documents: a question is analysed in each of them
+    column("epoch", BigInteger),  # that of the corpus when these chunks last changed
+    PrimaryKeyConstraint("tenant_id", "collection", "readers"),
+    of_tenant(),
+)
+
+# Rows of it, and of the tail, refer to no tenant: they are written under the lock on their corpus, which does, and a
+# check of each row would cost a fifth of a publication.
+lexemes = Table(
+    "lexemes",
+    metadata,
+    tenant_id(),
+    collection(),
+    column("lexeme", Text(collation="C")),
+    column("readers", Uuid),
+    column("acl", ARRAY(Text)),
+    column("id", Integer),  # of the lexeme in the collection, whoever may read it: the lock on the corpus keeps it so
+    column("chunks", Integer),  # document frequency, counted in chunks that have these readers
+    PrimaryKeyConstraint("tenant_id", "collection", "lexeme", "readers"),
+    CheckConstraint("chunks > 0"),
+)
+
+# Chunks that no segment holds yet. A narrow table of its own: it is scanned.
+lexical_tail = Table(
+    "lexical_tail",
+    metadata,
+    tenant_id(),
+    collection(),
+    column("serial", Integer),
+    column("chunk_id", Uuid),
+    column("document_id", Uuid),
+    column("acl", ARRAY(Text)),
+    column("length", Integer),
+    column("pivot", REAL),  # the average length that `terms` was saturated with
+    column("terms", SPARSEVEC),  # lexeme id → saturated term frequency
+    PrimaryKeyConstraint("tenant_id", "collection", "serial"),
+)
+
+# The catalogue of indexes: lexical segments and vector indexes, with what their maintenance knows about them.
+indexes = Table(
+    "indexes",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    column("kind", Text),
+    column("state", Text),
+    collection(null=True),  # of a segment
+    column("space_id", Uuid, null=True),  # of a vector index
+    column("first_serial", Integer, null=True),
+    column("last_serial", Integer, null=True),  # half open
+    column("rows", BigInteger),  # when it was built
+    column("settings", JSONB),
+    column("health", JSONB),
+    time("created_at"),
+    time("checked_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    references("space_id", "embedding_spaces", on_delete="RESTRICT"),
+    CheckConstraint("kind IN ('segment', 'ivfflat', 'hnsw')"),
+    CheckConstraint("state IN ('building', 'ready', 'retired')"),
+    CheckConstraint(
+        "(kind = 'segment') = (collection IS NOT NULL AND first_serial IS NOT NULL AND last_serial IS NOT NULL)"
+    ),
+    CheckConstraint("(kind = 'segment') = (space_id IS NULL)"),
+    of_tenant(),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    tenant_id(),
+    column("index_id", Uuid),
+    column("serials", BYTEA),  # of its chunks: int32, ascending
+    column("lengths", BYTEA),  # of its chunks: int32, in the same order
+    PrimaryKeyConstraint("tenant_id", "index_id"),
+    references("index_id", "indexes"),
+)
+
+postings = Table(
+    "postings",
+    metadata,
+    tenant_id(),
+    column("index_id", Uuid),
+    column("lexeme_id", Integer),
+    column("offsets", BYTEA),  # of the chunks, within the segment: int32, ascending
+    column("frequencies", BYTEA),  # uint8, in the same order: a tsvector counts no further
+    PrimaryKeyConstraint("tenant_id", "index_id", "lexeme_id"),
+    ForeignKeyConstraint(
+        ["tenant_id", "index_id"], [f"{SCHEMA}.segments.tenant_id", f"{SCHEMA}.segments.index_id"], ondelete="CASCADE"
+    ),
+)

@@ -1,0 +1,107 @@
+"""The queue of the workers, and what waits for it."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    Identity,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
+
+from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
+
+# The queue. No references: on a distributed server jobs and runs are local tables, and none from those cascades.
+jobs = Table(
+    "jobs",
+    metadata,
+    tenant_id(),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
+    column("tenant", Text),  # the name: an id does not tell it
+    collection(),
+    column("kind", Text),
+    column("key", Text(collation="C")),  # what the work is on: one unfinished job each
+    column("payload", JSONB),
+    column("state", Text),
+    column("priority", Integer),
+    time("run_at"),
+    column("every_s", Double, null=True),  # of periodic work
+    column("attempt", Integer),
+    column("lost", Integer),  # leases that ran out: what takes its worker down is told by them
+    column("again", Boolean),  # asked for once more while it was running
+    column("token", Uuid, null=True),  # the fence: who holds another one may not finish the job
+    time("lease_until", null=True),
+    column("worker", Text, null=True),
+    column("runs", ARRAY(Uuid)),  # whose ledgers wait for the outcome
+    column("outcome", Text, null=True),
+    column("code", Text, null=True),
+    column("error", Text, null=True),
+    time("created_at"),
+    time("started_at", null=True),
+    time("finished_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("state IN ('scheduled', 'queued', 'running', 'done', 'dead', 'cancelled')"),
+    CheckConstraint("every_s > 0"),
+    CheckConstraint("(state = 'running') = (token IS NOT NULL)"),
+    CheckConstraint("(state = 'running') = (lease_until IS NOT NULL)"),
+    CheckConstraint("(state IN ('done', 'dead', 'cancelled')) = (finished_at IS NOT NULL)"),
+)
+Index(
+    "jobs_unfinished",
+    jobs.c.tenant_id,
+    jobs.c.key,
+    unique=True,
+    postgresql_where=text("state IN ('scheduled', 'queued', 'running')"),
+)
+Index(
+    "jobs_queued",
+    jobs.c.tenant_id,
+    jobs.c.kind,
+    jobs.c.priority.desc(),
+    jobs.c.id,
+    postgresql_where=text("state = 'queued'"),
+)
+Index("jobs_dead", jobs.c.tenant_id, jobs.c.key, postgresql_where=text("state IN ('dead', 'cancelled')"))
+Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled'"))
+Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
+Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))
+
+# The ledger of each pass over a source: seen = new + changed + unchanged + removed + failed.
+runs = Table(
+    "runs",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    collection(),
+    column("source", JSONB),
+    column("state", Text),
+    *(column(name, Integer) for name in ("seen", "new", "changed", "unchanged", "removed", "failed")),
+    column("chunks", BigInteger),
+    column("failures", JSONB),  # the first of them
+    column("error", Text, null=True),
+    time("started_at"),
+    time("finished_at", null=True),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    CheckConstraint("state IN ('listing', 'working', 'finished', 'failed')"),
+)
+Index("runs_finished", runs.c.finished_at)
+
+# Bytes that wait for their job.
+uploads = Table(
+    "uploads",
+    metadata,
+    tenant_id(),
+    column("id", Uuid),
+    column("data", BYTEA),
+    time("created_at"),
+    PrimaryKeyConstraint("tenant_id", "id"),
+    of_tenant(),
+)

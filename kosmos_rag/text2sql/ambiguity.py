@@ -1,0 +1,92 @@
+"""What a question leaves open about a schema, and must be settled before SQL is written."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kosmos_rag.text2sql.catalog.joins import JoinPlan
+from kosmos_rag.text2sql.catalog.model import DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.catalog.roles import is_measure, is_moment, referenced, variant_keys
+from kosmos_rag.text2sql.recipes import variant_note
+from kosmos_rag.text2sql.sql.analyze import ColumnRef
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ambiguity:
+    """One thing that is open."""
+
+    kind: Literal["variant", "same_name", "join_path", "aggregate_or_latest"]
+    about: tuple[str, ...]
+    """Full names of the tables, or `table.column`, that it is about."""
+    text: str
+    """What may be meant, in one sentence."""
+
+
+def find_ambiguities(
+    schema: DatabaseSchema, tables: Sequence[str], columns: Sequence[ColumnRef], plans: Sequence[JoinPlan]
+) -> tuple[Ambiguity, ...]:
+    """Find what is open where these tables and columns are used, joined by these plans. Deterministic.
+
+    `tables` may hold more than the columns' own: those that were found as well, and that may be meant instead.
+    """
+    chosen = [table for name in dict.fromkeys(tables) if (table := schema.table(name)) is not None]
+    used = {name: {column for table, column in columns if table == name} for name, _ in columns}
+    return (
+        *(found for table in chosen for found in _variants(schema, table)),
+        *_same_names(schema, chosen, columns),
+        *(found for plan in plans for found in _paths(plan)),
+        *(found for table in chosen for found in _several_rows(schema, table, used.get(table.full_name, set()))),
+    )
+
+
+def _variants(schema: DatabaseSchema, table: TableSchema) -> Iterator[Ambiguity]:
+    for _, variant in variant_keys(schema, table):
+        about = tuple(f"{table.full_name}.{column}" for column in variant.columns)
+        yield Ambiguity(kind="variant", about=about, text=variant_note(variant.columns))
+
+
+def _same_names(
+    schema: DatabaseSchema, chosen: Sequence[TableSchema], columns: Sequence[ColumnRef]
+) -> Iterator[Ambiguity]:
+    """Find columns that are used and that another of the tables has as well; of keys that is no question."""
+    plain = {
+        name
+        for table_name, name in columns
+        if (table := schema.table(table_name)) is not None and name not in table.key_columns
+    }
+    for name in dict.fromkeys(name for _, name in columns if name in plain):
+        holders = [table for table in chosen if table.column(name) and name not in table.key_columns]
+        if len(holders) > 1:
+            about = tuple(f"{table.full_name}.{name}" for table in holders)
+            yield Ambiguity(
+                kind="same_name", about=about, text=f"{name} is a column of several tables: {', '.join(about)}."
+            )
+
+
+def _paths(plan: JoinPlan) -> Iterator[Ambiguity]:
+    if len(plan.paths) > 1:
+        ways = " or ".join(f"({'; '.join(join.hint for join in path.joins)})" for path in plan.paths)
+        more = ", and in more ways" if plan.more else ""
+        text = f"{', '.join(plan.tables)} can be joined in several ways: {ways}{more}."
+        yield Ambiguity(kind="join_path", about=plan.tables, text=text)
+
+
+def _several_rows(schema: DatabaseSchema, table: TableSchema, used: set[str]) -> Iterator[Ambiguity]:
+    """Find measures of which there are several a parent, in time."""
+    measures = [column.name for column in table.columns if column.name in used and is_measure(table, column)]
+    if not measures:
+        return
+    moment = next((column for column in table.columns if is_moment(column)), None)
+    several = [key for key, _ in referenced(schema, table) if not table.identifies(key.columns)]
+    if moment is None or not several:
+        return
+    yield Ambiguity(
+        kind="aggregate_or_latest",
+        about=tuple(f"{table.full_name}.{name}" for name in measures),
+        text=f"There may be several rows of {table.full_name} for one {_parents(several)}: aggregate "
+        f"{', '.join(measures)}, or take the latest row by {moment.name}.",
+    )
+
+
+def _parents(keys: Sequence[ForeignKey]) -> str:
+    return " or ".join(dict.fromkeys(key.table for key in keys))

@@ -1,0 +1,193 @@
+"""The documents of a schema: one for each table, column and recipe, small enough to be one chunk each.
+
+They are ingested like any document. Their ids, which are their sources, follow from names alone, so that what has not
+changed is found unchanged.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kosmos_rag.core.types import EVERYONE, SourceDocument, storable
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.catalog.naming import aliases, spoken, words
+from kosmos_rag.text2sql.catalog.sources.schema_json import column_as_json, table_as_json
+from kosmos_rag.text2sql.recipes import Recipe
+
+MAX_CHARS = 800
+"""What a document may have: about 200 tokens of names, which the smallest models still read whole."""
+
+_VALUES_SHOWN = 12
+
+
+def schema_documents(
+    schema: DatabaseSchema,
+    recipes: Iterable[Recipe] = (),
+    *,
+    readers: tuple[str, ...] = (EVERYONE,),
+    language: str | None = "english",
+) -> Iterator[SourceDocument]:
+    """Make the documents of a schema and of recipes, tables first.
+
+    `metadata.kind` is `schema_model`, `schema_column` or `query_recipe`; docs/schema.md lists the other keys.
+    """
+    incoming = _incoming(schema)
+    for table in schema.tables:
+        owner = _owner(schema, table)
+        yield _document(
+            f"schema_model:{owner}",
+            [*_table_lines(table, incoming.get(table.full_name, ())), _list_of_columns(table)],
+            title=table.full_name,
+            metadata={
+                "kind": "schema_model",
+                **_about_table(schema, table),
+                "keywords": _keywords(table.name),
+                **({"dialect": schema.dialect} if schema.dialect else {}),
+                "definition": _definition(table_as_json(table)),
+            },
+            readers=readers,
+            language=language,
+        )
+        for position, column in enumerate(table.columns):
+            yield _document(
+                f"schema_column:{owner}.{column.name}",
+                _column_lines(table, column),
+                title=f"{table.full_name}.{column.name}",
+                metadata={
+                    "kind": "schema_column",
+                    **_about_table(schema, table),
+                    **_about_column(table, column),
+                    "position": position,
+                    "definition": _definition(column_as_json(column)),
+                },
+                readers=readers,
+                language=language,
+            )
+    for recipe in recipes:
+        yield _document(
+            f"query_recipe:{recipe.slug}",
+            _recipe_lines(recipe),
+            title=recipe.title,
+            metadata={"kind": "query_recipe", "database": schema.name, **_about_recipe(recipe)},
+            readers=readers,
+            language=language,
+        )
+
+
+def _owner(schema: DatabaseSchema, table: TableSchema) -> str:
+    """Return `{module}.{model}`; a table without a class stands in its database and namespace."""
+    if table.model and table.module:
+        return f"{table.module}.{table.model}"
+    return f"{schema.name}.{table.full_name}"
+
+
+def _document(source: str, lines: Iterable[str], **given: Any) -> SourceDocument:
+    text = "\n".join(" ".join(line.split()) for line in lines if line)
+    if len(text) > MAX_CHARS:
+        text = text[: max(text.rfind(" ", 0, MAX_CHARS), 0) or MAX_CHARS].rstrip(",")
+    given["title"] = storable(given["title"])
+    return SourceDocument(source=storable(source), data=storable(text).encode(), **given)
+
+
+def _definition(said: dict[str, Any]) -> str:
+    """Return what the schema's JSON says, as text: a filter goes by the other keys."""
+    return storable(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+
+
+def _incoming(schema: DatabaseSchema) -> dict[str, list[tuple[str, ForeignKey]]]:
+    found: dict[str, list[tuple[str, ForeignKey]]] = {}
+    for table in schema.tables:
+        for key in table.foreign_keys:
+            if key.table != table.full_name:
+                found.setdefault(key.table, []).append((table.full_name, key))
+    return found
+
+
+def _table_lines(table: TableSchema, incoming: Sequence[tuple[str, ForeignKey]]) -> Iterator[str]:
+    said = ", ".join(dict.fromkeys([spoken(table.name), *table.aliases]))
+    yield f"{said}: table {table.full_name}" + (f", model {_model(table)}" if table.model else "")
+    yield table.comment or ""
+    parents = dict.fromkeys(key.table for key in table.foreign_keys)
+    if parents:
+        yield f"Refers to {', '.join(map(spoken, parents))}."
+    children = list(dict.fromkeys(name for name, _ in incoming))
+    if children:
+        more = f" and {len(children) - _VALUES_SHOWN} more" if len(children) > _VALUES_SHOWN else ""
+        yield f"Referred to by {', '.join(map(spoken, children[:_VALUES_SHOWN]))}{more}."
+    if table.relationships:
+        yield f"Relationships: {', '.join(spoken(item.name) for item in table.relationships[:_VALUES_SHOWN])}."
+
+
+def _model(table: TableSchema) -> str:
+    """Return the name of a model, and its words: no tokenizer takes `LocalLLMDecisionRun` apart."""
+    model = table.model or ""
+    return model if spoken(model) == model.lower() else f"{model} ({' '.join(words(model))})"
+
+
+def _list_of_columns(table: TableSchema) -> str:
+    # Keys last: they say what belongs together, and little of what a table is about.
+    ordered = sorted(table.columns, key=lambda column: column.name in table.key_columns)
+    return "Columns: " + ", ".join(spoken(column.name) for column in ordered)
+
+
+def _column_lines(table: TableSchema, column: ColumnSchema) -> Iterator[str]:
+    named = dict.fromkeys([*aliases(column.name), *column.aliases])
+    yield f"{', '.join(named)}: column {column.name} of {spoken(table.name)}"
+    about = f"Table {table.full_name}" + (f", model {_model(table)}" if table.model else "")
+    yield ", ".join(filter(None, [about, column.type])) + "."
+    yield column.comment or ""
+    if column.enum or column.samples:
+        shown = (column.enum or column.samples)[:_VALUES_SHOWN]
+        yield f"Values: {', '.join(shown)}."
+    for key in table.foreign_keys:
+        if column.name in key.columns:
+            yield f"Refers to {spoken(key.table)} ({key.table}.{key.target[key.columns.index(column.name)]})."
+
+
+def _recipe_lines(recipe: Recipe) -> Iterator[str]:
+    yield f"{recipe.title}."
+    yield recipe.text
+    yield f"Keywords: {', '.join(dict.fromkeys(recipe.keywords))}." if recipe.curated and recipe.keywords else ""
+    yield recipe.note or ""
+
+
+def _keywords(*names: str) -> list[str]:
+    found = (word for name in names for word in (*words(name), *spoken(name).split()))
+    return [storable(word) for word in dict.fromkeys(found)]
+
+
+def _about_table(schema: DatabaseSchema, table: TableSchema) -> dict[str, Any]:
+    values = {
+        "database": schema.name,
+        "table": table.full_name,
+        "model": table.model or table.name,
+        "module": table.module,
+        "source_file": table.source_file,
+    }
+    return {key: storable(value) for key, value in values.items() if value is not None}
+
+
+def _about_column(table: TableSchema, column: ColumnSchema) -> dict[str, Any]:
+    return {
+        "column": storable(column.name),
+        "type": storable(column.type),
+        "nullable": column.nullable,
+        "key": column.name in table.key_columns,
+        "keywords": _keywords(column.name, *column.aliases),
+        "values": [storable(value) for value in (column.enum or column.samples)[:_VALUES_SHOWN]],
+    }
+
+
+def _about_recipe(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "slug": recipe.slug,
+        "text": recipe.text,
+        "pattern": recipe.pattern,
+        "curated": recipe.curated,
+        "tables": list(recipe.tables),
+        "columns": [f"{table}.{column}" for table, column in recipe.columns],
+        "join_hints": list(recipe.join_hints),
+        "keywords": list(dict.fromkeys(recipe.keywords)),
+        **({"note": recipe.note} if recipe.note else {}),
+        **({"sql": recipe.sql} if recipe.sql else {}),
+    }

@@ -1,0 +1,130 @@
+"""The schema of a database as records: what every source gives, and all that the rest of this part knows of it."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+from kosmos_rag.core.errors import SchemaInvalid
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ColumnSchema:
+    """A column of a table or a view."""
+
+    name: str
+    type: str = ""
+    """As the database writes it; empty where the source does not say."""
+    nullable: bool = True
+    default: str | None = None
+    """The expression that the server evaluates."""
+    comment: str | None = None
+    enum: tuple[str, ...] = ()
+    """All values that it may hold, where a type or a check says so."""
+    samples: tuple[str, ...] = ()
+    """Some values that it holds. Read only where that was asked for."""
+    aliases: tuple[str, ...] = ()
+    """What people call it, as the source says; those that follow from its name are not among them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignKey:
+    """Columns that name a row of another table, or of the same."""
+
+    columns: tuple[str, ...]
+    table: str
+    """Full name of the table that is referred to; it may lie outside of what was read."""
+    target: tuple[str, ...]
+    """Its columns, in the order of `columns`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relationship:
+    """An attribute of a model that leads to another one."""
+
+    name: str
+    table: str
+    """Full name of the other model's table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """A table or a view, with the class that is mapped to it where there is one."""
+
+    name: str
+    schema: str | None = None
+    """Namespace within the database; None is the one that needs no naming."""
+    model: str | None = None
+    """Name of the class, or of the dbt model."""
+    module: str | None = None
+    """Where the class is defined: the first part of the ids of its documents."""
+    source_file: str | None = None
+    comment: str | None = None
+    aliases: tuple[str, ...] = ()
+    columns: tuple[ColumnSchema, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    relationships: tuple[Relationship, ...] = ()
+
+    @cached_property
+    def full_name(self) -> str:
+        """The name that foreign keys, documents and hints use: `schema.name`, or the name alone."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+    @cached_property
+    def _columns(self) -> dict[str, ColumnSchema]:
+        return {column.name: column for column in self.columns}
+
+    def column(self, name: str) -> ColumnSchema | None:
+        """Return the column of that name."""
+        return self._columns.get(name)
+
+    @cached_property
+    def key_columns(self) -> frozenset[str]:
+        """Columns that identify rows, here or elsewhere."""
+        return frozenset(self.primary_key).union(*(key.columns for key in self.foreign_keys))
+
+    def identifies(self, columns: Iterable[str]) -> bool:
+        """Whether values of these columns name at most one row."""
+        given = set(columns)
+        return any(given >= set(key) for key in (self.primary_key, *self.unique) if key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseSchema:
+    """The tables of one database. Raises SchemaInvalid where two share a name, or two columns of one."""
+
+    name: str
+    dialect: str | None = None
+    """As sqlglot and SQLAlchemy name it: `postgresql`, `sqlite`."""
+    tables: tuple[TableSchema, ...] = ()
+
+    def __post_init__(self) -> None:
+        doubles = [f"two tables are named {name}" for name in _repeated(table.full_name for table in self.tables)]
+        for table in self.tables:
+            names = _repeated(column.name for column in table.columns)
+            doubles += [f"{table.full_name}: two columns are named {name}" for name in names]
+        if doubles:
+            raise SchemaInvalid(f"schema {self.name}", doubles)
+
+    @cached_property
+    def _tables(self) -> dict[str, TableSchema]:
+        return {table.full_name: table for table in self.tables}
+
+    def table(self, full_name: str) -> TableSchema | None:
+        """Return the table of that full name."""
+        return self._tables.get(full_name)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of all that is said here, hexadecimal; the order of the tables says nothing."""
+        content = asdict(self)
+        content["tables"] = sorted(content["tables"], key=lambda table: (table["schema"] or "", table["name"]))
+        text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]

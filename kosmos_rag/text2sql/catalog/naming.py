@@ -1,0 +1,143 @@
+"""Names of tables and columns in the words that people use for them."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_LONGEST_LIST = 8
+
+
+@cache
+def abbreviations() -> dict[str, str]:
+    """Return what short forms stand for, as abbreviations.yaml has them."""
+    text = files(__package__).joinpath("abbreviations.yaml").read_text(encoding="utf-8")
+    return {str(short): str(long) for short, long in yaml.safe_load(text).items()}
+
+
+@cache
+def words(name: str) -> tuple[str, ...]:
+    """Split a name into its words, lower case: `avgExecTime` and `avg_exec_time` are avg, exec, time."""
+    return tuple(word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name)))
+
+
+@cache
+def spoken(name: str) -> str:
+    """Return a name as people say it: words apart, short forms written out. A name without words stays as it is."""
+    known = abbreviations()
+    return " ".join(known.get(word, word) for word in words(name)) or name
+
+
+def plural(word: str) -> str:
+    """Return the plural of an English noun, by the regular rules; one that ends like a plural is left."""
+    if word.endswith(("ss", "x", "ch", "sh", "z")):
+        return f"{word}es"
+    if word.endswith("s"):
+        return word
+    return f"{word[:-1]}ies" if re.search(r"[^aeiou]y$", word) else f"{word}s"
+
+
+def singular(word: str) -> str:
+    """Return the singular of a regular English plural."""
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if re.search(r"(ss|x|ch|sh|z)es$", word):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+def aliases(name: str) -> tuple[str, ...]:
+    """Return what people may call a column of that name, likeliest first: success_count is `number of successes`."""
+    plain = spoken(name)
+    found = [plain, " ".join(words(name)), *_by_rules(plain.split())]
+    return tuple(dict.fromkeys(alias for alias in found if alias))[:_LONGEST_LIST]
+
+
+def _by_rules(said: list[str]) -> Iterator[str]:
+    if len(said) < 2:
+        return
+    if rule := _LAST.get(said[-1]):
+        yield from rule(said[:-1])
+    if rule := _FIRST.get(said[0]):
+        yield from rule(said[1:])
+
+
+_Rule = Callable[[list[str]], Iterator[str]]
+
+
+def _pattern(*forms: str) -> _Rule:
+    """Make a rule of forms: `{}` is the rest of the name, `{s}` the same in the plural."""
+
+    def rule(rest: list[str]) -> Iterator[str]:
+        noun = " ".join(rest)
+        many = " ".join([*rest[:-1], plural(rest[-1])])
+        for form in forms:
+            yield form.format(noun, s=many)
+
+    return rule
+
+
+_COUNT = _pattern("number of {s}", "how many {s}", "{} count")
+_AVERAGE = _pattern("average {}", "mean {}", "typical {}")
+_TOTAL = _pattern("total {}", "sum of {}", "overall {}")
+_HIGHEST = _pattern("highest {}", "largest {}", "maximum {}")
+_LOWEST = _pattern("lowest {}", "smallest {}", "minimum {}")
+_SHARE = _pattern("percentage of {}", "share of {}", "rate of {}")
+_MOMENT = _pattern("when {}", "time of {}", "date {}")
+_DAY = _pattern("date of {}", "when {}", "day of {}")
+
+_LAST: dict[str, _Rule] = {
+    "count": _COUNT,
+    "counts": _COUNT,
+    "number": _pattern("{} number", "number of the {}"),
+    "average": _AVERAGE,
+    "total": _TOTAL,
+    "maximum": _HIGHEST,
+    "minimum": _LOWEST,
+    "percent": _SHARE,
+    "percentage": _SHARE,
+    "rate": _SHARE,
+    "ratio": _SHARE,
+    "at": _MOMENT,
+    "on": _MOMENT,
+    "timestamp": _MOMENT,
+    "time": _pattern("time of {}", "how long {}", "when {}"),
+    "date": _DAY,
+    "year": _pattern("year of {}", "when {}"),
+    "duration": _pattern("how long {}", "length of {}"),
+    "milliseconds": _pattern("{} in milliseconds", "{}"),
+    "seconds": _pattern("{} in seconds", "{}"),
+    "by": _pattern("who {}", "{} by whom"),
+    "identifier": _pattern("{}", "which {}", "identifier of the {}"),
+    "name": _pattern("name of the {}", "{}", "what the {} is called"),
+    "title": _pattern("title of the {}", "{}"),
+    "status": _pattern("status of the {}", "state of the {}"),
+    "state": _pattern("state of the {}", "status of the {}"),
+    "type": _pattern("type of {}", "kind of {}"),
+    "kind": _pattern("kind of {}", "type of {}"),
+    "price": _pattern("price of the {}", "how much the {} costs"),
+    "amount": _pattern("amount of {}", "how much {}"),
+}
+_FIRST: dict[str, _Rule] = {
+    "number": _COUNT,
+    "count": _COUNT,
+    "average": _AVERAGE,
+    "mean": _AVERAGE,
+    "total": _TOTAL,
+    "sum": _TOTAL,
+    "maximum": _HIGHEST,
+    "minimum": _LOWEST,
+    "is": _pattern("whether it is {}", "{}"),
+    "has": _pattern("whether it has {}", "with {}"),
+    "can": _pattern("whether it can {}", "able to {}"),
+    "last": _pattern("latest {}", "most recent {}", "when last {}"),
+    "first": _pattern("earliest {}", "when first {}"),
+    "percent": _SHARE,
+    "percentage": _SHARE,
+    "date": _DAY,
+    "name": _pattern("{} name"),
+}

@@ -1,0 +1,166 @@
+"""dbt's manifest.json as a source, with catalog.json for types: models, seeds, snapshots and sources are tables.
+
+Keys come from constraints and from the tests `unique`, `relationships` and `accepted_values`; formats:
+docs.getdbt.com/reference/artifacts/manifest-json (v4 to v12).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
+
+_TABLES = ("model", "seed", "snapshot", "source")
+
+
+@dataclass(kw_only=True, slots=True)
+class _Facts:
+    """What constraints and tests say of one table."""
+
+    primary_key: tuple[str, ...] = ()
+    unique: list[tuple[str, ...]] = field(default_factory=list)
+    not_null: set[str] = field(default_factory=set)
+    values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: list[ForeignKey] = field(default_factory=list)
+
+
+def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = None) -> DatabaseSchema:
+    """Read the tables of a dbt project. Ephemeral models are none, nor are those of which no file names a column.
+
+    Raises SchemaInvalid where a file cannot be read, or is not in dbt's layout.
+    """
+    data = read_json(manifest)
+    listed = read_json(catalog) if catalog else {}
+    try:
+        nodes = {**data["nodes"], **data.get("sources", {})}
+        columns = {**listed.get("nodes", {}), **listed.get("sources", {})}
+        tables = {
+            key: node
+            for key, node in nodes.items()
+            if _is_table(node) and (node.get("columns") or columns.get(key, {}).get("columns"))
+        }
+        names = {key: _full_name(node) for key, node in tables.items()}
+        facts = _facts(nodes, tables, names)
+        records = [_table(node, columns.get(key, {}), facts[key]) for key, node in tables.items()]
+        project = data["metadata"].get("project_name") or "dbt"
+        adapter = data["metadata"].get("adapter_type")
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        fault = f"{type(error).__name__} {error}: it is not in dbt's layout"
+        raise SchemaInvalid(f"file {manifest}", [fault]) from error
+    dialect = "postgresql" if adapter == "postgres" else adapter
+    return DatabaseSchema(name=name or project, dialect=dialect, tables=tuple(records))
+
+
+def _is_table(node: Mapping[str, Any]) -> bool:
+    kind = (node.get("config") or {}).get("materialized")
+    return node["resource_type"] in _TABLES and kind != "ephemeral"
+
+
+def _full_name(node: Mapping[str, Any]) -> str:
+    return f"{node['schema']}.{_relation(node)}" if node.get("schema") else _relation(node)
+
+
+def _relation(node: Mapping[str, Any]) -> str:
+    return str(node.get("identifier") or node.get("alias") or node["name"])
+
+
+def _table(node: Mapping[str, Any], listed: Mapping[str, Any], facts: _Facts) -> TableSchema:
+    described = {column["name"].lower(): column for column in (node.get("columns") or {}).values()}
+    found = sorted((listed.get("columns") or {}).values(), key=lambda column: column["index"])
+    every = {column["name"].lower(): column for column in found}
+    names = dict.fromkeys([*every, *described])
+    return TableSchema(
+        name=_relation(node),
+        schema=node.get("schema") or None,
+        model=node["name"],
+        module=node.get("package_name"),
+        source_file=node.get("original_file_path"),
+        comment=node.get("description") or None,
+        columns=tuple(_column(described.get(name, {}), every.get(name, {}), facts) for name in names),
+        primary_key=facts.primary_key,
+        foreign_keys=tuple(dict.fromkeys(facts.keys)),
+        unique=tuple(dict.fromkeys(facts.unique)),
+    )
+
+
+def _column(described: Mapping[str, Any], listed: Mapping[str, Any], facts: _Facts) -> ColumnSchema:
+    name = str(described.get("name") or listed["name"])
+    return ColumnSchema(
+        name=name,
+        type=str(listed.get("type") or described.get("data_type") or ""),
+        nullable=name not in facts.not_null and name not in facts.primary_key,
+        comment=described.get("description") or listed.get("comment") or None,
+        enum=facts.values.get(name, ()),
+    )
+
+
+def _facts(nodes: Mapping[str, Any], tables: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, _Facts]:
+    facts: defaultdict[str, _Facts] = defaultdict(_Facts)
+    for key, node in tables.items():
+        for columns, constraint in _constraints(node):
+            _constrain(facts[key], columns, constraint, names)
+    for node in nodes.values():
+        test = node.get("test_metadata") if node["resource_type"] == "test" else None
+        if test and (owner := _owner(node, tables)) is not None:
+            _learn(facts[owner], owner, test, node, names)
+    return facts
+
+
+def _constraints(node: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    for constraint in node.get("constraints") or ():
+        yield tuple(constraint.get("columns") or ()), constraint
+    for column in (node.get("columns") or {}).values():
+        for constraint in column.get("constraints") or ():
+            yield (str(column["name"]),), constraint
+
+
+def _constrain(
+    facts: _Facts, columns: tuple[str, ...], constraint: Mapping[str, Any], names: Mapping[str, str]
+) -> None:
+    kind = constraint["type"]
+    if kind == "primary_key":
+        facts.primary_key = columns
+    elif kind == "unique":
+        facts.unique.append(columns)
+    elif kind == "not_null":
+        facts.not_null.update(columns)
+    elif kind == "foreign_key" and constraint.get("to") and constraint.get("to_columns"):
+        # Compiled, the target is written as the database has it: "db"."schema"."table".
+        written = [part.strip('"`[]') for part in str(constraint["to"]).split(".")]
+        target = next((name for name in names.values() if name.split(".") == written[-name.count(".") - 1 :]), None)
+        if target:
+            facts.keys.append(ForeignKey(columns=columns, table=target, target=tuple(constraint["to_columns"])))
+
+
+def _owner(node: Mapping[str, Any], tables: Mapping[str, Any]) -> str | None:
+    """Return the table that a test is about; before v12 it is the last one that the test depends on."""
+    attached = node.get("attached_node")
+    if attached in tables:
+        return str(attached)
+    depends = [key for key in node["depends_on"]["nodes"] if key in tables]
+    return depends[-1] if depends else None
+
+
+def _learn(
+    facts: _Facts, owner: str, test: Mapping[str, Any], node: Mapping[str, Any], names: Mapping[str, str]
+) -> None:
+    arguments = test.get("kwargs") or {}
+    column = node.get("column_name") or arguments.get("column_name")
+    if not column:
+        return
+    kind = test["name"]
+    if kind == "unique":
+        facts.unique.append((str(column),))
+    elif kind == "not_null":
+        facts.not_null.add(str(column))
+    elif kind == "accepted_values":
+        facts.values[str(column)] = tuple(str(value) for value in arguments["values"])
+    elif kind == "relationships":
+        others = [key for key in node["depends_on"]["nodes"] if key != owner]
+        target = names.get(others[0] if others else owner)  # a table may refer to itself
+        if target:
+            facts.keys.append(ForeignKey(columns=(str(column),), table=target, target=(str(arguments["field"]),)))

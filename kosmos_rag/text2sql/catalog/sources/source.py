@@ -1,0 +1,75 @@
+"""Where a schema is read from, as a record that a job can hold: it names a variable, never a password."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.catalog.sources.database import SampleRules, from_database
+from kosmos_rag.text2sql.catalog.sources.dbt import from_dbt
+from kosmos_rag.text2sql.catalog.sources.models import from_models
+from kosmos_rag.text2sql.catalog.sources.schema_json import from_json
+from kosmos_rag.text2sql.recipes import Recipe, read_recipes
+
+SourceKind = Literal["json", "database", "models", "dbt"]
+_LISTS = ("namespaces", "samples", "not_sampled")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchemaSource:
+    """A source of a schema, to be read now or by a worker later."""
+
+    kind: SourceKind
+    place: str
+    """Path of a file; for `database` the variable of the environment that holds the URL; for `models` their import
+    path, whose module is run."""
+    namespaces: tuple[str, ...] = ()
+    """Of a database; none is the one that needs no naming."""
+    recipes: str | None = None
+    """Path of a YAML file of recipes of your own; None keeps those that stand in the collection."""
+    samples: tuple[str, ...] = ()
+    """Full names of the tables of a database of which sample values are read, `*` for all; none is none."""
+    not_sampled: tuple[str, ...] = ()
+    """Regular expressions of `table.column` of which none is read all the same."""
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Self:
+        """Return what `as_json` wrote. Raises RequestError where something else did."""
+        try:
+            found = cls(**{**said, **{key: tuple(said.get(key, ())) for key in _LISTS}})
+        except TypeError as error:
+            raise RequestError(f"the source of a schema cannot be used ({error}); put it in again") from None
+        if found.kind not in get_args(SourceKind):
+            raise RequestError(f"a schema of kind {found.kind!r}: take {', '.join(get_args(SourceKind))}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the source as values of JSON."""
+        return {key: list(value) if key in _LISTS else value for key, value in asdict(self).items()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells one source from another: read otherwise, it is the same still."""
+        return {"kind": self.kind, "place": self.place, "namespaces": list(self.namespaces), "recipes": None}
+
+    def read(self) -> DatabaseSchema:
+        """Read the schema. Raises what the function of its kind raises, ConfigError where the variable is not set."""
+        if self.kind == "json":
+            return from_json(Path(self.place))
+        if self.kind == "dbt":
+            manifest = Path(self.place)
+            catalog = manifest.with_name("catalog.json")
+            return from_dbt(manifest, catalog if catalog.is_file() else None)
+        if self.kind == "models":
+            return from_models(self.place)
+        if not (url := os.environ.get(self.place)):
+            raise ConfigError(f"{self.place} is not set: put the URL of the database into that variable")
+        rules = SampleRules.of(self.samples, self.not_sampled)
+        return from_database(url, schemas=self.namespaces or (None,), samples=rules)
+
+    def read_recipes(self, schema: DatabaseSchema) -> list[Recipe] | None:
+        """Return the recipes of its file, None where it names none. Raises ConfigError, SchemaInvalid."""
+        return read_recipes(Path(self.recipes), schema) if self.recipes else None

@@ -1,0 +1,87 @@
+"""What a question needs of a schema: the result of grounding."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kosmos_rag.core.types import Passage
+from kosmos_rag.text2sql.linking.entities import Entities
+from kosmos_rag.text2sql.linking.linking import LinkedTable
+from kosmos_rag.text2sql.prompt import Selection, as_json
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchemaRef:
+    """A column that a question may need."""
+
+    database: str
+    table: str
+    """Full name."""
+    model: str
+    """Name of its class; that of the table where there is none."""
+    column: str
+    score: float
+    parts: Mapping[str, float]
+    """What the score is made of, by the names of `Weights`."""
+
+    @property
+    def name(self) -> str:
+        """`Model.column`."""
+        return f"{self.model}.{self.column}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroundingResult:
+    """The part of the schemas that a question needs."""
+
+    question: str
+    database: str | None
+    """The likeliest one: references, joins, recipes and ambiguities are of it. None where there is no table."""
+    docs: tuple[Passage, ...]
+    """The documents found, best first, each with the account of its score."""
+    tables: tuple[LinkedTable, ...]
+    """Of all databases, best first."""
+    schema_refs: tuple[SchemaRef, ...]
+    """Each column once, best first."""
+    join_hints: tuple[str, ...]
+    """Joins of the shortest paths between the tables needed, each once: the likeliest path first; then those to the
+    next table found, which may be needed as well."""
+    selection: Selection | None
+    """Tables, joins, recipes and what is open, as the prompt was made of them."""
+    entities: Entities
+    prompt: str
+    tokens: int
+    """Of the prompt, counted by the embedding model."""
+    left_out: tuple[tuple[str, str], ...]
+    """Database and name of tables that the budget of the prompt had no room for."""
+    notes: tuple[str, ...]
+    timings_ms: Mapping[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as values of JSON."""
+        return {
+            "question": self.question,
+            "database": self.database,
+            "tables": [asdict(table) for table in self.tables],
+            "schema_refs": [{**asdict(ref), "name": ref.name} for ref in self.schema_refs],
+            "join_hints": list(self.join_hints),
+            "entities": asdict(self.entities),
+            "docs": [
+                {
+                    "id": doc.source,
+                    "kind": doc.metadata.get("kind"),
+                    "score": doc.score,
+                    "dense": doc.dense_score,
+                    "lexical": doc.lexical_score,
+                    "fused": doc.fused_score,
+                    "signals": dict(doc.signals),
+                }
+                for doc in self.docs
+            ],
+            "prompt": self.prompt,
+            "tokens": self.tokens,
+            "left_out": list(self.left_out),
+            "notes": list(self.notes),
+            "timings_ms": dict(self.timings_ms),
+            **({"selection": as_json(self.selection)} if self.selection else {}),
+        }

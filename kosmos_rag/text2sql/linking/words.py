@@ -1,0 +1,55 @@
+"""Words of questions and of names, brought to a form in which they can be compared."""
+
+import re
+from functools import lru_cache
+
+from kosmos_rag.text2sql.catalog.naming import singular, spoken
+
+QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
+"""A value in quotes: its words name a row, not a table."""
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NAME = re.compile(r"\w+(?:[._]\w+)+")
+_EMPTY = frozenset(
+    _WORD.findall(
+        "a about all also am an and any are as at be been both but by can could did do does each either every find "
+        "for from get give had has have having how i if in into is it its list many me more most much my no not of "
+        "on only or our out per please return show so such tell than that the their them then there these they this "
+        "those to total up us was we were what when where which while who whom whose why will with would you your"
+    )
+)
+
+
+@lru_cache(maxsize=20_000)
+def stem(word: str) -> str:
+    """Return a lower-case word without its ending: plurals, `-ing`, `-ed`, a last `e`.
+
+    Light on purpose: names are short, and what a stemmer joins that does not belong together cannot be told apart.
+    """
+    base = singular(word)
+    for ending in ("ing", "ed"):
+        if base.endswith(ending) and len(base) - len(ending) >= 3:
+            base = base[: -len(ending)]
+            if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls":
+                base = base[:-1]
+            break
+    return base[:-1] if base.endswith("e") and len(base) > 3 else base
+
+
+@lru_cache(maxsize=200_000)
+def stems_of_name(name: str) -> tuple[str, ...]:
+    """Return the stems of a name's words, short forms written out."""
+    return tuple(dict.fromkeys(stem(word) for word in spoken(name).lower().split()))
+
+
+def question_words(question: str) -> list[str]:
+    """Return the words of a question in lower case, those of quoted values left out."""
+    text = QUOTED.sub(" ", question)
+    for name in _NAME.findall(text):
+        text = text.replace(name, spoken(name))
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def says_something(word: str) -> bool:
+    """Whether a word can name anything."""
+    return len(word) > 1 and word not in _EMPTY

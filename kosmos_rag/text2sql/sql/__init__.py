@@ -1,0 +1,1 @@
+"""Analysis, validation and execution of SQL queries."""

@@ -1,0 +1,224 @@
+"""Checked queries run: in a read-only transaction, as a role that may not write, with a time limit and a row cap."""
+
+import sqlite3
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError
+from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, engine_of, reading
+from kosmos_rag.text2sql.sql.exposure import check_exposure
+from kosmos_rag.text2sql.sql.quoting import quoted_table
+from kosmos_rag.text2sql.sql.validate import CheckedQuery, check_query
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, TextClause
+
+_DIALECTS = ("postgresql", "sqlite")
+_SQLITE_STEPS = 1_000
+"""Instructions of SQLite's machine between two looks at the clock: some microseconds."""
+_SQLITE_BYTES = 1_000_000
+"""The longest value or row. SQLite makes them in this process, and looks at no clock while it makes one."""
+
+_SETTINGS = """
+SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true),
+       set_config('standard_conforming_strings', 'on', true)
+"""
+"""The last: the query is written for texts in which a backslash means itself."""
+_EXPLAIN = {"postgresql": "EXPLAIN (FORMAT JSON) ", "sqlite": "EXPLAIN QUERY PLAN "}
+_POWERS = """
+SELECT rolsuper,
+       (SELECT coalesce(array_agg(granted), '{}') FROM unnest(ARRAY[
+           'pg_write_all_data', 'pg_write_server_files', 'pg_read_server_files', 'pg_execute_server_program'
+       ]) AS granted WHERE pg_has_role(current_user, granted, 'MEMBER')),
+       (SELECT coalesce(array_agg(written), '{}') FROM unnest(CAST(:tables AS text[])) AS written
+         WHERE has_table_privilege(written, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR has_any_column_privilege(written, 'INSERT, UPDATE'))
+  FROM pg_roles WHERE rolname = current_user
+"""
+_OVERLOADS = """
+SELECT p.proname FROM pg_proc p
+ WHERE p.proname = ANY(CAST(:functions AS text[])) AND p.pronamespace <> CAST('pg_catalog' AS regnamespace)
+   AND pg_function_is_visible(p.oid) AND NOT EXISTS (
+       SELECT FROM pg_depend d
+        WHERE d.classid = CAST('pg_proc' AS regclass) AND d.objid = p.oid AND d.deptype = 'e')
+ UNION
+SELECT o.oprname FROM pg_operator o
+ WHERE position(CAST(o.oprname AS text) IN CAST(:sql AS text)) > 0
+   AND o.oprnamespace <> CAST('pg_catalog' AS regnamespace) AND pg_operator_is_visible(o.oid)
+   AND NOT EXISTS (
+       SELECT FROM pg_depend d
+        WHERE d.classid = CAST('pg_operator' AS regclass) AND d.objid = o.oid AND d.deptype = 'e')
+"""
+"""Functions and operators of somebody's own that are found by the names that the query has: those of the server and
+of extensions are not meant. A closer match of types is taken before the server's own (CVE-2018-1058)."""
+_COLUMNS = """
+SELECT t.full_name, a.attname
+  FROM unnest(CAST(:names AS text[]), CAST(:tables AS text[])) AS t(full_name, written)
+  JOIN pg_attribute a ON a.attrelid = to_regclass(t.written) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+_COLUMNS_OF_SQLITE = "SELECT x.name FROM pragma_table_xinfo(:name) AS x"
+_WRITING_NODES = {"ModifyTable", "LockRows"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a query may take."""
+
+    timeout_ms: int = 5_000
+    max_rows: int = 1_000
+
+    def __post_init__(self) -> None:
+        """Raises RequestError on a limit below one."""
+        if self.timeout_ms < 1 or self.max_rows < 1:
+            raise RequestError("limits of a query: timeout_ms and max_rows are at least 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryResult:
+    """Rows of a query."""
+
+    sql: str
+    """As it was run, parameters as `:name`."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    truncated: bool
+    """Whether there were more rows than the cap."""
+    seconds: float
+
+
+class GuardedDatabase:
+    """A database that answers checked queries. Its URL names a role that may read, and not write."""
+
+    def __init__(
+        self, url: str, schema: DatabaseSchema, *, limits: Limits | None = None, functions: Collection[str] = ()
+    ) -> None:
+        """Connect to nothing yet. `functions` as in `check_query`.
+
+        Raises ConfigError on a URL that cannot be used, RequestError on a database that cannot be guarded.
+        """
+        self._engine = engine_of(url)
+        # Read as the database reads it, whatever the schema was written for.
+        self._schema = replace(schema, dialect=self._engine.dialect.name)
+        self._limits = limits or Limits()
+        self._functions = frozenset(functions)
+        if self._engine.dialect.name not in _DIALECTS:
+            raise RequestError(
+                f"queries on {self._engine.dialect.name} cannot be guarded: use {' or '.join(_DIALECTS)}"
+            )
+
+    def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> QueryResult:
+        """Run a query.
+
+        Raises QueryRefused where it breaks a rule, DatabaseNotReady where the role may write, DatabaseUnavailable
+        where the database cannot be reached, StatementFailed where it stops the query (`sqlstate` 57014: out of time).
+        """
+        from sqlalchemy import text
+
+        query = check_query(
+            sql,
+            self._schema,
+            parameters=parameters,
+            functions=self._functions,
+            max_rows=self._limits.max_rows + 1,  # one more tells that there are more
+        )
+        started = time.monotonic()
+        with reading(self._engine) as connection:
+            if connection.dialect.name == "postgresql":
+                columns_of = self._prepare_postgresql(connection, query)
+            else:
+                columns_of = self._prepare_sqlite(connection, query)
+            check_exposure(query.reading, self._schema, columns_of)
+            self._plan(connection, query)
+            result = connection.execute(text(query.sql), dict(query.parameters))
+            columns = tuple(result.keys())
+            rows = [tuple(row) for row in result]
+        return QueryResult(
+            sql=query.sql,
+            columns=columns,
+            rows=tuple(rows[: self._limits.max_rows]),
+            truncated=len(rows) > self._limits.max_rows,
+            seconds=time.monotonic() - started,
+        )
+
+    def _prepare_postgresql(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
+        """Set limits, check the role, and return the columns that the tables of a query have."""
+        from sqlalchemy import text
+
+        connection.execute(text(_SETTINGS), {"limit": str(self._limits.timeout_ms)})
+        written = {use.table.full_name: quoted_table(use.table) for use in query.reading.uses}
+        tables = {"names": list(written), "tables": list(written.values())}
+        superuser, granted, writable = connection.execute(text(_POWERS), tables).one()
+        problems = ["the role is a superuser"] if superuser else []
+        if not superuser:  # who may do everything
+            problems += [f"the role is a member of {role}" for role in granted]
+            problems += [f"the role may write {table}" for table in writable]
+        if problems:
+            raise DatabaseNotReady([*problems, "log in as a role that may only read"])
+        self._no_overloads(connection, query)
+        return _grouped(connection.execute(text(_COLUMNS), tables))
+
+    def _no_overloads(self, connection: "Connection", query: CheckedQuery) -> None:
+        from sqlalchemy import text
+
+        called = {"functions": list(query.functions), "sql": query.sql}
+        if own := sorted(set(connection.execute(text(_OVERLOADS), called).scalars()) - self._functions):
+            raise QueryRefused(
+                "function", one_line(f"the database has a {own[0]} of its own, and may take it: use something else")
+            )
+
+    def _prepare_sqlite(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
+        """Set the limit, and return the columns that the tables of a query have."""
+        from sqlalchemy import text
+
+        deadline = time.monotonic() + self._limits.timeout_ms / 1000
+        driver: Any = connection.connection.driver_connection
+        driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_BYTES)
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _SQLITE_STEPS)
+        tables = {use.table.full_name: use.table.name for use in query.reading.uses}
+        listed = text(_COLUMNS_OF_SQLITE)
+        return {full: set(connection.execute(listed, {"name": name}).scalars()) for full, name in tables.items()}
+
+    def _plan(self, connection: "Connection", query: CheckedQuery) -> None:
+        """Have the database plan the query: what it does not understand is refused before it runs."""
+        from sqlalchemy import text
+
+        explain = text(_EXPLAIN[connection.dialect.name] + query.sql)
+        plan = self._explained(connection, explain, query.parameters)
+        if writing := _WRITING_NODES & set(_nodes(plan)):
+            raise QueryRefused("plan", f"the plan of the query has {', '.join(sorted(writing))}: only SELECT is run")
+
+    def _explained(self, connection: "Connection", explain: "TextClause", parameters: Mapping[str, Any]) -> Any:
+        from sqlalchemy.exc import DBAPIError
+
+        try:
+            return connection.execute(explain, dict(parameters)).scalar()
+        except DBAPIError as error:
+            code = getattr(error.orig, "sqlstate", None)
+            if error.connection_invalidated or code == TIMED_OUT:
+                raise
+            raise QueryRefused(
+                "plan", one_line(f"the database cannot plan the query ({str(error.orig).splitlines()[0]}); correct it")
+            ) from error
+
+
+def _grouped(rows: Iterable[Any]) -> dict[str, set[str]]:
+    """Return the columns of each table."""
+    found: dict[str, set[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return found
+
+
+def _nodes(plan: Any) -> Iterator[str]:
+    """Give the types of all nodes of a plan in JSON."""
+    if isinstance(plan, dict):
+        if "Node Type" in plan:
+            yield plan["Node Type"]
+        plan = list(plan.values())
+    if isinstance(plan, list):
+        for part in plan:
+            yield from _nodes(part)

@@ -1,0 +1,98 @@
+"""Grounded answers over the database: what they cite is what is stored, and what nothing bears out is refused."""
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag.answering.abstention import REFUSAL
+from kosmos_rag.answering.citation_check import quote_status
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+CHURN = """# Metrics
+
+## Churn Calculation
+
+Churn is calculated from accounts lost in the month. It is divided by the accounts that paid on its first day.
+
+```sql
+select count(*) filter (where lost) / count(*) as churn
+from accounts;
+```
+
+## Refunds
+
+Money that went back to a customer is booked on the day of the refund.
+"""
+
+
+@pytest.fixture
+def scope(settings: Settings) -> Iterator[TenantScope]:
+    """A tenant with one document, by an engine that answers whatever it finds evidence for."""
+    answering = settings.rag.answer.model_copy(update={"threshold": 0.0})
+    rag = settings.rag.model_copy(update={"answer": answering})
+    with Engine(settings.model_copy(update={"rag": rag}), embedder=HashingEmbedder(dimensions=256)) as engine:
+        opened = engine.tenant("acme")
+        opened.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))
+        yield opened
+
+
+def test_answer__cites_the_very_characters_of_the_stored_document(scope: TenantScope) -> None:
+    answer = scope.answer("How is churn calculated?")
+    stored = dict(scope.texts())
+    assert answer.sentences
+    for sentence in answer.sentences:
+        cited = sentence.citation
+        assert stored[cited.source][cited.start : cited.end] == sentence.text
+        assert cited.quote_sha256 == hashlib.sha256(sentence.text.encode()).hexdigest()
+        lines = stored[cited.source].split("\n")[cited.line_start - 1 : cited.line_end]
+        assert sentence.text in "\n".join(lines)
+        assert cited.marker in answer.text
+
+
+def test_answer__shows_sql_as_sql_under_its_section_and_lines(scope: TenantScope) -> None:
+    answer = scope.answer("How is churn calculated?")
+    (code,) = [sentence for sentence in answer.sentences if sentence.kind == "code"]
+    assert code.text.startswith("```sql\nselect count(*)")
+    assert code.citation.place == "Churn Calculation | L7 to L10"
+    assert code.text in answer.text
+
+
+def test_answer__passes_its_own_check(scope: TenantScope) -> None:
+    answer = scope.answer("How is churn calculated?")
+    report = scope.check_citations(answer.text, answer.context)
+    assert report.supported, report.problems
+    assert not scope.check_citations("Churn is 5 percent. [1]", answer.context).supported
+
+
+def test_answer__refuses_below_the_threshold(settings: Settings) -> None:
+    answering = settings.rag.answer.model_copy(update={"threshold": 1.0})
+    strict = settings.model_copy(update={"rag": settings.rag.model_copy(update={"answer": answering})})
+    with Engine(strict, embedder=HashingEmbedder()) as engine:
+        refused = engine.tenant("acme")
+        refused.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))
+        answer = refused.answer("How many penguins are there?")
+    assert (answer.refused, answer.text, answer.sentences) == (True, REFUSAL, ())
+
+
+def test_answer__of_a_tenant_without_documents_is_a_refusal(scope: TenantScope, settings: Settings) -> None:
+    with Engine(settings, embedder=HashingEmbedder(dimensions=256)) as engine:
+        answer = engine.tenant("nobody").answer("How is churn calculated?")
+    assert (answer.refused, answer.text, answer.confidence) == (True, REFUSAL, 0.0)
+
+
+def test_answer__refuses_what_cannot_be_asked(scope: TenantScope) -> None:
+    with pytest.raises(RequestError, match="the question is empty"):
+        scope.answer(" ")
+
+
+def test_quotes__are_known_to_have_moved_or_gone_after_another_ingestion(scope: TenantScope) -> None:
+    answer = scope.answer("How is churn calculated?")
+    before = answer.sentences[0]
+    scope.ingest(SourceDocument(source="metrics.md", data=b"A line more.\n\n" + CHURN.encode()))
+    moved = quote_status(before.citation, before.text, dict(scope.texts())["metrics.md"])
+    assert (moved.state, moved.start) == ("moved", before.citation.start + len("A line more.\n\n"))
+    scope.ingest(SourceDocument(source="metrics.md", data=b"Nothing of that is left."))
+    assert quote_status(before.citation, before.text, dict(scope.texts())["metrics.md"]).state == "gone"

@@ -1,0 +1,137 @@
+"""A running service over real sockets, and clients of it."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from kosmos_rag import AsyncEngine, Engine, Settings
+from kosmos_rag.apps.auth.api_keys import ApiKeys
+from kosmos_rag.apps.http.app import create_app, create_service
+from kosmos_rag.apps.http.dependencies import Service
+from kosmos_rag.apps.http.server import Server
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import changed
+
+ISSUER, AUDIENCE = "https://issuer.test", "kosmos"
+
+
+class Signer:
+    """Signs tokens, and has the public keys that they are checked with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.public = self.key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        self.file = folder / f"keys-{uuid.uuid4().hex}.pem"
+        self.file.write_bytes(self.public)
+
+    def claims(self, **claims: Any) -> dict[str, Any]:
+        now = int(datetime.now(UTC).timestamp())
+        return {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "sub": "anna",
+            "tenant": "acme",
+            "iat": now,
+            "exp": now + 300,
+        } | claims
+
+    def token(self, **claims: Any) -> str:
+        said = {name: value for name, value in self.claims(**claims).items() if value is not None}
+        return jwt.encode(said, self.key, algorithm="RS256")
+
+
+class Running:
+    """A service that runs, in its own thread."""
+
+    def __init__(self, url: str, service: Service, signer: Signer, loop: asyncio.AbstractEventLoop, server: Server):
+        self.url = url
+        self.service = service
+        self.signer = signer
+        self.loop = loop
+        self.server = server
+
+    def client(self, credentials: str | None = None, **claims: Any) -> httpx.Client:
+        """Return a client with credentials, or a token of these claims."""
+        given = self.signer.token(**claims) if credentials is None else credentials
+        headers = {"authorization": f"Bearer {given}"} if given else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+
+    def key(self, name: str, *scopes: str, tenant_name: str = "acme", principals: tuple[str, ...] = ()) -> str:
+        """Make a key."""
+        keys = ApiKeys(self.service.engine.parts.database)
+        return keys.create(tenant(tenant_name), name, scopes=scopes, principals=principals)
+
+
+@contextmanager
+def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
+    """Serve an engine until the block ends; the engine stays open."""
+    shared = AsyncEngine(engine)
+    service = create_service(shared)
+    server = Server(service, create_app(service))
+    listening = socket.create_server(("127.0.0.1", 0))
+    loop = asyncio.new_event_loop()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(server.serve(sockets=[listening]))
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    thread = threading.Thread(target=run, name="service")
+    thread.start()
+    eventually(lambda: server.started)
+    try:
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, signer, loop, server)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+        shared._threads.shutdown()
+
+
+def with_tokens(settings: Settings, signer: Signer, **service: Any) -> Settings:
+    """Return settings that take the signer's tokens."""
+    mine = {"keys": str(signer.file), "issuer": ISSUER, "audience": AUDIENCE}
+    return changed(
+        settings,
+        {f"service.tokens.{name}": value for name, value in mine.items()}
+        | {"service.drain_s": 2.0}
+        | {f"service.{name}": value for name, value in service.items()},
+    )
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 10.0) -> float:
+    """Wait until something holds. Returns how long it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < within_s, "it never came to be"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def events_of(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Read server-sent events: name and data of each."""
+    name = ""
+    for line in lines:
+        if line.startswith("event: "):
+            name = line[7:]
+        elif line.startswith("data: "):
+            yield name, line[6:]
+
+
+ignored = contextlib.suppress(httpx.HTTPError)

@@ -1,0 +1,311 @@
+"""The client against the service: its records are those of the library, and so are its errors."""
+
+import asyncio
+import math
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from kosmos_rag import SourceDocument
+from kosmos_rag.apps.client import AsyncClient, Client
+from kosmos_rag.apps.http.errors import body as problem_body
+from kosmos_rag.core import errors
+from kosmos_rag.core.problem_details import PROBLEMS
+from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Turn
+from kosmos_rag.text2sql.catalog.sources import from_json
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from tests.integration.apps.http.serving import Running
+
+ROOT = Path(__file__).parents[4]
+LEAVE = b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n"
+# The separators are no ends of lines to the stream.
+TRAVEL = "# Expenses\n\n## Travel\n\nTravel expenses are paid back\u2028within 14 days\x85of the receipt.\n".encode()
+QUESTION = "How many days of paid annual leave do full-time employees receive?"
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def served(running: Running) -> Running:
+    documents = [SourceDocument(source="leave.md", data=LEAVE), SourceDocument(source="travel.md", data=TRAVEL)]
+    running.service.engine.tenant("acme").ingest(documents)
+    return running
+
+
+@pytest.fixture
+def connect(served: Running) -> Iterator[Callable[..., Client]]:
+    opened: list[Client] = []
+
+    def connected(**claims: Any) -> Client:
+        opened.append(Client(served.url, served.signer.token(**claims)))
+        return opened[-1]
+
+    yield connected
+    for client in opened:
+        client.close()
+
+
+def test_search__gives_what_the_library_gives(served: Running, connect: Callable[..., Client]) -> None:
+    scope = served.service.engine.tenant("acme")
+    known, told = scope.retrieve(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
+    assert told.hits == known.hits
+    assert (told.legs, told.stages, told.requested, told.shortfall) == (
+        known.legs,
+        known.stages,
+        known.requested,
+        known.shortfall,
+    )
+    assert told.explain().splitlines()[0] == f"question  {QUESTION}"
+    plain = connect().search(QUESTION, filter=Filter(sources=("travel.md",)))
+    assert [(hit.source, math.isnan(hit.score), hit.dense_rank) for hit in plain.hits] == [("travel.md", True, None)]
+    assert plain.hits[0].place == scope.retrieve(QUESTION, filter=Filter(sources=("travel.md",))).hits[0].place
+
+
+def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
+    scope, client = served.service.engine.tenant("acme"), connect()
+    known, told = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
+    assert (told.text, told.citations, told.tokens, told.omitted) == (
+        known.text,
+        known.citations,
+        known.tokens,
+        known.omitted,
+    )
+    assert [one.chunk_ids for one in told.passages] == [one.chunk_ids for one in known.passages]
+    answered, whole = client.answer(QUESTION, history=[Turn(question="Hello?", answer="Yes.")]), scope.answer(QUESTION)
+    assert (answered.text, answered.refused, answered.verified) == (whole.text, whole.refused, whole.verified)
+    assert answered.sentences == whole.sentences
+    assert answered.searched == whole.searched
+
+
+def test_events__are_the_records_of_a_stream(connect: Callable[..., Client]) -> None:
+    client = connect()
+    events = list(client.stream_answer("When are travel expenses paid back?"))
+    assert [type(event) for event in events] == [AnswerSources, AnswerPiece, AnswerDone]
+    sources, piece, done = events
+    assert sources.context.passages == done.answer.context.passages
+    assert piece.text.strip() == done.answer.text.strip()
+    assert "\u2028" in "".join(passage.text for passage in sources.context.passages)
+    assert done.answer.text == client.answer("When are travel expenses paid back?").text
+
+
+def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: Callable[..., Client]) -> None:
+    client = connect(scope="read ingest")
+    document = SourceDocument(
+        source="new.md", data=b"New.", title="News", metadata={"year": 2026}, readers=("department:hr",)
+    )
+    job = client.upload(document, collection="handbook", key="once")
+    assert client.upload(document, collection="handbook", key="once").id == job.id
+    assert (job.state, job.payload) == (JobState.QUEUED, {"document": {"source": "new.md"}})
+    (known,) = served.service.engine.tenant("acme").jobs.find(ids=[job.id])
+    assert known.payload["document"]["metadata"] == {"year": 2026}
+    assert client.job(job.id).run_at == known.run_at
+    assert job.id in [one.id for one in client.jobs(states=[JobState.QUEUED]).items]
+    assert (client.cancel_job(job.id), client.retry_job(job.id)) == (True, True)
+
+    first = client.documents(limit=1)
+    second = client.documents(limit=1, cursor=first.next)
+    known_documents = served.service.engine.tenant("acme").documents()
+    assert (*first.items, *second.items, second.next) == (*known_documents, None)
+    assert client.document(known_documents[0].id) == known_documents[0]
+    client.delete_document(known_documents[0].id)
+    with pytest.raises(errors.NotFound, match="no such document"):
+        client.document(known_documents[0].id)
+    assert client.stats().total_documents == 1
+
+
+def test_collections__are_made_and_removed(served: Running, connect: Callable[..., Client]) -> None:
+    client = connect(scope="admin")
+    made = client.create_collection("handbook", preset="corporate")
+    assert [made] == [info for info in client.collections() if info.preset] == [client.collection("handbook")]
+    assert served.service.engine.tenant("acme").collections.infos() == client.collections()
+    client.delete_collection("handbook")
+    with pytest.raises(errors.NotFound):
+        client.collection("handbook")
+
+
+def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Client], tmp_path: Path) -> None:
+    mirror = served.service.engine.tenant("acme").jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
+    with psycopg.connect(served.service.settings.database.admin_url) as connection:  # as it is between two looks
+        connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
+    assert connect(scope="admin").reload() == [mirror]
+    with pytest.raises(errors.NotPermitted):
+        connect().reload()
+
+
+def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
+    client = connect()
+    hit = client.search(QUESTION, 1).hits[0]
+    kept = client.feedback("down", question=QUESTION, chunk_id=hit.chunk_id, comment="of last year")
+    assert (kept.subject, kept.source, kept.comment) == ("anna", hit.source, "of last year")
+    assert client.feedback("up", question=QUESTION, chunk_id=hit.chunk_id).id == kept.id
+    for chunk_id in (hit.chunk_id, uuid.uuid4()):
+        with pytest.raises(errors.NotFound, match="no such passage"):
+            connect(tenant="globex").feedback("up", question=QUESTION, chunk_id=chunk_id)
+    with pytest.raises(errors.NotFound, match="no such retrieval"):
+        client.feedback("up", retrieval_id=uuid.uuid4())
+
+
+def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[..., Client]) -> None:
+    engine = served.service.engine
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    grounding = SchemaGrounding(engine.tenant("acme", collection="schema"))
+    grounding.build(from_json(ROOT / "examples" / "schema" / "programs.json"))
+    question = "What is the success count for the forest fire program"
+    known, told = grounding.ask(question), connect().ground_schema(question)
+    assert (told.prompt, told.join_hints, told.database) == (known.prompt, known.join_hints, known.database)
+    assert [ref["name"] for ref in told.schema_refs] == [ref.name for ref in known.schema_refs]
+    assert told.docs[0]["scores"] is None
+    assert connect(scope="admin").ground_schema(question, explain=True).docs[0]["scores"]["fused"] > 0
+    with pytest.raises(errors.NotPermitted):
+        connect().ground_schema(question, explain=True)
+    assert connect(tenant="globex").ground_schema(question).tables == ()
+    with pytest.raises(errors.RequestError, match="no database 'shop'"):
+        connect().ground_schema(question, database="shop")
+
+
+def test_asynchronous_client__does_the_same(served: Running) -> None:
+    async def asked() -> None:
+        async with AsyncClient(served.url, served.signer.token()) as client, asyncio.TaskGroup() as group:
+            both = [group.create_task(_awaited(client)) for _ in range(2)]
+        assert both[0].result() == both[1].result()
+
+    async def _awaited(client: AsyncClient) -> str:
+        found = await client.search(QUESTION, 1)
+        events = [event async for event in client.stream_answer(QUESTION)]
+        with pytest.raises(errors.NotFound):
+            await client.document(uuid.uuid4())
+        assert isinstance(events[-1], AnswerDone)
+        return found.hits[0].source + events[-1].answer.text
+
+    asyncio.run(asked())
+
+
+def test_errors__are_those_of_the_library(connect: Callable[..., Client], served: Running) -> None:
+    with pytest.raises(errors.NotPermitted, match="needs the scope ingest"):
+        connect().jobs()
+    with pytest.raises(errors.RequestError, match=r"body\.k: Input should be less than or equal to 1000"):
+        connect().search(QUESTION, 1001)
+    with pytest.raises(errors.NotAuthenticated), Client(served.url) as stranger:
+        stranger.stats()
+    with (
+        pytest.raises(errors.ServiceUnreachable, match=r"no answer from http://127\.0\.0\.1:1"),
+        Client("http://127.0.0.1:1") as lost,
+    ):
+        lost.stats()
+
+
+class _Answers(HTTPServer):
+    """A service that answers as it is told."""
+
+    def __init__(self, *replies: tuple[int, dict[str, str], bytes]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.replies = list(replies)
+        self.asked = 0
+
+    def __enter__(self) -> "_Answers":
+        Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Answers
+
+    def do_GET(self) -> None:
+        self.server.asked += 1
+        status, headers, content = self.server.replies.pop(0)
+        self.send_response(status)
+        for name, value in {"content-length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _busy(kind: type[Exception], seconds: str | None) -> tuple[int, dict[str, str], bytes]:
+    problem = PROBLEMS[kind]
+    headers = {} if seconds is None else {"retry-after": seconds}
+    return problem.status, headers, problem_body(problem, "come again")
+
+
+STATS = b'{"total_documents": 1, "total_chunks": 2, "departments": {}, "embedding_dimension": 3}'
+DONE = (200, {}, STATS)
+
+
+def test_patience__is_had_as_often_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    busy = _busy(errors.Overloaded, "2"), _busy(errors.TooManyRequests, "7")
+    with _Answers(*busy, DONE) as service, Client(service.url) as client:
+        assert client.stats().total_chunks == 2
+        assert (service.asked, slept) == (3, [2.0, 7.0])
+    with _Answers(*busy, *busy) as service, Client(service.url, retries=1) as client:
+        with pytest.raises(errors.TooManyRequests, match="come again") as refused:
+            client.stats()
+        assert (service.asked, refused.value.retry_after_s) == (2, 7)
+
+
+@pytest.mark.parametrize("seconds", ["61", "tomorrow", None])
+def test_patience__has_an_end(seconds: str | None) -> None:
+    with _Answers(_busy(errors.Overloaded, seconds)) as service, Client(service.url) as client:
+        with pytest.raises(errors.Overloaded):
+            client.stats()
+        assert service.asked == 1
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_problem__is_the_error_that_it_was_made_of(kind: type[Exception]) -> None:
+    content = problem_body(PROBLEMS[kind], "what was wrong", code="empty")
+    with _Answers((PROBLEMS[kind].status, {}, content)) as service, Client(service.url) as client:
+        with pytest.raises(errors.KosmosError, match="what was wrong") as refused:
+            client.stats()
+        assert type(refused.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        ((502, {}, b"<html>Bad Gateway</html>"), "answered 502 and no problem"),
+        ((404, {}, b'{"type": 1}'), "answered 404 and no problem"),
+        ((500, {}, b"[1]"), "answered 500 and no problem"),
+        ((200, {}, b"<html>Welcome</html>"), "does not understand"),
+        ((200, {}, b'{"total": 1}'), "does not understand"),
+        ((200, {}, b""), "does not understand"),
+    ],
+)
+def test_anything_else__is_no_service(reply: tuple[int, dict[str, str], bytes], told: str) -> None:
+    with (
+        _Answers(reply) as service,
+        Client(service.url) as client,
+        pytest.raises(errors.ServiceUnreachable, match=told),
+    ):
+        client.stats()
+
+
+def test_example_of_the_page__runs(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text(), re.DOTALL)
+    made = code.replace("http://127.0.0.1:8000", served.url).replace("kosmos.acme.…", served.key("laptop", "admin"))
+    exec(compile(made, "client.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "leave.md" in shown
+    assert "20 days" in shown

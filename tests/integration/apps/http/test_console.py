@@ -1,0 +1,313 @@
+"""The console without a browser: who gets which page, what is escaped, and whose posts are taken."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from html import unescape
+from urllib.parse import urlsplit
+
+import httpx
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
+from kosmos_rag.evaluation.monitor.store import Stored
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
+from tests.conftest import Server
+from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
+from tests.integration.variants import changed
+
+OWN = {"sec-fetch-site": "same-origin", "accept": "text/html"}
+QUESTION = "How many days of paid annual leave do full-time employees receive?"
+HANDBOOK = b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n"
+HOSTILE = "<script>alert(1)</script>"
+BOARD = ("department:board",)
+
+
+@pytest.fixture
+def served(running: Running) -> Running:
+    acme = running.service.engine.tenant("acme")
+    acme.ingest(
+        [
+            SourceDocument(source="leave.md", data=HANDBOOK),
+            SourceDocument(
+                source=f'"{HOSTILE}.md',
+                data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} <img src=x onerror=alert(2)> is 3 percent.\n".encode(),
+            ),
+            SourceDocument(source="board.md", data=b"The board meets on Mondays.\n", readers=BOARD),
+        ]
+    )
+    return running
+
+
+@contextmanager
+def _visitor(served: Running, *scopes: str, principals: tuple[str, ...] = ()) -> Iterator[httpx.Client]:
+    """Give a client that has signed in."""
+    key = served.key("console", *scopes, principals=principals)
+    with httpx.Client(base_url=served.url, headers=OWN, timeout=30, trust_env=False) as client:
+        assert client.post("/sign-in", data={"credentials": f" {key} "}).status_code == 303
+        yield client
+
+
+def _text(page: httpx.Response) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", page.text))
+
+
+def test_pages__are_for_whom_they_are(served: Running) -> None:
+    with _visitor(served, "admin") as administrator:
+        for path in ("/", "/inspector", "/documents", "/jobs", "/health"):
+            page = administrator.get(path)
+            assert page.status_code == 200, path
+            policy = page.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert page.headers["x-content-type-options"] == "nosniff"
+            assert page.headers["referrer-policy"] == "same-origin"
+            assert page.headers["cache-control"] == "no-store"
+            assert "style=" not in page.text
+            assert 'href="/inspector"' in page.text
+        seen = administrator.post("/inspector", data={"question": QUESTION, "depth": "20"})
+        assert "Dense" in seen.text
+        assert "20 days" in _text(seen)
+        assets = re.findall(r'"(/assets/[^"]+)"', seen.text)
+        assert len(set(assets)) >= 4
+        for asset in assets:
+            assert "immutable" in administrator.get(asset).headers["cache-control"]
+        assert administrator.get("/assets/other/console.css").status_code == 404
+    with _visitor(served, "read") as reader:
+        assert reader.get("/").status_code == reader.get("/health").status_code == 200
+        assert 'href="/inspector"' not in reader.get("/").text
+        assert "Latency" not in reader.get("/health").text
+        for refused in (
+            reader.get("/inspector"),
+            reader.post("/inspector", data={"question": "?"}),
+            reader.get("/jobs"),
+        ):
+            assert refused.status_code == 403
+            assert "needs the scope" in refused.text
+
+
+def test_signing_in__keeps_credentials_where_no_script_and_no_route_of_the_api_reads_them(served: Running) -> None:
+    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False) as client:
+        sent_away = client.get("/documents")
+        assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/sign-in")
+        assert client.get("/documents", headers={"accept": "application/json"}).status_code == 401
+        for wrong in ("kosmos.acme.nothing", "a b; c", "", "x" * 5000):
+            assert client.post("/sign-in", data={"credentials": wrong}).status_code == 401
+        key = served.key("mine", "read")
+        cookie = client.post("/sign-in", data={"credentials": key}).headers["set-cookie"]
+        assert {"httponly", "samesite=strict", "path=/"} <= set(cookie.lower().split("; "))
+        assert "secure" not in cookie.lower()
+        assert client.get("/documents").status_code == 200
+        assert client.post("/v1/search", json={"question": QUESTION}).status_code == 401
+        beyond = {**OWN, "host": "kosmos.example"}
+        cookie = client.post("/sign-in", data={"credentials": key}, headers=beyond).headers["set-cookie"]
+        assert cookie.startswith("__Host-")
+        assert "; secure" in cookie.lower()
+        assert client.post("/sign-out").headers["location"] == "/sign-in"
+        assert client.get("/documents").status_code == 303
+
+
+def test_posts__of_other_pages_are_refused(served: Running) -> None:
+    with _visitor(served, "admin") as client:
+        own = {"origin": served.url}
+        for headers, status in (
+            ({"sec-fetch-site": "cross-site"}, 403),
+            ({"sec-fetch-site": "same-site"}, 403),
+            ({"sec-fetch-site": "cross-site", **own}, 403),
+            ({"sec-fetch-site": "none"}, 403),
+            ({"sec-fetch-site": "same-origin"}, 200),
+        ):
+            assert client.post("/", data={"question": QUESTION}, headers=headers).status_code == status, headers
+        del client.headers["sec-fetch-site"]
+        for headers, status in (
+            ({}, 403),
+            ({"origin": "null"}, 403),
+            ({"origin": "https://elsewhere"}, 403),
+            (own, 200),
+        ):
+            for path in ("/", "/inspector"):
+                assert client.post(path, data={"question": QUESTION}, headers=headers).status_code == status, headers
+        for path in ("/sign-in", "/sign-out", "/documents?source=x", "/jobs/1/retry", "/jobs/1/cancel"):
+            assert client.post(path).status_code == 403, path
+
+
+def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(served: Running) -> None:
+    with _visitor(served, "read") as client:
+        page = client.post("/", data={"question": QUESTION})
+        assert "20 days" in _text(page)
+        link = unescape(re.findall(r'class="marker" href="([^"]+)"', page.text)[0])
+        source = client.get(link)
+        marked = unescape("".join(re.findall(r"<mark>(.*?)</mark>", source.text)))
+        assert marked == "All full-time employees receive 20 days of paid annual leave per year."
+        assert 'data-line="5" id="cited"' in source.text
+        again = client.get(link.replace("version=1", "version=7"))
+        assert "<mark>" not in again.text
+        assert "cited as version 7" in again.text
+        assert client.post("/", data={"question": " "}).status_code == 422
+        assert client.post("/", json={"question": QUESTION}).status_code == 422
+        assert client.get(link.partition("?")[0], params={"line": 500}).status_code == 422
+        assert client.get("/documents/nothing").status_code == 422
+
+
+def test_texts__are_never_markup(served: Running) -> None:
+    with _visitor(served, "admin") as client:
+        asked = {"question": f"How much is the bonus of {HOSTILE}?"}
+        answered, inspected = client.post("/", data=asked), client.post("/inspector", data=asked)
+        document = re.findall(r"/documents/[0-9a-f-]{36}", client.get("/documents").text)[0]
+        accept = {"accept": "text/event-stream"}
+        with client.stream("POST", "/", data=asked, headers=accept) as response:
+            events = dict(events_of(response.iter_lines()))
+        assert list(events)[-1] == "page"
+        html = json.loads(events["page"])["html"]
+        pages = [answered.text, inspected.text, client.get("/documents").text, client.get(document).text, html]
+        for text in pages:
+            assert HOSTILE not in text
+            assert "<img" not in text
+            assert "&lt;script&gt;" in text
+        assert "onerror=alert(2)" in _text(answered)
+        # What comes as it is written is JSON, which the page puts in as text.
+        assert "alert(1)" in events["sources"]
+
+
+def test_documents__of_others_are_not_there(served: Running) -> None:
+    engine = served.service.engine
+    engine.tenant("other").ingest(SourceDocument(source="theirs.md", data=b"Their secret.\n"))
+    (theirs,) = engine.tenant("other").documents()
+    (board,) = [one for one in engine.tenant("acme", principals=BOARD).documents() if one.source == "board.md"]
+    absent = "00000000-0000-4000-8000-000000000000"
+    with _visitor(served, "admin") as client:
+        answers = [client.get(f"/documents/{one}") for one in (theirs.id, board.id, absent)]
+        assert [answer.status_code for answer in answers] == [404] * 3
+        assert len({answer.content for answer in answers}) == 1
+        assert "board.md" not in client.get("/documents").text
+    with _visitor(served, "read", principals=BOARD) as client:
+        assert "Mondays" in client.get(f"/documents/{board.id}").text
+
+
+def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
+    with _visitor(served, "ingest") as client:
+        json_only = {"accept": "application/json"}
+        form = {"collection": "hr", "readers": " department:hr, department:board ,"}
+        files = [("files", ("new.md", b"New.")), ("files", ("other.md", b"Other."))]
+        taken = client.post("/documents", data=form, files=files, headers=json_only)
+        assert taken.status_code == 202
+        assert sorted((job["source"], job["collection"]) for job in taken.json()["jobs"]) == [
+            ("new.md", "hr"),
+            ("other.md", "hr"),
+        ]
+        job = next(job["id"] for job in taken.json()["jobs"] if job["source"] == "new.md")
+
+        def state(*ids: int) -> list[str]:
+            followed = client.get("/jobs/states", params={"id": list(ids)}, headers=json_only)
+            return [job["state"] for job in followed.json()["jobs"]]
+
+        assert state(job, 999_999) == ["queued"]
+        assert client.get("/jobs/states", headers=json_only).status_code == 422
+        assert "new.md" in client.get("/jobs").text
+        assert client.post(f"/jobs/{job}/cancel").headers["location"] == "/jobs"
+        assert "new.md" in client.get("/jobs?state=cancelled").text
+        client.post(f"/jobs/{job}/retry")
+        assert state(job) == ["queued"]
+        assert client.post("/jobs/999999/retry").status_code == 404
+    (job_info,) = served.service.engine.tenant("acme").jobs.find(ids=[job])
+    assert job_info.payload["document"]["readers"] == ["department:board", "department:hr"]
+    with _visitor(served, "read") as client:
+        assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
+
+
+def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
+    with _visitor(served, "admin") as client:
+        taken = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
+        assert (taken.status_code, taken.headers["location"]) == (303, "/jobs")
+        assert "new.md" in client.get("/jobs").text
+        for nothing in ({"files": ("", b"")}, {"other": ("new.md", b"New.")}):
+            refused = client.post("/documents", files=nothing)
+            assert refused.status_code == 422
+            assert "no file was chosen" in refused.text
+        assert client.post("/documents", data={"files": "new.md"}).status_code == 422
+        broken = {"content-type": "multipart/form-data"}
+        assert client.post("/documents", content=b"--x\r\nno", headers=broken).status_code == 400
+        assert "new.md" in client.get("/jobs?state=queued").text
+
+
+def test_visitors__land_where_they_may_go_and_can_leave_from_anywhere(served: Running) -> None:
+    key = served.key("ingester", "ingest")
+    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False) as client:
+        assert client.post("/sign-in", data={"credentials": key}).headers["location"] == "/jobs"
+        refused = client.get("/")
+        assert refused.status_code == 403
+        assert "Sign out" in refused.text
+        assert 'href="/jobs"' in refused.text
+
+
+def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served: Running) -> None:
+    acme = served.service.engine.tenant("acme")
+    acme.ingest(SourceDocument(source="long.md", data=b"A line of the handbook.\n\n" * 200))
+    acme.ingest(SourceDocument(source="long.md", data=b"A line.\n"))
+    (document,) = [one for one in acme.documents() if one.source == "long.md"]
+    with _visitor(served, "read") as client:
+        opened = client.get(f"/documents/{document.id}", params={"version": 1, "line": 300, "span": "7000-7010"})
+        assert opened.status_code == 200
+        assert "cited as version 1, and is version 2" in opened.text
+        assert 'data-line="1"' in opened.text
+        assert "<mark>" not in opened.text
+        assert client.get(f"/documents/{document.id}", params={"line": 300}).status_code == 422
+
+
+def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
+    stored = Stored(served.service.engine.parts.database, tenant("acme"))
+    figures = {"ann_recall_at_10": 0.97, "error": 0.01, "recall_target": 0.95}
+    for kind, state in ((GuardKind.RECALL, GuardState.OK), (GuardKind.QUESTIONS, GuardState.UNKNOWN)):
+        run = GuardRun(
+            id=uuid.uuid4(),
+            at=datetime.now(UTC),
+            kind=kind,
+            state=state,
+            why=f"because {HOSTILE}",
+            index_id=None,
+            figures=figures if kind is GuardKind.RECALL else {},
+            milliseconds=1.0,
+        )
+        stored.keep(run, [], keep_days=10)
+    with _visitor(served, "admin") as client:
+        text = client.get("/health").text
+        assert "0.970 ± 0.010" in text
+        assert "questions, " in text
+        assert HOSTILE not in text
+    with _visitor(served, "read") as client:
+        assert "0.970" not in client.get("/health").text
+
+
+def test_health__tells_of_a_database_that_is_away(
+    settings: Settings, signer: Signer, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    hasty = changed(with_tokens(settings, signer), {"database.connect_timeout_s": 0.5})
+    with (
+        Engine(hasty, embedder=HashingEmbedder()) as engine,
+        serving(engine, signer) as served,
+        httpx.Client(base_url=served.url, headers=OWN, timeout=60, trust_env=False) as client,
+    ):
+        assert client.post("/sign-in", data={"credentials": signer.token(scope="admin")}).status_code == 303
+        assert "not ready" not in client.get("/health").text
+        name = urlsplit(settings.database.url).path[1:]
+        with psycopg.connect(server.admin, autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        told = client.get("/health")
+        assert told.status_code == 200
+        assert "not ready" in told.text
+        assert "Latency" in told.text
+        asked = client.post("/", data={"question": QUESTION})
+    assert asked.status_code == 503
+    assert "The database is away" in asked.text
+    assert 'href="/health"' in asked.text
+    assert name not in asked.text
+    assert any("POST" in record.message and "cannot connect" in record.message for record in caplog.records), (
+        "the log says why"
+    )

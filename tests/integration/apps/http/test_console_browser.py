@@ -1,0 +1,260 @@
+"""The console in a browser: answers stream, citations open their source, and nothing is wrong on any page."""
+
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.runs import Ledgers
+from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
+from tests.integration.apps.http.serving import Running, Signer, serving
+from tests.integration.variants import changed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request
+
+pytestmark = pytest.mark.slow
+
+QUESTION = "How many days of paid annual leave do full-time employees receive?"
+SENTENCE = "All full-time employees receive 20 days of paid annual leave per year."
+LEAVE = f"# Leave\n\n## Annual\n\n{SENTENCE}\n\n" + "Another line of the handbook.\n\n" * 300
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+_KEPT: list[object] = []
+PAGES = ("/", "/inspector", "/documents", "/jobs", "/health")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def served(settings: Settings, signer: Signer) -> Iterator[Running]:
+    """A service in development, with documents, one of them hostile."""
+    signals = {"header_match": {"weight": 0.15}, "intro_penalty": {"weight": -0.3}, "word_overlap": {"weight": 0.3}}
+    wanted = changed(settings, {"service.development.tenant": "acme"})
+    wanted = wanted.model_copy(
+        update={"rag": wanted.rag.model_validate(wanted.rag.model_dump() | {"signals": signals})}
+    )
+    with Engine(wanted, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(
+            [
+                SourceDocument(source="leave.md", data=LEAVE.encode()),
+                SourceDocument(source="bonus.md", data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} is paid.\n".encode()),
+            ]
+        )
+        with serving(engine, signer) as started:
+            yield started
+
+
+@contextmanager
+def opened(browser: "Browser", served: Running, **options: Any) -> Iterator["Page"]:
+    """Give a page on which nothing goes wrong: no error, no dialog, nothing fetched from elsewhere."""
+    wrong: list[str] = []
+    context = browser.new_context(base_url=served.url, **{"viewport": DESKTOP, **options})
+    page = context.new_page()
+    page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: None if request.url.startswith(served.url) else wrong.append(request.url))
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def _ask(page: "Page", question: str = QUESTION) -> None:
+    page.goto("/")
+    page.keyboard.press("Escape")
+    page.locator("body").click(position={"x": 5, "y": 5})
+    page.keyboard.press("/")
+    page.keyboard.type(question)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".sources")
+
+
+def test_answer__streams_and_a_citation_opens_its_source_beside_it(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        _ask(page)
+        assert SENTENCE in page.inner_text(".answer .text")
+        assert page.url == f"{served.url}/"
+        page.click(".answer .text a.marker")
+        page.wait_for_selector("#reader article")
+        assert page.inner_text("#reader mark") == SENTENCE
+        assert page.locator("#reader mark").is_visible()
+        page.keyboard.press("Escape")
+        assert page.locator("#reader").is_hidden()
+        page.goto(page.get_attribute(".answer .text a.marker", "href") or "")
+        assert page.inner_text("mark") == SENTENCE
+        box = page.locator("mark").bounding_box()
+        assert box is not None
+        assert 0 < box["y"] < DESKTOP["height"]
+        page.go_back()
+
+
+def test_answer__comes_without_scripts(browser: "Browser", served: Running) -> None:
+    with opened(browser, served, java_script_enabled=False) as page:
+        page.goto("/")
+        page.fill("#question", QUESTION)
+        page.press("#question", "Enter")
+        page.wait_for_selector(".sources")
+        page.click(".answer .text a.marker")
+        assert page.inner_text("mark") == SENTENCE
+
+
+def test_hostile_texts__stay_texts(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        _ask(page, "Is the bonus paid?")
+        assert HOSTILE in page.inner_text("#reply")
+        for path in ("/documents", "/inspector"):
+            page.goto(path)
+        page.fill("#question", f"Is the bonus paid? {HOSTILE}")
+        page.press("#question", "Enter")
+        page.wait_for_selector(".trace")
+        page.hover(".leg.fused li >> nth=0")
+        assert page.locator(".lit").count() >= 3
+        assert page.locator("main img, main script").count() == 0
+
+
+def test_upload__is_followed_to_its_end(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        page.goto("/documents")
+        file = {"name": "travel.md", "mimeType": "text/markdown", "buffer": b"# Travel\n\nBy train.\n"}
+        page.set_input_files("#files", [file])
+        page.click("#upload .go")
+        page.wait_for_selector("text=waits for a worker")
+        _work(served)
+        page.wait_for_selector("#uploads .done")
+        page.wait_for_selector("table >> text=travel.md")
+        page.goto("/jobs")
+        assert "travel.md" in page.inner_text("tr.done")
+
+
+def test_upload__without_scripts_leads_to_its_job(browser: "Browser", served: Running) -> None:
+    with opened(browser, served, java_script_enabled=False) as page:
+        page.goto("/documents")
+        page.set_input_files("#files", [{"name": "sea.md", "mimeType": "text/markdown", "buffer": b"# Sea\n"}])
+        page.fill("#readers", "department:hr")
+        page.click("#upload .go")
+        page.wait_for_selector("tr.queued >> text=sea.md")
+        assert page.url.endswith("/jobs")
+
+
+def test_uploads__are_followed_together_and_keep_their_readers(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        polls: list[str] = []
+        page.on("request", lambda request: polls.append(request.url) if "/jobs/states" in request.url else None)
+        page.goto("/documents")
+        names = [f"part-{number}.md" for number in range(12)]
+        files = [{"name": name, "mimeType": "text/markdown", "buffer": name.encode()} for name in names]
+        page.fill("#readers", "department:hr")
+        page.set_input_files("#files", files)
+        page.click("#upload .go")
+        page.wait_for_selector("#uploads li:nth-child(12)")
+        page.wait_for_selector("#upload .go:not([disabled])")
+        assert page.input_value("#readers") == "department:hr"
+        page.wait_for_timeout(2500)
+        assert 1 <= len(polls) <= 12, "one request a second for all of them"
+        _work(served)
+        page.wait_for_selector("#uploads li:not(.done)", state="detached")
+        assert page.locator("#uploads .done").count() == 12
+
+
+def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Browser", served: Running) -> None:
+    context = browser.new_context(base_url=served.url)
+    page = context.new_page()
+    page.goto("/health")
+    page.clock.install()
+    page.reload()
+    context.set_offline(True)
+    page.clock.run_for(11_000)
+    page.wait_for_selector(".notice >> text=the service cannot be reached")
+    assert "As of" in page.inner_text(".notice")
+    context.set_offline(False)
+    page.clock.run_for(11_000)
+    page.wait_for_selector(".notice", state="detached")
+    context.close()
+
+
+def _work(served: Running) -> None:
+    """Do what is in the queue, as a worker does."""
+    parts = served.service.engine.parts
+    ours, theirs = multiprocessing.Pipe()
+    _KEPT.append(ours)  # the desk takes the end of its pipe for the end of its supervisor, and exits
+    queue = Queue.open(parts.database, parts.settings.worker)
+    work = EngineWork(served.service.engine._engine)
+    while queue.unfinished([kinds.DOCUMENT]):
+        work.run(queue.take(8, kinds=[kinds.DOCUMENT], worker="test"), Desk(theirs, queue))
+    Ledgers(parts.database.worker).close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
+    browser: "Browser", served: Running, scheme: str, size: dict[str, int]
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    # axe is put into the page by the test, which its policy would not let a page do.
+    with opened(browser, served, viewport=size, color_scheme=scheme, bypass_csp=True) as page:
+
+        def look() -> None:
+            found = axe.run(page)
+            assert found.violations_count == 0, f"{page.url}\n{found.generate_report()}"
+            wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert page.evaluate(wide) == 0, page.url
+
+        for path in (*PAGES, "/sign-in"):
+            page.goto(path)
+            look()
+        _ask(page)
+        look()
+        page.click(".answer .text a.marker")
+        page.wait_for_selector("#reader article")
+        look()
+        page.goto(page.get_attribute(".answer .text a.marker", "href") or "")
+        look()
+        page.goto("/inspector")
+        page.fill("#question", QUESTION)
+        page.press("#question", "Enter")
+        page.wait_for_selector(".trace")
+        look()
+
+
+def test_pages__are_light_and_paint_soon(browser: "Browser", served: Running) -> None:
+    paints: dict[str, float] = {}
+    weights: dict[str, int] = {}
+    for path in PAGES * 3:  # the best of three: other tests may run beside this one
+        with opened(browser, served) as page:
+            done: list[Request] = []
+            page.on("requestfinished", lambda request, done=done: done.append(request))
+            page.goto(path, wait_until="networkidle")
+            paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            paints[path] = min(paint, paints.get(path, paint))
+            weights[path] = sum(request.sizes()["responseBodySize"] for request in done)
+    sys.stderr.write(f"first paint, ms: {paints}; bytes: {weights}\n")
+    assert max(paints.values()) < 1000
+    assert max(weights.values()) < 200_000
+
+
+def test_signing_in__is_by_a_key_once(browser: "Browser", running: Running) -> None:
+    with opened(browser, running) as page:
+        page.goto("/documents")
+        assert page.url.endswith("/sign-in")
+        page.fill("#credentials", running.key("mine", "read"))
+        page.click("text=Sign in >> nth=-1")
+        page.wait_for_selector("#question")
+        assert page.evaluate("document.cookie") == ""
+        assert page.locator("nav >> text=Inspector").count() == 0
+        page.click("text=Sign out")
+        page.wait_for_selector("#credentials")
+        page.goto("/")
+        assert page.url.endswith("/sign-in")

@@ -1,0 +1,83 @@
+"""The OpenAPI document, held against the service: by its own examples, and by requests made up from it."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from hypothesis.errors import Unsatisfiable
+from jsonschema import Draft202012Validator
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+
+
+@pytest.fixture
+def served(settings: Settings, signer: Signer) -> Iterator[Running]:
+    """A service with a document, a job and a collection, that counts no rates."""
+    limitless = with_tokens(settings, signer, **{"rates.tenant_per_minute": 0, "rates.subject_per_minute": 0})
+    with Engine(limitless, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
+        acme = engine.tenant("acme")
+        acme.ingest(SourceDocument(source="leave.md", data=b"# Leave\n\nAll employees get 20 days of annual leave.\n"))
+        acme.jobs.enqueue(SourceDocument(source="news.md", data=b"The canteen opens at noon."))
+        acme.collections.create("schema", preset="schema")
+        yield started
+
+
+@pytest.mark.parametrize("examples", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_requests__made_up_from_the_document_are_answered_as_it_says(served: Running, examples: int) -> None:
+    with served.client("") as client:
+        document = client.get("/openapi.json").json()
+    schema = schemathesis.openapi.from_dict(document)
+    headers = {"authorization": f"Bearer {served.signer.token(scope='admin')}"}
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) == sum(len(methods) for methods in document["paths"].values())
+    for operation in operations:
+        for mode in GenerationMode:
+
+            @hypothesis.settings(
+                max_examples=examples,
+                derandomize=True,
+                database=None,
+                deadline=None,
+                phases=[Phase.explicit, Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+            def made_up(case: schemathesis.Case) -> None:
+                case.call_and_validate(served.url, headers=headers, checks=CHECKS)
+
+            # Nothing can be wrong with a request that has no parts.
+            with suppress(Unsatisfiable if mode is GenerationMode.NEGATIVE else ()):
+                made_up()
+
+
+def test_every_body_and_answer__has_an_example_that_is_one(running: Running) -> None:
+    with running.client("") as client:
+        document = client.get("/openapi.json").json()
+    without = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+                for content in part.get("content", {}).values():
+                    if "example" not in content:
+                        without.append((method, path, part.get("description")))
+                        continue
+                    schema = {**document, **content["schema"]}
+                    assert list(Draft202012Validator(schema).iter_errors(content["example"])) == [], (method, path)
+    # No error of ours has these; they are told by the HTTP layer.
+    assert {description for _, _, description in without} == {"Bad Request", "Request Timeout"}

@@ -1,0 +1,324 @@
+"""Each route with a request that it serves."""
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from kosmos_rag import SourceDocument
+from kosmos_rag.storage.queue import kinds
+from tests.integration.apps.http.serving import Running, events_of, eventually
+
+HANDBOOK = {
+    "leave.md": b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n",
+    "expenses.md": b"# Expenses\n\n## Travel\n\nTravel expenses are paid back within 14 days of the receipt.\n",
+}
+QUESTION = "How many days of paid annual leave do full-time employees receive?"
+
+
+@pytest.fixture
+def served(running: Running) -> Running:
+    engine = running.service.engine
+    engine.tenant("acme").ingest(SourceDocument(source=name, data=data) for name, data in HANDBOOK.items())
+    return running
+
+
+def _ok(response: httpx.Response, status: int = 200) -> dict[str, object]:
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_search__returns_cited_passages_without_scores(served: Running) -> None:
+    with served.client() as client:
+        found = _ok(client.post("/v1/search", json={"question": QUESTION, "k": 1}))
+    (hit,) = found["hits"]
+    assert hit["source"] == "leave.md"
+    assert hit["lines"][0] >= 1
+    assert hit["scores"] is None
+    assert found["account"] is None
+
+
+def test_search__explains_to_administrators_only(served: Running) -> None:
+    asked = {"question": QUESTION, "explain": True}
+    with served.client() as client:
+        assert client.post("/v1/search", json=asked).status_code == 403
+    with served.client(scope="admin") as client:
+        found = _ok(client.post("/v1/search", json=asked))
+    assert found["hits"][0]["scores"]["fused_rank"] == 1
+    assert found["account"]["legs"]["dense"]["returned"] == 2
+
+
+def test_search__filters(served: Running) -> None:
+    with served.client() as client:
+        asked = {"question": QUESTION, "sources": ["expenses.md"], "where": {"title": "Expenses"}}
+        found = _ok(client.post("/v1/search", json=asked))
+        assert [hit["source"] for hit in found["hits"]] == ["expenses.md"]
+        refused = client.post("/v1/search", json={"question": QUESTION, "where": {"nothing": {"$like": 1}}})
+    assert refused.status_code == 422
+    assert refused.json()["type"] == "urn:kosmos-rag:problem:request-invalid"
+
+
+def test_context__is_numbered(served: Running) -> None:
+    with served.client() as client:
+        found = _ok(client.post("/v1/context", json={"question": QUESTION, "max_tokens": 200}))
+    assert found["text"].startswith("[1] ")
+    assert found["passages"][0]["citation"]["marker"] == "[1]"
+    assert found["max_tokens"] == 200
+
+
+def test_answer__is_made_of_cited_sentences(served: Running) -> None:
+    with served.client() as client:
+        found = _ok(client.post("/v1/answer", json={"question": QUESTION}))
+    assert "refused" in found
+    assert found["sources"][0]["citation"]["source"] == "leave.md"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/api/chat", {"query": QUESTION, "model": "llama3.1"}), ("/v1/answer", {"question": QUESTION})]
+)
+def test_events__come_in_order(served: Running, path: str, body: dict[str, str]) -> None:
+    with (
+        served.client() as client,
+        client.stream("POST", path, json=body, headers={"accept": "text/event-stream"}) as response,
+    ):
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = list(events_of(response.iter_lines()))
+    assert [name for name, _ in events] == ["sources", "token", "citations", "done"]
+    sources, token, _, done = (json.loads(data) for _, data in events)
+    assert sources["sources"][0]["citation"]["source"] == "leave.md"
+    assert any("llama3.1 is not served here" in note for note in sources["notes"]) == ("query" in body)
+    assert token["text"].strip() == done["text"].strip()
+
+
+def test_events__carry_whatever_text_was_sent(served: Running) -> None:
+    body = rb'{"query": "annual leave", "model": "\ud800"}'
+    with served.client() as client:
+        told = client.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert [name for name, _ in events_of(told.iter_lines())][-1] == "done"
+
+
+def test_documents__by_pages_one_and_gone(served: Running) -> None:
+    with served.client(scope="read ingest") as client:
+        first = _ok(client.get("/v1/documents", params={"limit": 1}))
+        second = _ok(client.get("/v1/documents", params={"limit": 1, "cursor": first["next"]}))
+        assert [page["documents"][0]["source"] for page in (first, second)] == ["expenses.md", "leave.md"]
+        assert second["next"] is None
+        path = f"/v1/documents/{first['documents'][0]['id']}"
+        assert _ok(client.get(path))["title"] == "Expenses"
+        assert client.delete(path).status_code == 204
+        assert client.get(path).status_code == 404
+        assert len(_ok(client.get("/v1/documents"))["documents"]) == 1
+
+
+@pytest.mark.parametrize("cursor", ["x", "bnVsbA", "WzFd", "WyJhIiwgImIiLCAiYyJd", "é"])
+def test_documents__refuse_a_cursor_that_is_none(running: Running, cursor: str) -> None:
+    with running.client() as client:
+        assert client.get("/v1/documents", params={"cursor": cursor}).status_code == 422
+
+
+def test_upload__becomes_a_job_once(running: Running) -> None:
+    with running.client(scope="read ingest") as client:
+
+        def send(data: bytes, key: str | None = None) -> httpx.Response:
+            headers = {"idempotency-key": key} if key else {}
+            params = {"source": "leave.md", "metadata": '{"year": 2026}', "reader": ["department:hr"]}
+            return client.post("/v1/documents", params=params, content=iter([data[:9], data[9:]]), headers=headers)
+
+        sent = send(HANDBOOK["leave.md"], "once")
+        job = _ok(sent, 202)
+        assert sent.headers["location"] == f"/v1/jobs/{job['id']}"
+        assert (job["state"], job["source"]) == ("queued", "leave.md")
+        assert _ok(send(HANDBOOK["leave.md"], "once"), 202)["id"] == job["id"]
+        assert send(b"another", "once").status_code == 422
+        elsewhere = {
+            "source": "leave.md",
+            "metadata": '{"year": 2026}',
+            "reader": "department:hr",
+            "collection": "other",
+        }
+        again = {"idempotency-key": "once"}
+        sent_elsewhere = client.post("/v1/documents", params=elsewhere, content=HANDBOOK["leave.md"], headers=again)
+        assert sent_elsewhere.status_code == 422
+        with running.client(scope="ingest", sub="berta") as other:
+            params = {"source": "other.md"}
+            again = other.post("/v1/documents", params=params, content=b"text", headers={"idempotency-key": "once"})
+            assert _ok(again, 202)["id"] != job["id"]
+        stored = running.service.engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
+        assert stored["document"]["readers"] == ["department:hr"]
+        assert stored["document"]["metadata"] == {"year": 2026}
+
+
+def test_upload__as_a_form_is_refused(running: Running) -> None:
+    with running.client(scope="ingest") as client:
+        refused = client.post("/v1/documents", params={"source": "a"}, files={"file": ("a.md", b"text")})
+        assert refused.status_code == 422
+        assert "curl --data-binary" in refused.json()["detail"]
+        assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize("wrong", [{"title": "a\0"}, {"metadata": r'{"a": "\u0000"}'}, {"metadata": r'{"\u0000": 1}'}])
+def test_upload__refuses_what_cannot_be_stored(running: Running, wrong: dict[str, str]) -> None:
+    with running.client(scope="ingest") as client:
+        refused = client.post("/v1/documents", params={"source": "a", **wrong}, content=b"text")
+        assert (refused.status_code, refused.json()["code"]) == (422, "unreadable")
+        escaped = {"source": "a", "metadata": r'{"a": "\\u0000"}'}
+        assert client.post("/v1/documents", params=escaped, content=b"text").status_code == 202
+
+
+def test_upload__whose_client_hangs_up_is_no_error_of_ours(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    url = httpx.URL(running.url)
+    head = (
+        f"POST /v1/documents?source=a HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 1000\r\n"
+        f"Authorization: Bearer {running.signer.token(scope='ingest')}\r\n\r\nsome of it"
+    )
+    with socket.create_connection((url.host, url.port)) as gone:
+        gone.sendall(head.encode())
+    labels = {"method": "POST", "route": "/v1/documents", "status": "499"}
+    counted = running.service.metrics.registry.get_sample_value
+    eventually(lambda: counted("kosmos_service_requests_total", labels) == 1)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_upload__sent_many_times_at_once_becomes_one_job(running: Running) -> None:
+    with running.client(scope="ingest") as client, ThreadPoolExecutor(8) as threads:
+
+        def send(_: int) -> object:
+            params, headers = {"source": "leave.md"}, {"idempotency-key": "once"}
+            return _ok(client.post("/v1/documents", params=params, content=b"text", headers=headers), 202)["id"]
+
+        assert len(set(threads.map(send, range(16)))) == 1
+        assert [job["source"] for job in _ok(client.get("/v1/jobs"))["jobs"]].count("leave.md") == 1
+
+
+def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
+    with running.client(scope="ingest") as client:
+        made = [
+            _ok(client.post("/v1/documents", params={"source": f"{n}.md"}, content=b"text"), 202)["id"]
+            for n in range(3)
+        ]
+        first = _ok(client.get("/v1/jobs", params={"limit": 2, "state": "queued"}))
+        rest = _ok(client.get("/v1/jobs", params={"limit": 2, "state": "queued", "cursor": first["next"]}))
+        assert [job["id"] for job in first["jobs"] + rest["jobs"]][: len(made)] == sorted(made, reverse=True)
+        path = f"/v1/jobs/{made[0]}"
+        assert _ok(client.post(f"{path}/cancel"))["jobs"] == [made[0]]
+        assert _ok(client.get(path))["state"] == "cancelled"
+        assert _ok(client.post(f"{path}/retry"))["jobs"] == [made[0]]
+        upkeep = [job["id"] for job in _ok(client.get("/v1/jobs"))["jobs"] if job["kind"] in kinds.UPKEEP]
+        assert upkeep
+        assert {client.post(f"/v1/jobs/{job}/cancel").status_code for job in upkeep} == {403}
+    with running.client(scope="ingest admin") as administrator:
+        assert _ok(administrator.post(f"/v1/jobs/{upkeep[0]}/cancel"))["jobs"] == [upkeep[0]]
+
+
+def test_collections__are_made_listed_and_removed(running: Running) -> None:
+    with running.client(scope="admin") as client:
+        made = _ok(client.post("/v1/collections", json={"name": "handbook", "preset": "corporate"}), 201)
+        assert made.pop("created_at")
+        assert made == {"name": "handbook", "preset": "corporate", "chunks": 0}
+        (listed,) = _ok(client.get("/v1/collections"))["collections"]
+        assert listed == _ok(client.get("/v1/collections/handbook"))
+        assert {name: listed[name] for name in made} == made
+        for preset in ("./x.yaml", "nothing"):
+            assert client.post("/v1/collections", json={"name": "h2", "preset": preset}).status_code == 422
+        assert client.delete("/v1/collections/handbook").status_code == 204
+        assert client.get("/v1/collections/handbook").status_code == 404
+
+
+def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
+    acme = running.service.engine.tenant("acme")
+    acme.ingest(
+        [
+            SourceDocument(source="a", data=b"Some words for all."),
+            SourceDocument(source="b", data=b"Some words for HR.", readers=("department:hr", "role:Manager")),
+            SourceDocument(source="c", data=b"Some words for IT.", readers=("department:it",)),
+        ]
+    )
+    with running.client(roles=["Manager"]) as client:
+        assert _ok(client.get("/api/rag/stats"))["departments"] == {"everyone": 1}
+    with running.client(departments=["hr"]) as client:
+        assert _ok(client.get("/api/rag/stats")) == {
+            "total_documents": 2,
+            "total_chunks": 2,
+            "departments": {"everyone": 1, "hr": 1},
+            "embedding_dimension": running.service.engine.parts.embedder.dimensions,
+        }
+
+
+def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> None:
+    jobs = running.service.engine.tenant("acme", collection="mirrors").jobs
+    mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1), prune=False)
+    admin = running.service.settings.database.admin_url
+    with psycopg.connect(admin) as connection:  # as it is between two looks
+        connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
+    with running.client(scope="read") as client:
+        assert client.post("/api/rag/reload").status_code == 403
+    with running.client(scope="admin") as client:
+        told = _ok(client.post("/api/rag/reload"), 202)
+    assert (told["status"], told["jobs"]) == ("reloading", [mirror])
+    (job,) = jobs.find(ids=[mirror])
+    assert (job.state, job.every_s, job.payload["prune"]) == ("queued", 3600.0, False)
+
+
+def test_health__needs_no_credentials(running: Running) -> None:
+    with running.client("") as client:
+        assert client.get("/livez").text == "ok\n"
+        assert client.get("/readyz").text == "ok\n"
+
+
+def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running) -> None:
+    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:
+        connection.execute("UPDATE kosmos.alembic_version SET version_num = '9999'")
+        connection.execute("CREATE TABLE kosmos.of_the_newer (tenant_id uuid)")
+        connection.commit()
+        assert client.get("/readyz").status_code == 200
+        connection.execute("COMMENT ON TABLE kosmos.alembic_version IS '9999'")
+        connection.commit()
+        assert client.get("/readyz").status_code == 503
+
+
+def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
+    looking = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
+    admin = running.service.settings.database.admin_url
+    with running.client("") as client, psycopg.connect(admin) as held, psycopg.connect(admin, autocommit=True) as other:
+        held.execute("LOCK TABLE kosmos.alembic_version IN ACCESS EXCLUSIVE MODE")
+        with ThreadPoolExecutor(12) as threads:
+            answers = [threads.submit(client.get, "/readyz") for _ in range(12)]
+            eventually(lambda: other.execute(looking).fetchone() != (0,))
+            assert client.get("/livez").status_code == 200
+            assert other.execute(looking).fetchone() == (1,)
+            held.rollback()
+        assert {answer.result().status_code for answer in answers} == {200}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["UPDATE kosmos.alembic_version SET version_num = '0001'", "ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY"],
+)
+def test_readiness__goes_with_the_database(running: Running, fault: str) -> None:
+    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:
+        assert client.get("/readyz").status_code == 200
+        connection.execute(fault)
+        connection.commit()
+        told = client.get("/readyz")
+        assert (told.status_code, told.text) == (503, "not now\n")
+        assert client.get("/livez").status_code == 200
+
+
+def test_openapi__names_every_route_and_its_errors(running: Running) -> None:
+    with running.client("") as client:
+        told = _ok(client.get("/openapi.json"))
+    assert {"/v1/search", "/v1/context", "/v1/answer", "/api/chat", "/v1/documents", "/v1/jobs"} <= set(told["paths"])
+    search = told["paths"]["/v1/search"]["post"]
+    assert "application/problem+json" in search["responses"]["429"]["content"]
+    assert search["security"] == [{"HTTPBearer": []}]
+
+
+def test_request__is_known_by_its_id(running: Running) -> None:
+    with running.client("") as client:
+        assert client.get("/livez", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
+        assert len(client.get("/livez", headers={"x-request-id": "no spaces"}).headers["x-request-id"]) == 16

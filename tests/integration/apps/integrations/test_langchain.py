@@ -1,0 +1,53 @@
+"""The retriever in a chain of LangChain's own parts."""
+
+import asyncio
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from kosmos_rag import Filter, TenantScope
+from kosmos_rag.apps.integrations.langchain import KosmosRetriever
+from kosmos_rag.core.errors import RequestError
+from tests.integration.apps.integrations.conftest import QUESTION
+
+
+def test_documents__are_the_passages_that_the_reader_may_read(scope: TenantScope) -> None:
+    found = scope.retrieve(QUESTION)
+    documents = KosmosRetriever(scope=scope).invoke(QUESTION)
+    assert [(one.id, one.page_content) for one in documents] == [(str(hit.chunk_id), hit.text) for hit in found.hits]
+    best = documents[0].metadata
+    assert (best["source"], best["year"], best["lines"], best["pages"]) == ("leave.md", 2026, [1, 5], None)
+    assert best["citation"] == "leave.md | Annual | L1 to L5"
+    assert (best["document_id"], best["score"]) == (str(found.hits[0].document_id), found.hits[0].score)
+    assert {one.metadata["source"] for one in documents} == {"leave.md", "expenses.md"}
+
+
+def test_options__are_how_many_and_which(scope: TenantScope) -> None:
+    assert len(KosmosRetriever(scope=scope, k=1).invoke(QUESTION)) == 1
+    only = Filter(where={"metadata.year": 2025})
+    (found,) = KosmosRetriever(scope=scope, filter=only).invoke(QUESTION)
+    assert found.metadata["source"] == "expenses.md"
+
+
+def test_chain__answers_from_the_passages(scope: TenantScope) -> None:
+    seen: list[str] = []
+    joined = RunnableLambda(lambda documents: "\n".join(one.page_content for one in documents))
+    chain = (
+        {"context": KosmosRetriever(scope=scope, k=1) | joined, "question": RunnablePassthrough()}
+        | ChatPromptTemplate.from_template("{context}\n\n{question}")
+        | RunnableLambda(lambda prompt: (seen.append(prompt.to_string()), prompt)[1])
+        | FakeListChatModel(responses=["20 days", "20 days"])
+        | StrOutputParser()
+    )
+    assert chain.invoke(QUESTION) == "20 days"
+    assert asyncio.run(chain.ainvoke(QUESTION)) == "20 days"
+    assert all("20 days of paid annual leave" in prompt and QUESTION in prompt for prompt in seen)
+    assert len(seen) == 2
+
+
+def test_question__that_cannot_be_asked_is_refused(scope: TenantScope) -> None:
+    with pytest.raises(RequestError, match="the question is empty"):
+        KosmosRetriever(scope=scope).invoke(" ")

@@ -1,0 +1,89 @@
+"""An MCP server over real sockets, and the SDK's own client of it."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+
+from kosmos_rag import AsyncEngine, Engine
+from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.http.server import Server
+from kosmos_rag.apps.mcp.http import PATH, create_app, create_server
+from tests.integration.apps.http.serving import Signer, eventually
+
+
+class Running:
+    """A server that runs, in its own thread."""
+
+    def __init__(self, url: str, engine: Engine, signer: Signer) -> None:
+        self.url = url
+        self.engine = engine
+        self.signer = signer
+
+    @asynccontextmanager
+    async def client(
+        self, credentials: str | None = None, *, mode: str = "auto", **claims: Any
+    ) -> AsyncIterator[Client]:
+        """Connect with credentials, or a token of these claims."""
+        given = self.signer.token(**claims) if credentials is None else credentials
+        headers = {"authorization": f"Bearer {given}"} if given else {}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode) as connected,
+        ):
+            yield connected
+
+    def call(self, tool: str, arguments: dict[str, Any], **how: Any) -> CallToolResult:
+        """Call one tool."""
+
+        async def call() -> CallToolResult:
+            async with self.client(**how) as client:
+                return await client.call_tool(tool, arguments)
+
+        return asyncio.run(call())
+
+
+@contextmanager
+def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
+    """Serve an engine until the block ends; the engine stays open."""
+    shared = AsyncEngine(engine)
+    service = create_service(shared)
+    protocol = create_server(service)
+    server = Server(service, create_app(service, protocol))
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    async def serve() -> None:
+        async with protocol.session_manager.run():
+            await server.serve(sockets=[listening])
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="mcp")
+    thread.start()
+    eventually(lambda: server.started)
+    try:
+        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}", engine, signer)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+        shared._threads.shutdown()
+
+
+def data_of(result: CallToolResult) -> dict[str, Any]:
+    """Return what a call gave, where it did not fail."""
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+def error_of(result: CallToolResult) -> str:
+    """Return the message of a call that failed."""
+    assert result.is_error, result
+    (content,) = result.content
+    return content.text

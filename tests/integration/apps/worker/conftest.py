@@ -1,0 +1,96 @@
+"""What the tests of the queue share."""
+
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kosmos_rag import Engine, Settings, TenantScope
+from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue import queue as jobs
+from kosmos_rag.storage.queue.queue import Queue, enqueue
+from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.tenants import Tenant
+from tests.integration.apps.worker.queue_calls import ACME, KIND, LEASE_S, Put
+from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work
+
+
+@pytest.fixture(autouse=True)
+def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every taking look for what is due, so that a test need not wait; one test is about the pause itself."""
+    monkeypatch.setattr(jobs, "WAKE_S", 0.0)
+
+
+@pytest.fixture
+def opened(database: DatabaseSettings) -> Iterator[Database]:
+    opened = Database(database)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def queue(opened: Database) -> Queue:
+    return Queue(opened.worker, lease_s=LEASE_S, max_attempts=3, max_lost=3)
+
+
+@pytest.fixture
+def put(opened: Database) -> Put:
+    def put(*keys: str, owner: Tenant = ACME, payload: Mapping[str, Any] | None = None, **options: Any) -> list[int]:
+        with opened.worker.queue() as connection:
+            return enqueue(connection, owner, "default", KIND, {key: payload or {} for key in keys}, **options)
+
+    return put
+
+
+@pytest.fixture
+def embedder() -> CountingEmbedder:
+    return CountingEmbedder()
+
+
+@pytest.fixture
+def engine(settings: Settings, embedder: CountingEmbedder) -> Iterator[Engine]:
+    with Engine(settings, embedder=embedder) as engine:
+        yield engine
+
+
+@pytest.fixture
+def scope(engine: Engine) -> TenantScope:
+    return engine.tenant("acme")
+
+
+@pytest.fixture
+def work(engine: Engine) -> Iterator[Work]:
+    """Do all that is in the queue, as a worker's process does."""
+    ours, theirs = multiprocessing.Pipe()
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    desk = Desk(theirs, queue)
+    working = EngineWork(engine)
+
+    def run() -> None:
+        while queue.unfinished([kinds.DOCUMENT, kinds.SYNC]):
+            working.run(queue.take(64, kinds=kinds.ALL, worker="test"), desk)
+            while ours.poll():
+                ours.recv()
+        Ledgers(engine.parts.database.worker).close()
+
+    yield run
+    working.close()
+    # The desk takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
+    os.set_inheritable(ours.fileno(), True)
+    KEPT.append(ours)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"page-{number}.md").write_text(f"# Page {number}\n\nWhat page {number} says about churn{number}.\n")
+    return folder

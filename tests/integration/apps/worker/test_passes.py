@@ -1,0 +1,200 @@
+"""Passes over sources by workers: mirrored, not read twice, never emptied by accident, with ledgers that add up."""
+
+import multiprocessing
+import os
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag import Engine, TenantScope
+from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.core.types import JobState
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue
+from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
+
+
+def test_folder__is_mirrored_and_its_ledger_adds_up(
+    engine: Engine, scope: TenantScope, work: Work, folder: Path
+) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 12, "failed": 1}
+    assert last_run(scope).failures[0].code == "corrupt"
+    assert len(scope.documents()) == 12
+    assert scope.retrieve("churn7").hits[0].source.endswith("page-7.md")
+
+    (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
+    (folder / "page-1.md").unlink()
+    (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 1, "changed": 1, "unchanged": 10, "removed": 1, "failed": 1}
+    assert len(scope.documents()) == 12
+    assert_adds_up(engine, scope)
+
+
+def test_unchanged__is_neither_loaded_nor_embedded_again(
+    scope: TenantScope, work: Work, folder: Path, embedder: CountingEmbedder
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    embedded = embedder.texts
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 12}
+    assert embedder.texts == embedded
+    assert sum(info.kind == kinds.DOCUMENT for info in scope.jobs.find(limit=100)) == 12
+
+
+def test_touched__is_loaded_found_unchanged_and_not_loaded_again(
+    scope: TenantScope, work: Work, folder: Path, embedder: CountingEmbedder
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    embedded = embedder.texts
+    for file in folder.iterdir():
+        os.utime(file, (1, 1))
+    for jobs in (24, 24):
+        scope.jobs.enqueue(folder)
+        work()
+        assert counts(last_run(scope)) == {"unchanged": 12}
+        assert sum(info.kind == kinds.DOCUMENT for info in scope.jobs.find(limit=100)) == jobs
+    assert embedder.texts == embedded
+
+
+def test_ingested_directly__is_unchanged_for_the_worker(scope: TenantScope, work: Work, folder: Path) -> None:
+    scope.ingest(folder)
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 12}
+
+
+def test_lost_mount__removes_nothing(scope: TenantScope, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    for file in folder.iterdir():
+        file.unlink()
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"failed": 1}
+    assert last_run(scope).failures[0].code == "empty_folder"
+    assert len(scope.documents()) == 12
+
+
+def test_keep_missing__removes_nothing(scope: TenantScope, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder, prune=False)
+    work()
+    (folder / "page-1.md").unlink()
+    scope.jobs.enqueue(folder, prune=False)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 11}
+    assert len(scope.documents()) == 12
+
+
+def test_broken_file__is_not_read_again_until_it_changes(scope: TenantScope, work: Work, folder: Path) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    for _ in range(3):
+        scope.jobs.enqueue(folder)
+        work()
+        assert last_run(scope).failures[0].code == "corrupt"
+    assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
+    assert counts(last_run(scope)) == {"unchanged": 12, "failed": 1}
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more, and longer")
+    scope.jobs.enqueue(folder)
+    work()
+    assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
+    (folder / "broken.pdf").write_text("It was no PDF after all.")
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 1, "unchanged": 12}
+    assert scope.jobs.find(states=[JobState.DEAD]) == []
+
+
+def test_row_listed_twice__is_read_as_soon_as_it_is_alone(
+    scope: TenantScope, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TICKETS_URL", f"sqlite:///{tmp_path}/tickets.db")
+    source = {"kind": "sql", "name": "tickets", "url_env": "TICKETS_URL", "query": "SELECT id, text FROM ticket"}
+    with closing(sqlite3.connect(tmp_path / "tickets.db", isolation_level=None)) as tickets:
+        tickets.execute("CREATE TABLE ticket (id, text)")
+        tickets.execute("INSERT INTO ticket VALUES (1, 'Churn is falling.'), (1, 'Churn is rising.')")
+        scope.jobs.enqueue(source)
+        work()
+        assert counts(last_run(scope)) == {"failed": 2}
+        tickets.execute("DELETE FROM ticket WHERE text LIKE '%rising%'")
+    scope.jobs.enqueue(source)
+    work()
+    assert counts(last_run(scope)) == {"new": 1}
+
+
+def test_pass__that_lost_its_lease_changes_nothing(
+    engine: Engine, scope: TenantScope, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (folder / "page-1.md").unlink()
+    (folder / "page-13.md").write_text("New.")
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    (sync,) = queue.take(1, kinds=[kinds.SYNC], worker="zombie")
+    queue.cancel(scope._tenant, [sync.id])
+    ours, theirs = multiprocessing.Pipe()
+    KEPT.append(ours)
+    EngineWork(engine).run([sync], Desk(theirs, queue))
+    assert len(scope.documents()) == 12
+    assert queue.unfinished([kinds.DOCUMENT]) == 0
+
+
+def test_names_that_json_cannot_hold__fail_alone(scope: TenantScope, work: Work, tmp_path: Path) -> None:
+    lines = ['{"id": "a\\u0000b", "text": "one"}', '{"id": "a\\u0000b", "text": "two"}', '{"id": "c", "text": "three"}']
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    scope.jobs.enqueue({"kind": "json_lines", "path": tmp_path / "rows.jsonl", "id_field": "id", "text_field": "text"})
+    work()
+    run = last_run(scope)
+    assert (run.state, run.new) == ("finished", 1)
+    assert run.seen == run.new + run.failed
+
+
+def test_every__looks_again(scope: TenantScope, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder, every=timedelta(minutes=5))
+    work()
+    (sync,) = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.SYNC]
+    assert (sync.state, sync.every_s) == (JobState.SCHEDULED, 300.0)
+
+
+def test_collection__is_chunked_by_its_preset_by_workers_too(engine: Engine, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("First.\n\nSecond.\n\nThird.\n")
+    engine.tenant("acme").collections.create("kb", preset="keyword")
+    scope = engine.tenant("acme", collection="kb")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert counts(last_run(scope)) == {"new": 1}
+    [document] = scope.documents()
+    assert (document.chunks, document.language) == (3, "simple")
+    # To the library the same document is the same: both go by the preset.
+    assert scope.ingest([tmp_path]).unchanged == 1
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 1}
+
+
+def test_departments__that_begin_to_decide_leave_nothing_open(engine: Engine, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "hr").mkdir()
+    (tmp_path / "hr" / "leave.md").write_text("Leave is twenty days.\n")
+    (tmp_path / "loose.md").write_text("Salaries.\n")
+    scope = engine.tenant("acme", collection="kb")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert len(scope.documents()) == 2
+    scope.collections.create("kb", preset="corporate-enforced")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert counts(last_run(scope)) == {"changed": 1, "failed": 1}
+    assert scope.documents() == []
+    assert scope.sources() == [str(tmp_path / "hr" / "leave.md")]

@@ -1,0 +1,37 @@
+"""A worker's work within a test, and what is to be true after it."""
+
+from collections.abc import Callable
+
+from kosmos_rag import Engine, TenantScope
+from kosmos_rag.apps.worker.handlers.maintenance import orphans
+from kosmos_rag.core.types import RunInfo
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+Work = Callable[[], None]
+KEPT: list[object] = []
+"""Ends of pipes: a desk takes the end of its pipe for the end of its supervisor, and exits."""
+
+
+class CountingEmbedder(HashingEmbedder):
+    """Counts the texts that it is given."""
+
+    texts = 0
+
+    def embed(self, texts):
+        self.texts += len(texts)
+        return super().embed(texts)
+
+
+def last_run(scope: TenantScope) -> RunInfo:
+    return scope.jobs.runs()[0]
+
+
+def counts(run: RunInfo) -> dict[str, int]:
+    assert run.state == "finished"
+    assert run.seen == run.new + run.changed + run.unchanged + run.removed + run.failed
+    names = ("new", "changed", "unchanged", "removed", "failed")
+    return {name: getattr(run, name) for name in names if getattr(run, name)}
+
+
+def assert_adds_up(engine: Engine, scope: TenantScope) -> None:
+    assert set(orphans(engine.parts.database, scope._tenant).values()) == {0}

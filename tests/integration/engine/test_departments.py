@@ -1,0 +1,356 @@
+"""Departments under enforcement: what others may not read changes nothing that they are told."""
+
+import random
+import runpy
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Filter, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types import EVERYONE, Retrieval
+from tests.integration.variants import opened
+
+ROOT = Path(__file__).parents[3]
+WORDS = (
+    *("churn", "revenue", "refund", "trial", "cohort", "ledger", "invoice", "quota", "margin", "outage", "seat"),
+    *("usage", "credit", "badge", "laptop", "pension", "audit", "travel", "salary", "backup"),
+)
+DEPARTMENTS = ("hr", "it", "finance", "security", "general")
+PRINCIPALS = (*(f"department:{name}" for name in DEPARTMENTS), "role:Manager", "role:Intern", EVERYONE)
+ENFORCED = {
+    "rag.access.by": "folder",
+    "rag.access.departments": (*DEPARTMENTS, "board"),
+    "rag.access.open": ("general",),
+    "rag.access.privileged": ("Manager",),
+    "rag.retrieval.similarity_threshold": -1.0,
+    "indexes.lexical_tail_chunks": 20,
+    "indexes.vector": "none",
+}
+MODES = {
+    "fused": {},
+    "scores": {"rag.retrieval.fusion": "score"},
+    "dense": {"rag.retrieval.keyword_weight": 0.0},
+    "lexical": {"rag.retrieval.semantic_weight": 0.0},
+    "feedback": {"rag.retrieval.feedback": 0.5},
+    "signals": {
+        "rag.signals": {"department_match": {"by_folder": True}, "word_overlap": {"weight": 0.2}, "one_per_source": {}}
+    },
+    "cached": {"rag.retrieval.cached_results": 1000},
+}
+WORLDS = 500
+FAST = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """The documents of a tenant: in folders, with metadata, and some with readers of their own."""
+
+    documents: list[SourceDocument]
+
+    @classmethod
+    def random(cls, seed: int) -> "World":
+        """Up to 14 documents."""
+        dice = random.Random(seed)
+        return cls(documents=[_document(dice, number) for number in range(dice.randint(1, 14))])
+
+    def readable(self, principals: tuple[str, ...], kind: str | None = None) -> list[SourceDocument]:
+        """The oracle: what this reader may read."""
+        held = set(principals)
+        return [
+            document
+            for document in self.documents
+            if _readers(document) & held and kind in {None, document.metadata["kind"]}
+        ]
+
+
+def _document(dice: random.Random, number: int) -> SourceDocument:
+    metadata = {"kind": dice.choice(["memo", "policy"])}
+    if dice.random() < 0.2:
+        metadata["department"] = dice.choice(DEPARTMENTS)
+    own = tuple(dice.sample(PRINCIPALS, k=dice.randint(1, 2))) if dice.random() < 0.15 else (EVERYONE,)
+    words = " ".join(dice.choices(WORDS, k=dice.randint(4, 16)))
+    return SourceDocument(
+        source=f"kb/{dice.choice(DEPARTMENTS)}/doc-{number}.txt",
+        data=f"{words} number{number}".encode(),
+        metadata=metadata,
+        readers=own,
+    )
+
+
+def _readers(document: SourceDocument) -> set[str]:
+    if document.readers != (EVERYONE,):
+        return set(document.readers)
+    department = document.metadata.get("department", document.source.split("/")[-2])
+    return {EVERYONE} if department == "general" else {f"department:{department}", "role:Manager"}
+
+
+@pytest.fixture
+def modes(settings: Settings) -> Iterator[dict[str, Engine]]:
+    """Engines over one database, one for each way of answering."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(opened(settings, ENFORCED | mode)) for name, mode in MODES.items()}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "seeds", [range(FAST), pytest.param(range(FAST, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
+)
+def test_random_worlds__show_each_reader_what_is_theirs_in_every_mode(modes: dict[str, Engine], seeds: range) -> None:
+    for seed in seeds:
+        world, dice = World.random(seed), random.Random(-seed)
+        name = f"w{seed}"
+        modes["fused"].tenant(name).ingest(world.documents)
+        if seed % 5 == 0:
+            modes["fused"].tenant(name).indexes.build()
+        principals = tuple(dice.sample(PRINCIPALS, k=dice.randint(1, 4)))
+        question = " ".join(dice.choices(WORDS, k=3))
+        kind = dice.choice([None, "memo"])
+        for mode in modes if seed < FAST else dice.sample(sorted(modes), k=3):
+            _compare(modes[mode], mode, world, name, principals, question, kind)
+        _compare_with_twin(modes["lexical"], world, name, principals, question)
+
+
+def _compare(
+    engine: Engine, mode: str, world: World, name: str, principals: tuple[str, ...], question: str, kind: str | None
+) -> None:
+    scope = engine.tenant(name, principals=principals)
+    chosen = Filter(where={"metadata.kind": kind}) if kind else None
+    documents = world.readable(principals, kind)
+    wanted = {d.source for d in documents if mode != "lexical" or set(question.split()) & set(d.data.decode().split())}
+    for _ in range(2 if mode == "cached" else 1):
+        found = scope.retrieve(question, 100, chosen)
+        assert {hit.source for hit in found.hits} == wanted, mode
+    readable = {d.data.decode() for d in world.readable(principals)}
+    assert {passage.text for passage in scope.context(question, 100, chosen).passages} <= readable
+    answer = scope.answer(question, 100, chosen)
+    assert all(citation.source in {d.source for d in documents} for citation in answer.citations)
+    assert [d.source for d in scope.documents()] == sorted(d.source for d in world.readable(principals))
+    assert {text for _, text in scope.texts()} == readable
+    assert sum(info.chunks for info in scope.collections.infos()) == len(readable)
+
+
+def _compare_with_twin(engine: Engine, world: World, name: str, principals: tuple[str, ...], question: str) -> None:
+    """A tenant that holds only what the reader may read gives the same scores, to the last bit."""
+    twin = [replace(document, readers=("twin",)) for document in world.readable(principals)]
+    engine.tenant(f"{name}-twin").ingest(twin)
+    found = engine.tenant(name, principals=principals).retrieve(question, 100)
+    alone = engine.tenant(f"{name}-twin", principals=("twin",)).retrieve(question, 100)
+    assert sorted((hit.lexical_score, hit.source) for hit in found.hits) == sorted(
+        (hit.lexical_score, hit.source) for hit in alone.hits
+    )
+    assert (found.shortfall or "").replace(name, "") == (alone.shortfall or "").replace(name, "")
+
+
+def _told(found: Retrieval) -> Retrieval:
+    """All that a reader is told but how long it took."""
+    return replace(found, timings_ms={}, stages=())
+
+
+def _policy(number: int, department: str, words: str) -> SourceDocument:
+    return SourceDocument(source=f"kb/{department}/p{number}.txt", data=f"{words} rule{number}".encode())
+
+
+SECRET = "zephyrine"
+QUESTIONS = (f"{SECRET} badge travel", f'"{SECRET} badge"', f"salary +{SECRET}", "häuser backup")
+PLANTS = {
+    "one": [_policy(900, "security", f"{SECRET} badge")],
+    "one that says it often": [_policy(900, "security", f"{SECRET} {SECRET} salary " * 20)],
+    "a hundred": [_policy(900 + n, "security", f"{SECRET} badge travel salary " * (1 + n % 7)) for n in range(100)],
+    "a department that was not there": [_policy(900, "board", f"{SECRET} backup")],
+    "another language": [replace(_policy(900, "security", f"{SECRET} häuser badges"), language="german")],
+}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_told(
+    modes: dict[str, Engine], plant: str
+) -> None:
+    dice = random.Random(7)
+    documents = [
+        _policy(n, DEPARTMENTS[n % 5], " ".join(dice.choices(WORDS, k=dice.randint(4, 30)))) for n in range(40)
+    ]
+    owner = modes["fused"].tenant("acme")
+    owner.ingest(documents)
+    owner.indexes.build()
+    readers = [(EVERYONE,), (EVERYONE, "department:hr", "role:Intern")]
+
+    def answers() -> dict[tuple[str, tuple[str, ...], str], Retrieval]:
+        return {
+            (mode, principals, question): engine.tenant("acme", principals=principals).retrieve(question, 50)
+            for mode, engine in modes.items()
+            for principals in readers
+            for question in QUESTIONS
+        }
+
+    def listed() -> list[object]:
+        scopes = [modes["fused"].tenant("acme", principals=principals) for principals in readers]
+        return [(scope.documents(), scope.texts(), scope.collections.infos()) for scope in scopes]
+
+    before, lists = answers(), listed()
+    before = {asked: replace(found, cached=asked[0] == "cached") for asked, found in before.items()}
+    assert any(found.hits for found in before.values())
+    owner.ingest(PLANTS[plant])
+    modes["fused"].tenant("acme", principals=("role:Manager",)).retrieve(SECRET, 5)
+    for maintained in (False, True):
+        if maintained:
+            owner.indexes.rebuild()
+        for asked, found in answers().items():
+            assert _told(found) == _told(before[asked]), asked
+        assert listed() == lists
+    manager = modes["lexical"].tenant("acme", principals=("role:Manager",)).retrieve(SECRET, 200)
+    assert manager.returned == len(PLANTS[plant])
+
+
+def test_readers__follow_from_the_department_when_the_mode_changes_and_nothing_is_embedded_again(
+    settings: Settings, database: DatabaseSettings
+) -> None:
+    documents = [_policy(1, "hr", "salary bands"), _policy(2, "general", "travel rules")]
+
+    def readers() -> list[list[str]]:
+        with psycopg.connect(database.admin_url or "") as connection:
+            rows = connection.execute("SELECT acl FROM kosmos.documents ORDER BY source DESC").fetchall()
+        return [acl for (acl,) in rows]
+
+    with opened(settings, {}) as engine:
+        assert engine.tenant("acme").ingest(documents).new == 2
+        assert readers() == [[EVERYONE], [EVERYONE]]
+    with opened(settings, ENFORCED) as engine:
+        report = engine.tenant("acme").ingest(documents)
+        assert (report.changed, report.reused, report.chunks) == (2, 2, 2)
+        assert readers() == [["department:hr", "role:Manager"], [EVERYONE]]
+        assert [hit.source for hit in engine.tenant("acme").retrieve("salary").hits] == ["kb/general/p2.txt"]
+        assert engine.tenant("acme").ingest(documents).unchanged == 2
+    with opened(settings, {}) as engine:
+        report = engine.tenant("acme").ingest(documents)
+        assert (report.changed, report.reused) == (2, 2)
+        assert readers() == [[EVERYONE], [EVERYONE]]
+
+
+def test_a_document_without_a_department__fails_by_name(settings: Settings) -> None:
+    with opened(settings, ENFORCED) as engine:
+        report = engine.tenant("acme").ingest(
+            [SourceDocument(source="loose.txt", data=b"salary"), _policy(1, "hr", "salary")]
+        )
+        assert [(failure.source, failure.code) for failure in report.failed] == [("loose.txt", "no_department")]
+        assert (report.new, engine.tenant("acme").documents()) == (1, [])
+
+
+def test_failed_documents__do_not_stay_open_when_departments_begin_to_decide(settings: Settings) -> None:
+    loose = SourceDocument(source="loose.txt", data=b"salary")
+    broken, open_ = _policy(1, "hr", "salary"), _policy(2, "general", "salary")
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").ingest([loose, broken, open_])
+    again = [loose, *(replace(document, data=b"salary" * 2**19) for document in (broken, open_))]
+    with opened(settings, ENFORCED | {"ingestion.max_file_mb": 1}) as engine:
+        report = engine.tenant("acme").ingest(again)
+        assert [failure.code for failure in report.failed] == ["no_department", "too_large", "too_large"]
+        assert report.removed == 2
+        assert engine.tenant("acme").sources() == [open_.source]
+
+
+def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_those_asked(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
+        engine.tenant("acme", collection="wiki").ingest(SourceDocument(source="a", data=b"salary rules"))
+        for planted in (False, True):
+            if planted:
+                engine.tenant("acme", collection="policies").ingest(_policy(1, "security", "salary secrets"))
+            over_all = engine.tenant("acme").retrieve("salary")
+            assert {leg.plan for leg in over_all.legs.values()} == {"not told"}, planted
+            alone = engine.tenant("acme", collection="wiki").retrieve("salary")
+            assert {leg.plan for leg in alone.legs.values()} == {"exact scan"}, planted
+
+
+def test_totals__name_no_principals_of_others(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").ingest(
+            [
+                SourceDocument(source="a", data=b"salary", readers=("department:hr", "role:Manager", "user:jo")),
+                SourceDocument(source="b", data=b"bonus", readers=("department:hr", "user:ann")),
+                SourceDocument(source="c", data=b"secret", readers=("user:ann",)),
+            ]
+        )
+        assert engine.tenant("acme", principals=("department:hr",)).totals() == (2, {("department:hr",): 2})
+
+
+def test_languages__of_a_list_of_readers_go_with_its_documents(settings: Settings, database: DatabaseSettings) -> None:
+    def languages() -> list[list[str]]:
+        with psycopg.connect(database.admin_url or "") as connection:
+            return [row for (row,) in connection.execute("SELECT languages FROM kosmos.reader_statistics").fetchall()]
+
+    with opened(settings, {}) as engine:
+        scope = engine.tenant("acme")
+        german = SourceDocument(source="a", data="die Häuser".encode(), language="german")
+        english = SourceDocument(source="b", data=b"houses")
+        scope.ingest(german)
+        assert languages() == [["german"]]
+        scope.ingest(english)
+        assert languages() == [["german", "english"]]
+        scope.delete("b")
+        scope.ingest(replace(german, language="english"))
+        assert languages() == [["english"]]
+        scope.delete("a")
+        assert languages() == [[]]
+
+
+def test_readers__in_another_order_are_the_same_list(settings: Settings, database: DatabaseSettings) -> None:
+    with opened(settings, {}) as engine:
+        lists = [("board", "hr"), ("hr", "board"), ("hr", "board", "hr")]
+        engine.tenant("acme").ingest(
+            [SourceDocument(source=str(n), data=b"salary", readers=readers) for n, readers in enumerate(lists)]
+        )
+    with psycopg.connect(database.admin_url or "") as connection:
+        rows = connection.execute("SELECT acl, chunks FROM kosmos.reader_statistics").fetchall()
+    assert rows == [(["board", "hr"], 3)]
+
+
+def test_preset__enforces_departments_in_its_collection_alone(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
+        document = _policy(1, "finance", "The quarterly budget is closed on the fifth working day of the month.")
+        for collection in ("policies", "wiki"):
+            engine.tenant("acme", collection=collection).ingest(document)
+        assert [found.collection for found in engine.tenant("acme").documents()] == ["wiki"]
+        for principals in (("department:finance",), ("role:Auditor",)):
+            found = engine.tenant("acme", principals=principals, collection="policies").retrieve("quarterly budget")
+            assert [hit.source for hit in found.hits] == ["kb/finance/p1.txt"]
+            assert {(leg.plan, len(leg.read)) for leg in found.legs.values()} == {("not told", 0)}
+
+
+def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        scope = engine.tenant("acme")
+        scope.ingest(SourceDocument(source="a", data=b"salary rules"))
+        assert {leg.plan for leg in scope.retrieve("salary").legs.values()} == {"exact scan"}
+        scope.ingest(SourceDocument(source="b", data=b"salary secrets", readers=("board",)))
+        assert {leg.plan for leg in scope.retrieve("salary").legs.values()} == {"not told"}
+        both = engine.tenant("acme", principals=(EVERYONE, "board")).retrieve("salary")
+        assert {leg.plan for leg in both.legs.values()} == {"exact scan"}
+
+
+def test_a_list_of_readers__may_be_long_and_hold_any_sign(engine: Engine, database: DatabaseSettings) -> None:
+    many = tuple(f"user:{uuid.uuid4()}" for _ in range(300))
+    odd = ("back\\slash", 'quo"te', "com,ma", "{brace}", "ümlaut 😀")
+    documents = [
+        SourceDocument(source=str(number), title="-", data=b"alpha beta", readers=readers)
+        for number, readers in enumerate([many, odd, ("everyone",)])
+    ]
+    assert engine.tenant("acme").ingest(documents).failed == ()
+    for name, source in {many[7]: "0", odd[0]: "1", odd[1]: "1"}.items():
+        assert [hit.source for hit in engine.tenant("acme", principals=[name]).retrieve("alpha").hits] == [source]
+    # The migration that counts what was there before gives the lists the very ids.
+    migration = runpy.run_path(str(ROOT / "migrations/versions/0008_statistics_by_readers.py"))
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute(migration["ID_OF_READERS"])
+        for table in ("reader_statistics", "lexemes"):
+            rows = connection.execute(f"SELECT readers, kosmos.id_of_readers(acl) FROM kosmos.{table}").fetchall()
+            assert len({stored for stored, _ in rows}) == 3
+            assert all(stored == made for stored, made in rows)
+        connection.rollback()

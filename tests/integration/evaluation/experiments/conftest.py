@@ -1,0 +1,13 @@
+"""The tenant that most experiments are of."""
+
+import pytest
+
+from kosmos_rag import Engine
+from kosmos_rag.engine.tenant import TenantScope
+from tests.integration.evaluation.experiments.asking import filled
+
+
+@pytest.fixture
+def acme(engine: Engine) -> TenantScope:
+    """A tenant with a dozen documents."""
+    return filled(engine)

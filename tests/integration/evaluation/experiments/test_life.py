@@ -1,0 +1,134 @@
+"""The life of an experiment: what may be started, how it ends, how long its results are kept."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.storage.setup import set_up
+from tests.integration.evaluation.experiments.asking import WAIT_S, WORDS, drained, filled, preset_file
+from tests.integration.variants import opened
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rag.retrieval.dept": 5}, "dept"),
+        ({"rag.chunking.max_size": 500}, r"rag\.chunking\.max_size \(bad\) is not a setting that single questions"),
+        ({"rag.access.by": "metadata.department"}, r"rag\.access\.by \(bad\) is not a setting"),
+        ({"rag.audit.enabled": False}, r"rag\.audit\.enabled \(bad\) is not a setting"),
+        ({"rag.retrieval.cached_results": 5}, r"rag\.retrieval\.cached_results \(bad\) is not a setting"),
+        ({"rag.retrieval.max_question_chars": 5}, r"max_question_chars \(bad\) is not a setting"),
+        ({"rag.retrieval.depth": 5}, "depth must be at least top_k"),
+        ({"rag.signals": {"nothing": {}}}, "nothing"),
+        ({"rag.retrieval": 1, "rag.retrieval.depth": 200}, "name each key once"),
+        ({}, "change one"),
+    ],
+)
+def test_settings__that_cannot_be_are_refused(acme: TenantScope, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        acme.experiments.start("bad", changes)
+    assert acme.experiments.infos() == []
+
+
+def test_start__refuses_what_cannot_run_and_a_second_one_for_the_same_questions(
+    engine: Engine, acme: TenantScope, tmp_path: Path
+) -> None:
+    for share in (0, -0.1, 1.1, float("nan"), True, "half"):
+        with pytest.raises(RequestError, match="the share is"):
+            acme.experiments.start("words", WORDS, share=share)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="the mode is 'both'; use shadow or serve"):
+        acme.experiments.start("words", WORDS, mode="both")
+    with pytest.raises(RequestError, match="experiment name 'No Name' is malformed"):
+        acme.experiments.start("No Name", WORDS)
+    acme.experiments.start("words", preset_file(tmp_path, "rag: {retrieval: {fusion: score}}"))
+    with pytest.raises(RequestError, match="there is an experiment words already"):
+        acme.experiments.start("words", WORDS)
+    with pytest.raises(RequestError, match="the experiment words runs for questions to all collections; stop it first"):
+        acme.experiments.start("other", WORDS)
+    engine.tenant("acme", collection="wiki").experiments.start("wiki", WORDS)
+    acme.experiments.stop("words")
+    acme.experiments.start("other", WORDS)
+    assert [(info.name, info.stopped_at is None) for info in acme.experiments.infos()] == [
+        ("other", True),
+        ("wiki", True),
+        ("words", False),
+    ]
+
+
+def test_stop__ends_it_at_once(engine: Engine, acme: TenantScope, settings: Settings) -> None:
+    acme.experiments.start("words", WORDS, share=1.0, mode="serve")
+    assert set(acme.retrieve("churn account3", 5).legs) == {"lexical"}
+    with opened(settings, {}) as other:
+        other.tenant("acme").experiments.stop("words")
+    found = acme.retrieve("churn account3", 5)
+    assert (set(found.legs), found.experiment) == ({"dense", "lexical"}, None)
+    acme.experiments.start("shadow", WORDS, share=1.0)
+    waits = threading.Event()
+    assert engine.parts.experiments._background.submit(lambda: (waits.wait(WAIT_S), None)[1])
+    acme.retrieve("churn account3", 5)
+    assert acme.experiments.stop("shadow").experiment.stopped_at is not None
+    waits.set()
+    drained(engine)
+    assert acme.experiments.status("shadow").results == 0
+
+
+def test_prune__removes_what_is_past_retention_and_nothing_else(
+    engine: Engine, acme: TenantScope, database: DatabaseSettings
+) -> None:
+    for name in ("old", "new"):
+        acme.experiments.start(name, WORDS, share=1.0)
+        for number in range(2):
+            acme.retrieve(f"churn account{number}", 5)
+        drained(engine)
+        acme.experiments.stop(name)
+    acme.experiments.start("running", WORDS, share=1.0)
+    acme.retrieve("churn", 5)
+    drained(engine)
+    long_ago = datetime.now(UTC) - timedelta(days=40)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
+        admin.execute("UPDATE kosmos.experiments SET started_at = %s WHERE name <> 'new'", (long_ago,))
+        admin.execute("UPDATE kosmos.experiments SET stopped_at = %s WHERE name = 'old'", (long_ago,))
+        admin.execute(
+            "UPDATE kosmos.experiment_results r SET at = %s FROM kosmos.experiments x "
+            "WHERE x.id = r.experiment_id AND x.name <> 'new'",
+            (long_ago,),
+        )
+    assert acme.experiments.prune(keep_days=30) == 3
+    assert {info.name for info in acme.experiments.infos()} == {"new", "running"}
+    assert acme.experiments.status("new").results == 2
+    assert acme.experiments.status("running").results == 0
+
+
+def test_migrate__to_the_revision_before_and_back_keeps_all_but_experiments_and_clicks(
+    settings: Settings, database: DatabaseSettings
+) -> None:
+    with opened(settings, {}) as engine:
+        ada = filled(engine, subject="ada")
+        chunk = ada.retrieve("churn account1", 1).hits[0].chunk_id
+        for name in ("acme", "other"):
+            engine.tenant(name, subject="ada").feedback("up", question="churn")
+        ada.feedback("click", question="churn", chunk_id=chunk)
+        ada.experiments.start("words", WORDS, share=1.0)
+    assert set_up(database, "0012").after == "0012"
+    with psycopg.connect(database.admin_url or "") as admin:
+        ratings = "SELECT rating, count(*), count(DISTINCT tenant_id) FROM kosmos.feedback GROUP BY rating"
+        assert admin.execute(ratings).fetchall() == [("up", 2, 2)]
+        forced = "SELECT relforcerowsecurity FROM pg_class WHERE oid = 'kosmos.feedback'::regclass"
+        assert admin.execute(forced).fetchone() == (True,)
+        with pytest.raises(psycopg.errors.CheckViolation):
+            admin.execute("UPDATE kosmos.feedback SET rating = 'click'")
+    assert set_up(database).before == "0012"
+    with opened(settings, {}) as engine:
+        ada = engine.tenant("acme", subject="ada")
+        assert ada.retrieve("churn account1", 1).hits[0].chunk_id == chunk
+        assert ada.experiments.infos() == []
+        ada.feedback("click", question="churn", chunk_id=chunk)
+        ada.experiments.start("words", WORDS)

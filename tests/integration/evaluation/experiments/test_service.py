@@ -1,0 +1,90 @@
+"""Experiments in service: the second configuration answers a share, and what readers say of it is counted."""
+
+import pytest
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import Arm
+from tests.integration.evaluation.experiments.asking import WORDS, drained, filled, kept
+from tests.integration.variants import opened
+
+
+def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, database: DatabaseSettings) -> None:
+    with opened(settings, {"rag.audit.enabled": True}) as engine:
+        acme = filled(engine, subject="ada")
+        plain = acme.retrieve("churn account3", 5)
+        acme.experiments.start("words", WORDS, share=0.5, mode="serve")
+        questions = [f"churn account{number}" for number in range(20)]
+        first = [acme.retrieve(question, 5) for question in questions]
+        again = [acme.context(question, 5).retrieval for question in questions]
+        assert [found.experiment for found in first] == [found.experiment for found in again]
+        arms = [found.experiment.arm for found in first if found.experiment]
+        assert len(arms) == 20
+        assert set(arms) == {Arm.FIRST, Arm.SECOND}
+        for found, arm in zip(first, arms, strict=True):
+            assert ("dense" in found.legs) == (arm is Arm.FIRST)
+            note = "answered by the second configuration of the experiment words"
+            assert (note in found.notes) == (arm is Arm.SECOND)
+        drained(engine)
+        rows = dict(kept(database, "retrieval_id, arm"))
+        assert rows == {found.id: arm for found, arm in zip([*first, *again], arms * 2, strict=True)}
+        settings_of = {record.id: record.settings for record in acme.audit.find(limit=100)}
+        for found, arm in zip(first, arms, strict=True):
+            assert found.id is not None
+            assert plain.id is not None
+            assert (settings_of[found.id] == settings_of[plain.id]) == (arm is Arm.FIRST)
+        assert acme.experiments.status("words").arms[1].served == 2 * arms.count(Arm.SECOND)
+
+
+def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: DatabaseSettings) -> None:
+    with opened(settings, {"rag.audit.enabled": True}) as engine:
+        acme = filled(engine, subject="ada")
+        acme.experiments.start("words", WORDS, share=0.5, mode="serve")
+        served = {Arm.FIRST: 0, Arm.SECOND: 0}
+        number = 0
+        while min(served.values()) < 10:
+            found = acme.retrieve(f"churn number{number}", 3)
+            number += 1
+            assert found.experiment is not None
+            arm = found.experiment.arm
+            if served[arm] < 10:
+                served[arm] += 1
+                acme.feedback("up" if arm is Arm.SECOND else "down", retrieval_id=found.id)
+                acme.feedback("click", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id)
+                acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id)
+        drained(engine)
+        report = acme.experiments.status("words")
+        first, second = report.arms
+        assert (first.up, first.down, first.clicked) == (0, 20, 10)
+        assert (second.up, second.down, second.clicked) == (10, 10, 10)
+        thumbs = next(one for one in report.differences if one.of == "thumbs")
+        assert (thumbs.first, thumbs.second, thumbs.significant, thumbs.reason) == (0.0, 0.5, True, "Fisher's exact")
+        clicks = next(one for one in report.differences if one.of == "clicks")
+        assert clicks.p is None
+        assert "too little to tell" in clicks.reason
+        assert [question.disliked for question in acme.audit.failed()] != []
+
+
+def test_clicks__are_of_a_passage(engine: Engine) -> None:
+    with pytest.raises(RequestError, match="a click is on a passage"):
+        engine.tenant("acme", subject="ada").feedback("click", question="churn")
+
+
+def test_kept_results__of_the_two_are_never_mixed(settings: Settings) -> None:
+    with opened(settings, {"rag.retrieval.cached_results": 50}) as engine:
+        acme = filled(engine)
+        assert not acme.retrieve("churn account3", 5).cached
+        acme.experiments.start("words", WORDS, share=1.0, mode="serve")
+        for cached in (False, True):
+            found = acme.retrieve("churn account3", 5)
+            assert (found.cached, set(found.legs)) == (cached, {"lexical"})
+        drained(engine)
+        assert acme.experiments.stop("words").results == 2
+        found = acme.retrieve("churn account3", 5)
+        assert (found.cached, set(found.legs), found.experiment) == (True, {"dense", "lexical"}, None)
+        # A result of before is compared with nothing: it was when it was made.
+        acme.experiments.start("shadow", WORDS, share=1.0)
+        acme.retrieve("churn account3", 5)
+        drained(engine)
+        assert acme.experiments.status("shadow").results == 0

@@ -1,0 +1,39 @@
+"""Rounds of the guard as a worker makes them, and a model that is not there."""
+
+import multiprocessing
+from collections.abc import Sequence
+from typing import Any
+
+from kosmos_rag import Engine
+from kosmos_rag.apps.worker.channel import Counts, Desk
+from kosmos_rag.apps.worker.handlers.monitor import Guarding
+from kosmos_rag.core.errors import ModelUnavailable
+from kosmos_rag.core.protocols import Vectors
+from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.indexing.ann.worlds import WORLD
+
+
+class Mute(type(WORLD)):  # type: ignore[misc]
+    """A model that is not there."""
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        raise ModelUnavailable("the model has gone to lunch; wait")
+
+    def embed_query(self, question: str) -> Any:
+        raise ModelUnavailable("the model has gone to lunch; wait")
+
+
+def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], Counts]:
+    """A round of the guard within maintenance of the tenant: what is measured and shown for how long, and counts."""
+    ours, theirs = multiprocessing.Pipe()
+    _KEPT.append(ours)
+    counts = Guarding(Guard(engine), round_s=0.0).round(tenant("acme"), Desk(theirs, engine.tenant("acme").jobs._queue))
+    shown: dict[tuple[str, str], tuple[float, float]] = {}
+    while ours.poll(0):
+        shown |= ours.recv().measured
+    return shown, counts
+
+
+_KEPT: list[object] = []
+"""Ends of pipes: a desk takes the end of its own for the end of its supervisor, and exits."""

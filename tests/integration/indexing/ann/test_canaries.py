@@ -1,0 +1,136 @@
+"""The guard's canaries: questions with known answers, and secrets that nobody else must find."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.apps.worker.metrics import WorkerMetrics
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types import GuardKind, GuardState
+from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
+from kosmos_rag.evaluation.monitor.monitor import Guard
+from tests.integration.indexing.ann.guarding import Mute, round_of
+from tests.integration.indexing.ann.worlds import WORLD
+from tests.integration.variants import changed
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Secrets are asked for where a test says so."""
+    return changed(settings, {"guard.permission_every_s": None})
+
+
+def _rules() -> list[dict[str, Any]]:
+    file = Path(__file__).parents[4] / "deploy" / "prometheus" / "rules.yml"
+    return [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+
+
+def test_questions__with_known_answers_give_recall_and_mrr(
+    settings: Settings, tmp_path: Path, database: DatabaseSettings
+) -> None:
+    file = tmp_path / "known.yaml"
+    asked = [
+        f"- question: chunk{number} of topic{number * 17 % 40}\n  source: default/{number}\n" for number in range(12)
+    ]
+    file.write_text("".join(asked) + "- question: who knows\n  answerable: false\n")
+    by_words = changed(
+        settings,
+        {
+            "guard.questions": {"acme/default": file},
+            "rag.retrieval.keyword_weight": 1.0,
+            "rag.retrieval.semantic_weight": 0.0,
+        },
+    )
+    with Engine(by_words, embedder=WORLD) as engine:
+        [run] = Guard(engine).run("acme", [GuardKind.QUESTIONS])
+        assert (run.kind, run.state) == (GuardKind.QUESTIONS, GuardState.OK), run.why
+        assert run.figures["questions"] == 12
+        assert run.figures["recall_at_10"] == run.figures["mrr"] == 1.0
+        file.write_text("no list")
+        [run] = Guard(engine).run("acme", [GuardKind.QUESTIONS])
+        assert run.state is GuardState.UNKNOWN
+        assert "is not a list of questions" in run.why
+
+
+PERMISSION = [GuardKind.PERMISSION]
+
+
+def permission(found: Any) -> Any:
+    [run] = [run for run in found if run.kind is GuardKind.PERMISSION]
+    return run
+
+
+def test_permission__no_reader_finds_a_secret_of_others(settings: Settings) -> None:
+    with Engine(_by_words(settings), embedder=WORLD) as engine:
+        run = permission(Guard(engine).run("acme", PERMISSION))
+        assert (run.state, run.figures) == (GuardState.OK, {"leaks": 0, "missed": 0}), run.why
+        assert permission(Guard(engine).status(TENANTS[0])).id == run.id
+
+
+def _by_words(settings: Settings, more: Mapping[str, Any] | None = None) -> Settings:
+    return changed(settings, {"rag.retrieval.keyword_weight": 0.3, **(more or {})})
+
+
+def _let_all_read_all_of_a_tenant(database: DatabaseSettings) -> None:
+    """Take the readers out of the policies: a leak."""
+    with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
+        for table in ("documents", "chunks", "embeddings", "lexical_tail", "lexemes", "reader_statistics"):
+            admin.execute(f"ALTER POLICY app_read ON kosmos.{table} USING (tenant_id = kosmos.tenant())".encode())
+
+
+def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSettings) -> None:
+    with Engine(_by_words(settings), embedder=WORLD) as engine:
+        assert permission(Guard(engine).run("acme", PERMISSION)).state is GuardState.OK
+        _let_all_read_all_of_a_tenant(database)
+        run = permission(Guard(engine).run("acme", PERMISSION))
+        assert run.state is GuardState.ALARM
+        assert "everyone of kosmos-canary-a found" in run.why
+        assert run.figures["leaks"] >= 2
+
+
+def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings) -> None:
+    """From a round of maintenance to the series that KosmosPermissionLeak rises by."""
+    expression = next(rule["expr"] for rule in _rules() if rule.get("alert") == "KosmosPermissionLeak")
+    assert expression.strip() == "sum(increase(kosmos_permission_leaks_total[30m])) > 0"
+    with Engine(_by_words(settings, {"guard.permission_every_s": 0.001}), embedder=WORLD) as engine:
+        queue = engine.tenant("acme").jobs._queue
+        worker = WorkerMetrics(queue, engine.parts.database)
+        leaks = partial(worker.registry.get_sample_value, "kosmos_permission_leaks_total")
+        for leaking in (False, True):
+            if leaking:
+                _let_all_read_all_of_a_tenant(database)
+            _, counts = round_of(engine)
+            worker.add(counts)
+            assert (leaks() or 0.0) >= 2 if leaking else leaks() == 0.0
+
+
+def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
+    indexed: Engine, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    mute = changed(settings, {"guard.permission_every_s": 0.001})
+    with Engine(mute, embedder=Mute()) as engine, caplog.at_level("INFO", logger="kosmos_rag.apps.worker"):
+        _, counts = round_of(engine)
+    assert counts["kosmos_permission_checks", "unknown"] == 1
+    assert counts["kosmos_guard_runs", "unknown"] == 1, "too few samples"
+    [record] = [vars(record) for record in caplog.records if getattr(record, "action", "") == "guard_permission"]
+    assert "gone to lunch" in record["texts"]["why"]
+    assert "gone to lunch" not in record["message"] + str(record["figures"])
+
+
+def test_permission__what_does_not_find_its_own_knows_nothing(settings: Settings) -> None:
+    with Engine(_by_words(settings), embedder=WORLD) as engine:
+        Guard(engine).run("acme", PERMISSION)
+        scope = engine.tenant(TENANTS[0])
+        real = [secret for secret in SECRETS if secret.tenant == TENANTS[0]]
+        assert sorted(scope.sources()) == sorted(secret.reader for secret in real)
+    blind = _by_words(settings, {"rag.retrieval.similarity_threshold": 1.0, "rag.retrieval.keyword_weight": 0.0})
+    with Engine(blind, embedder=WORLD) as engine:
+        run = permission(Guard(engine).run("acme", PERMISSION))
+        assert run.state is GuardState.UNKNOWN
+        assert "did not find the own secret" in run.why

@@ -1,0 +1,311 @@
+"""The guard over a tenant with an index: what it keeps of questions, what it measures, and what comes of that."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from kosmos_rag import Engine, Filter, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.types import EVERYONE, GuardKind, GuardState
+from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.evaluation.monitor.recall import Sample, remeasure
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.indexing.ann.guarding import Mute, round_of
+from tests.integration.indexing.ann.worlds import FULL, QUESTIONS, WORLD, only, physical, publish_world, question_of
+from tests.integration.variants import changed
+
+ASKED = 40
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Slices of a millisecond: every question is a sample."""
+    return changed(
+        settings,
+        {"guard.samples": 1000, "guard.every_s": 1.0, "guard.permission_every_s": None},
+    )
+
+
+def rows(database: DatabaseSettings, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(database.admin_url or "") as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def beside(number: int) -> str:
+    """A question that is near no topic: what is nearest lies in many lists."""
+    return f"nothing of the kind {number}"
+
+
+def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = question_of, **scope: Any) -> None:
+    """Ask questions, and have them written as the thread would."""
+    for number in range(count):
+        engine.tenant("acme", **scope).retrieve(question(number), FULL)
+    sampler = engine._retriever._sampler
+    assert sampler is not None
+    sampler.flush()
+
+
+def search_less(database: DatabaseSettings, probes: int = 1) -> None:
+    """Have the index searched less far than it was measured to need."""
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute(
+            "UPDATE kosmos.indexes SET settings = settings || %s WHERE kind = 'ivfflat'", [Jsonb({"probes": probes})]
+        )
+
+
+# --- samples -------------------------------------------------------------------------------------------------------
+
+
+def test_samples__are_vectors_with_their_readers_and_bounded(settings: Settings, database: DatabaseSettings) -> None:
+    with Engine(changed(settings, {"guard.samples": 30, "guard.every_s": 0.1}), embedder=WORLD) as engine:
+        engine.tenant("acme").indexes.build()
+        ask(engine, 120)
+        ask(engine, 5, principals=["half"], collection="default")
+    kept = rows(database, "SELECT collection, principals, question, vector::text FROM kosmos.guard_samples")
+    of_all = [row for row in kept if row[0] is None]
+    assert 10 <= len(of_all) <= 30
+    assert {tuple(row[1]) for row in of_all} == {(EVERYONE,)}
+    assert 1 <= len(kept) - len(of_all) <= 5
+    assert {tuple(row[1]) for row in kept if row[0] == "default"} == {("half",)}
+    assert {row[2] for row in kept} == {None}
+    assert all(row[3].count(",") == WORLD.dimensions - 1 for row in kept)
+
+
+def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
+    indexed: Engine, database: DatabaseSettings
+) -> None:
+    scope = indexed.tenant("acme")
+    scope.retrieve(QUESTIONS[0], FULL, Filter(where={"metadata.n": 77}))
+    scope.retrieve('"common words" topic3', FULL)
+    ask(indexed, 0)
+    assert rows(database, "SELECT 1 FROM kosmos.guard_samples") == []
+
+
+def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database: DatabaseSettings) -> None:
+    ask(engine)
+    assert rows(database, "SELECT 1 FROM kosmos.guard_samples") == []
+    assert engine._retriever._sampler is not None
+    assert engine._retriever._sampler._thread is None
+
+
+def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings, database: DatabaseSettings) -> None:
+    with Engine(changed(settings, {"guard.keep_questions": True}), embedder=WORLD) as engine:
+        engine.tenant("acme").indexes.build()
+        engine.tenant("acme").retrieve("common topic3 question", FULL)
+    assert rows(database, "SELECT question FROM kosmos.guard_samples") == [("common topic3 question",)]
+
+
+class Listener:
+    """Counts what is told of samples."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def record(self, metric: Any, value: float = 1.0, *labels: str) -> None:
+        if metric.name == "kosmos_guard_samples":
+            with self._lock:
+                self.told[labels[0]] = self.told.get(labels[0], 0.0) + value
+
+    def watch(self, *_: Any) -> None:
+        """Leave it."""
+
+
+def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and_counted(
+    indexed: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = Listener()
+    indexed.observe(listener)
+    monkeypatch.setattr("kosmos_rag.retrieval.sampling._HELD", 10)
+    monkeypatch.setattr("kosmos_rag.retrieval.sampling._PAUSE_S", 3600.0)
+    scope = indexed.tenant("acme")
+    assert all(scope.retrieve(question_of(number), FULL).returned == FULL for number in range(15))
+    assert listener.told == {"dropped": 5}
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute("REVOKE INSERT ON kosmos.guard_samples FROM kosmos_app")
+    ask(indexed, 0)
+    assert listener.told == {"dropped": 15}
+
+
+def test_samples__are_written_and_read_by_no_other_tenant(indexed: Engine, database: DatabaseSettings) -> None:
+    ask(indexed, 3)
+    app, worker = indexed.parts.database.app, indexed.parts.database.worker
+    with worker.transaction(tenant("other").id, [EVERYONE]) as connection:
+        assert connection.execute("SELECT count(*) FROM kosmos.guard_samples").fetchone() == (0,)
+    with (
+        pytest.raises(DatabaseError, match="permission denied"),
+        app.transaction(tenant("acme").id, [EVERYONE]) as connection,
+    ):
+        connection.execute("SELECT count(*) FROM kosmos.guard_samples").fetchone()
+
+
+RECALL = [GuardKind.RECALL]
+
+# --- recall ----------------------------------------------------------------------------------------------------------
+
+
+def test_guard__finds_nothing_wrong_with_a_good_index(indexed: Engine, database: DatabaseSettings) -> None:
+    before = physical(database)
+    ask(indexed)
+    guard = Guard(indexed)
+    assert guard.waiting("acme") >= 30
+    [run] = guard.run("acme", RECALL)
+    assert (run.kind, run.state) == (GuardKind.RECALL, GuardState.OK)
+    assert run.figures["ann_recall_at_10"] >= 0.9
+    assert run.figures["short_of_k"] == 0.0
+    assert run.milliseconds > 0
+    assert physical(database) == before
+    assert guard.waiting("acme") == 0
+    assert [step.action for step in indexed.tenant("acme").indexes.log()] == ["built"]
+
+
+def test_guard__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine) -> None:
+    ask(indexed, 10)
+    guard = Guard(indexed)
+    waiting = guard.waiting("acme")
+    [run] = guard.run("acme", RECALL)
+    assert (run.state, run.why) == (GuardState.UNKNOWN, f"{waiting} samples, 30 are needed")
+    assert guard.waiting("acme") == waiting
+    assert [found.id for found in guard.status("acme")] == [run.id]
+
+
+@pytest.fixture
+def many_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty lists, of which one holds little of what is near."""
+    monkeypatch.setattr("kosmos_rag.indexing.ann._ROWS_PER_LIST", 100)
+
+
+def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, database: DatabaseSettings) -> None:
+    before = physical(database)
+    search_less(database)
+    ask(indexed, question=beside)
+    [run] = Guard(indexed).run("acme", RECALL)
+    assert (run.state, run.figures["action"]) == (GuardState.ALARM, "raised"), run.figures
+    assert run.figures["alarms_in_a_row"] == 1
+    assert physical(database) == before
+    info = only(indexed.tenant("acme").indexes.status())
+    assert info.settings["probes"] > 1
+    assert info.health["recall_at_10"] >= 0.95
+    [step, _] = indexed.tenant("acme").indexes.log()
+    assert (step.action, step.why, step.before["probes"]) == ("raised", run.why, 1)
+    assert step.after["probes"] == info.settings["probes"]
+
+
+@pytest.mark.slow
+def test_guard__that_has_raised_before_builds_again_where_that_may_help(
+    many_lists: None, indexed: Engine, database: DatabaseSettings
+) -> None:
+    scope, guard = indexed.tenant("acme"), Guard(indexed)
+    [first] = physical(database)
+    for action in ("raised", "left"):
+        search_less(database)
+        ask(indexed, question=beside)
+        [run] = guard.run("acme", RECALL)
+        assert (run.state, run.figures["action"]) == (GuardState.ALARM, action)
+    assert run.figures["alarms_in_a_row"] == 2
+    assert scope.indexes.log(1)[0].why.endswith("0 chunks published since it was built are too few for another build")
+
+    publish_world(indexed, "acme", range(3_000, 3_400))
+    search_less(database)
+    ask(indexed, question=beside)
+    [run] = guard.run("acme", RECALL)
+    assert (run.state, run.figures["action"]) == (GuardState.ALARM, "built")
+    [second] = physical(database)
+    assert second != first
+    assert only(scope.indexes.status()).rows == 3_400
+    ask(indexed, question=beside)
+    assert guard.run("acme", RECALL)[0].state is GuardState.OK
+    built = next(step for step in scope.indexes.log() if step.action == "built")
+    assert "of the ten nearest are found, the target is 0.95" in built.why
+    assert (built.before["rows"], built.after["rows"]) == (3_000, 3_400)
+
+
+def test_guard__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same(
+    many_lists: None, indexed: Engine, settings: Settings, database: DatabaseSettings
+) -> None:
+    search_less(database)
+    ask(indexed, question=beside)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
+        # It was raised before, and all of it has changed: it is to be built again, which takes a model.
+        health = Jsonb({"raised": True, "published": 0})
+        admin.execute("UPDATE kosmos.indexes SET health = health || %s WHERE kind = 'ivfflat'", [health])
+    with Engine(settings, embedder=Mute()) as engine:
+        _, counts = round_of(engine)
+        assert counts["kosmos_guard_steps", "left"] == counts["kosmos_guard_runs", "alarm"] == 1
+        step = engine.tenant("acme").indexes.log(1)[0]
+        assert step.action == "left"
+        assert "gone to lunch" in step.why
+
+
+@pytest.mark.slow
+def test_guard__that_may_not_act_leaves_the_index(
+    many_lists: None, settings: Settings, database: DatabaseSettings
+) -> None:
+    with Engine(changed(settings, {"guard.act": False}), embedder=WORLD) as engine:
+        engine.tenant("acme").indexes.build()
+        search_less(database)
+        ask(engine, question=beside)
+        [run] = Guard(engine).run("acme", RECALL)
+        assert run.state is GuardState.ALARM
+        assert "action" not in run.figures
+        assert only(engine.tenant("acme").indexes.status()).settings["probes"] == 1
+
+
+@pytest.mark.slow
+def test_guard__compares_scores_with_those_since_the_last_tuning(indexed: Engine) -> None:
+    guard = Guard(indexed)
+    ask(indexed)
+    assert "drift" not in guard.run("acme", RECALL)[0].figures
+    ask(indexed)
+    run = guard.run("acme", RECALL)[0]
+    assert run.figures["drift"] < run.figures["drift_limit"]
+    ask(indexed, question=beside)
+    run = guard.run("acme", RECALL)[0]
+    assert run.figures["drift"] > run.figures["drift_limit"]
+    indexed.tenant("acme").indexes.tune()
+    ask(indexed)
+    assert "drift" not in guard.run("acme", RECALL)[0].figures
+
+
+def test_run_due__waits_for_its_time_and_its_share(
+    indexed: Engine, settings: Settings, database: DatabaseSettings
+) -> None:
+    owner, said = tenant("acme"), list[str]()
+    ask(indexed)
+    with Engine(changed(settings, {"guard.every_s": 3600.0}), embedder=WORLD) as seldom:
+        assert [run.state for run in Guard(seldom).run_due(owner, said.append)] == [GuardState.OK]
+        ask(indexed)
+        assert Guard(seldom).run_due(owner, said.append) == []
+    with (
+        Engine(changed(settings, {"guard.every_s": 0.001}), embedder=WORLD) as engine,
+        psycopg.connect(database.admin_url or "", autocommit=True) as admin,
+    ):
+        admin.execute("UPDATE kosmos.guard_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
+        assert Guard(engine).run_due(owner, said.append) == [], "a second of two hundredths is not over before fifty"
+        admin.execute("UPDATE kosmos.guard_runs SET at = now() - interval '51 seconds'")
+        shown, counts = round_of(engine)
+        assert counts["kosmos_guard_runs", "ok"] == 1
+        [run, _] = Guard(engine).status("acme")
+        _, hold_s = shown["kosmos_guard_recall_at_10", "acme"]
+        assert hold_s > 2 * run.milliseconds / 1000 / 0.02, "a figure is shown until it is measured again"
+
+
+def test_remeasure__pauses_as_long_as_it_works_and_counts_what_takes_too_long(indexed: Engine) -> None:
+    owner, app = tenant("acme"), indexed.parts.database.app
+    sample = Sample(id=owner.id, collection=None, principals=("half",), vector=WORLD.embed_query(QUESTIONS[0]))
+    pauses: list[float] = []
+    guard = indexed.settings.guard
+    found = remeasure(app, owner, [sample] * 3, guard, pause=pauses.append)
+    assert (found.samples, found.given_up, len(found.scores)) == (3, 0, 3)
+    assert sum(pauses) * 1000 == pytest.approx(found.milliseconds, abs=1)
+    assert found.recall is not None
+    assert found.recall.recall_at_10 >= 0.8
+    nobody = replace(sample, principals=("nobody",))
+    unseen = remeasure(app, owner, [nobody], guard, pause=pauses.append)
+    assert (unseen.samples, unseen.recall, unseen.scores) == (0, None, ())

@@ -1,0 +1,223 @@
+"""What is answered while a vector index is built, and after its build was cut off; what the next build clears away."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ConfigError, IndexesBusy, KosmosError
+from tests.integration.indexing.ann.worlds import (
+    FULL,
+    assert_exact,
+    assert_right,
+    only,
+    opened,
+    physical,
+    publish_world,
+    vectors_of,
+)
+
+
+@contextmanager
+def _builds_wait(admin: str) -> Iterator[None]:
+    """Hold a snapshot: an index that is built beside its use waits for it before it becomes valid."""
+    connection = psycopg.connect(admin)
+    try:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM kosmos.embeddings")
+        yield
+    finally:
+        connection.close()
+
+
+def _building(admin: str) -> int:
+    """Wait for a build that waits, and return the server process that does it."""
+    with psycopg.connect(admin, autocommit=True) as connection:
+        for _ in range(600):
+            row = connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'virtualxid' "
+                "AND query LIKE 'CREATE INDEX CONCURRENTLY%'"
+            ).fetchone()
+            if row:
+                return int(row[0])
+            time.sleep(0.05)
+    raise AssertionError("no build has begun")
+
+
+def test_build__that_is_killed_is_cleared_away_by_the_next(engine: Engine, database: DatabaseSettings) -> None:
+    scope = engine.tenant("acme")
+    with ThreadPoolExecutor(1) as pool, _builds_wait(database.admin_url or ""):
+        build = pool.submit(scope.indexes.build)
+        pid = _building(database.admin_url or "")
+        with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        with pytest.raises(KosmosError):
+            build.result()
+    assert list(physical(database).values()) == [False]
+    left = [info for info in vectors_of(scope.indexes.status()) if info.kind == "ivfflat"]
+    assert [(info.state, info.due) for info in left] == [("building", "it was not built to the end")]
+    assert_right(engine, "exact scan")
+    assert_exact(engine)
+    steps: list[str] = []
+    assert only(scope.indexes.build(steps.append)).state == "ready"
+    assert any("left by an interrupted run" in step for step in steps)
+    assert list(physical(database).values()) == [True]
+    assert_right(engine, "ivfflat")
+
+
+def test_build__that_is_killed_leaves_the_old_index_in_use(indexed: Engine, database: DatabaseSettings) -> None:
+    scope = indexed.tenant("acme")
+    with ThreadPoolExecutor(1) as pool, _builds_wait(database.admin_url or ""):
+        build = pool.submit(scope.indexes.rebuild)
+        pid = _building(database.admin_url or "")
+        with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        with pytest.raises(KosmosError):
+            build.result()
+    assert sorted(physical(database).values()) == [False, True]
+    assert_right(indexed, "ivfflat")
+    scope.indexes.build()
+    assert list(physical(database).values()) == [True]
+    assert [info.state for info in vectors_of(scope.indexes.status())] == ["ready"]
+
+
+BUILDER = """
+import sys
+from kosmos_rag import Engine, Settings
+from tests.integration.indexing.ann.worlds import TopicEmbedder
+with Engine(Settings.model_validate_json(sys.stdin.read()), embedder=TopicEmbedder()) as engine:
+    engine.tenant("acme").indexes.build()
+"""
+
+
+def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
+    engine: Engine, settings: Settings, database: DatabaseSettings
+) -> None:
+    """The server goes on with the statement of a client that is gone: what comes of it is nobody's."""
+    given = settings.model_dump(mode="json") | {
+        "database": {name: getattr(database, name) for name in ("url", "worker_url", "admin_url")}
+    }
+    scope = engine.tenant("acme")
+    with _builds_wait(database.admin_url or ""):
+        builder = subprocess.Popen(
+            [sys.executable, "-c", BUILDER], stdin=subprocess.PIPE, text=True, cwd=Path(__file__).parents[4]
+        )
+        assert builder.stdin
+        builder.stdin.write(json.dumps(given))
+        builder.stdin.close()
+        _building(database.admin_url or "")
+        builder.kill()
+        builder.wait()
+        assert vectors_of(scope.indexes.status())[0].due == "it was not built to the end"
+        assert_exact(engine)
+    assert only(scope.indexes.build()).state == "ready"
+    assert list(physical(database).values()) == [True]
+    assert_right(engine, "ivfflat")
+
+
+def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: Settings, tmp_path: Path) -> None:
+    """An immediate stop is a crash to the server: it recovers from its log when it is started again."""
+    embedded = DatabaseSettings(data_dir=tmp_path / "data")
+    own = settings.model_copy(update={"database": embedded})
+    with opened(own) as engine:
+        publish_world(engine, "acme", range(1_200))
+        admin = engine.parts.database.admin_conninfo
+        with ThreadPoolExecutor(1) as pool, _builds_wait(admin):
+            build = pool.submit(engine.tenant("acme").indexes.build)
+            _building(admin)
+            server = int((tmp_path / "data" / "postmaster.pid").read_text().splitlines()[0])
+            os.kill(server, signal.SIGQUIT)
+            with pytest.raises(KosmosError):
+                build.result()
+    while (tmp_path / "data" / "postmaster.pid").exists():
+        time.sleep(0.05)
+    with opened(own) as engine:
+        scope = engine.tenant("acme")
+        assert vectors_of(scope.indexes.status())[0].due == "it was not built to the end"
+        assert_exact(engine, lambda number: number < 1_200)
+        assert only(scope.indexes.build()).state == "ready"
+        assert_right(engine, "ivfflat", lambda number: number < 1_200)
+
+
+def test_build__beside_another_of_the_tenant_is_refused(engine: Engine, database: DatabaseSettings) -> None:
+    scope = engine.tenant("acme")
+    with ThreadPoolExecutor(1) as pool:
+        with _builds_wait(database.admin_url or ""):
+            build = pool.submit(scope.indexes.build)
+            _building(database.admin_url or "")
+            for work in (scope.indexes.build, scope.indexes.rebuild, scope.indexes.tune):
+                with pytest.raises(IndexesBusy, match="tenant acme are being worked on"):
+                    work()
+            assert engine.tenant("other").indexes.build() == [], "another tenant is not held up"
+        assert only(build.result()).state == "ready"
+
+
+def test_builds__of_several_tenants_at_once_take_turns(engine: Engine) -> None:
+    """Two concurrent builds on one table wait for each other's snapshots: PostgreSQL calls that a deadlock."""
+    names = ["acme", "beta", "gamma"]
+    for name in names[1:]:
+        publish_world(engine, name, range(1_200))
+    with ThreadPoolExecutor(len(names)) as pool:
+        built = list(pool.map(lambda name: engine.tenant(name).indexes.build(), names))
+    assert [only(found).state for found in built] == ["ready"] * len(names)
+
+
+# --- leftovers -------------------------------------------------------------------------------------------------------
+
+
+def test_index__that_no_row_knows_is_dropped(indexed: Engine, database: DatabaseSettings) -> None:
+    [ours] = physical(database)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        row = connection.execute("SELECT pg_get_indexdef(%s::regclass)", (f"kosmos.{ours}",)).fetchone()
+        assert row
+        connection.execute(row[0].replace(ours, f"vec_{uuid.uuid4().hex}"))
+    assert len(physical(database)) == 2
+    indexed.tenant("acme").indexes.build()
+    assert list(physical(database)) == [ours]
+
+
+def test_index__that_is_dropped_by_hand_is_made_again(indexed: Engine, database: DatabaseSettings) -> None:
+    [ours] = physical(database)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP INDEX kosmos.{}").format(sql.Identifier(ours)))
+    scope = indexed.tenant("acme")
+    assert_exact(indexed)
+    assert only(scope.indexes.status()).due == "it is not in the server's catalogue"
+    scope.indexes.build()
+    assert list(physical(database).values()) == [True]
+    assert_right(indexed, "ivfflat")
+
+
+def test_index__that_became_invalid_is_made_again(indexed: Engine, database: DatabaseSettings) -> None:
+    [ours] = physical(database)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", (f"kosmos.{ours}",)
+        )
+    assert_exact(indexed)
+    assert only(indexed.tenant("acme").indexes.status()).due == "it was not built to the end"
+    indexed.tenant("acme").indexes.build()
+    assert list(physical(database).values()) == [True]
+    assert ours not in physical(database)
+
+
+def test_build__without_an_administrator_names_the_setting(settings: Settings, database: DatabaseSettings) -> None:
+    without = settings.model_copy(update={"database": database.model_copy(update={"admin_url": None})})
+    with opened(without) as engine:
+        with pytest.raises(ConfigError, match=r"database\.admin_url is not set"):
+            engine.tenant("acme").indexes.build()
+        assert only(engine.tenant("acme").indexes.status()).kind == "none", "nothing is left behind"
+        assert engine.tenant("acme").retrieve("topic3", FULL).returned == FULL

@@ -1,0 +1,151 @@
+"""What questions see of a move between models, and what it is judged by."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kosmos_rag import Engine, Filter, Settings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.protocols import Vectors
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION
+from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, model_of
+from tests.integration.variants import opened
+
+
+class WorseEmbedder(HashingEmbedder):
+    """Finds nothing: vectors of questions have nothing to do with those of texts."""
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        return super().embed_query(question[::-1])
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        return np.array([super(WorseEmbedder, self).embed_query(text) for text in texts], dtype=np.float32)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """An evaluation set, with a question that nothing answers."""
+    file = tmp_path / "questions.yaml"
+    lines = [f"- question: churn of account{number}\n  source: d{number}" for number in range(CHUNKS)]
+    file.write_text("\n".join([*lines, "- question: Who?\n  answerable: false"]))
+    return file
+
+
+def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
+    moving: Engine, settings: Settings, questions: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    worse = WorseEmbedder(dimensions=768)
+    with opened(settings, {}, embedder=OLD, next_embedder=worse) as engine:
+        scope = engine.tenant("acme")
+        scope.spaces.start()
+        with pytest.raises(RequestError, match=r"nDCG@10 is 0\.\d+ over 40 questions, that of 'hashing-384' 0\.9"):
+            scope.spaces.switch(questions=questions)
+        with pytest.raises(RequestError, match="in a word why"):
+            scope.spaces.switch(questions=questions, force=" ")
+        assert [info.model for info in scope.spaces.status() if info.live] == [OLD.name]
+        quality = scope.spaces.switch(questions=str(questions), force="a drill")
+        assert quality.forced == "a drill"
+        assert "a drill" in caplog.text
+        assert [info.model for info in scope.spaces.status() if info.live] == [NEW.name]
+
+
+def test_switch__tells_what_the_evaluation_set_gives(acme: TenantScope, questions: Path) -> None:
+    acme.spaces.start()
+    quality = acme.spaces.switch(questions=questions)
+    assert quality.questions == CHUNKS
+    assert quality.ndcg_at_10 is not None
+    assert quality.live_ndcg_at_10 is not None
+    assert 0.95 < quality.ndcg_at_10 <= 1.0
+    assert 0.95 < quality.live_ndcg_at_10 <= 1.0
+
+
+def _counted(embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the questions that a model embeds from now on."""
+    asked: list[str] = []
+    embed_query = embedder.embed_query
+
+    def counting(question: str) -> NDArray[np.float32]:
+        asked.append(question)
+        return embed_query(question)
+
+    monkeypatch.setattr(embedder, "embed_query", counting)
+    return asked
+
+
+def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
+    acme: TenantScope, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme.spaces.start()
+    old, new = HashingEmbedder(dimensions=384), OtherEmbedder(dimensions=768)
+    counts = [_counted(old, monkeypatch), _counted(new, monkeypatch)]
+
+    def asked(scope: TenantScope, question: str) -> tuple[str, list[int]]:
+        before = [len(count) for count in counts]
+        found = model_of(scope.retrieve(question))
+        return found, [len(count) - first for count, first in zip(counts, before, strict=True)]
+
+    with opened(settings, {}, embedder=old, next_embedder=new) as other:
+        other.warm_up()
+        scope = other.tenant("acme")
+        assert asked(scope, "churn of account1") == (OLD.name, [1, 0])
+        acme.spaces.switch()
+        assert asked(scope, "churn of account2") == (NEW.name, [1, 1])
+        assert asked(scope, "churn of account3") == (NEW.name, [0, 1])
+        assert asked(scope, "churn of account1") == (NEW.name, [0, 1])
+        acme.spaces.rollback()
+        assert asked(scope, "churn of account4") == (OLD.name, [1, 1])
+        assert asked(scope, "churn of account1") == (OLD.name, [0, 0])  # its vectors are kept, of each model
+
+
+@pytest.mark.parametrize(("current", "following"), [(OLD, NEW), (NEW, OLD)])
+def test_sections__may_be_swapped_at_any_time(
+    acme: TenantScope, settings: Settings, current: HashingEmbedder, following: HashingEmbedder
+) -> None:
+    acme.spaces.start()
+    with opened(settings, {}, embedder=current, next_embedder=following) as engine:
+        scope = engine.tenant("acme")
+        assert model_of(scope.retrieve(QUESTION)) == OLD.name
+        scope.spaces.switch()
+        assert model_of(scope.retrieve(QUESTION)) == NEW.name
+        scope.spaces.rollback()
+        assert model_of(scope.retrieve(QUESTION)) == OLD.name
+        engine.tenant("fresh").ingest(document(1))
+        assert [info.model for info in engine.tenant("fresh").spaces.status()] == [current.name]
+
+
+def test_kept_result__is_of_one_space(acme: TenantScope, settings: Settings) -> None:
+    acme.spaces.start()
+    with opened(settings, {"rag.retrieval.cached_results": 10}, embedder=OLD, next_embedder=NEW) as other:
+        scope = other.tenant("acme")
+
+        def asked() -> tuple[str, bool]:
+            found = scope.retrieve(QUESTION)
+            return model_of(found), found.cached
+
+        assert [asked(), asked()] == [(OLD.name, False), (OLD.name, True)]
+        acme.spaces.switch()
+        assert [asked(), asked()] == [(NEW.name, False), (NEW.name, True)]
+        acme.spaces.rollback()
+        assert asked() == (OLD.name, True)
+
+
+@pytest.mark.parametrize("variant", ["filter", "feedback", "phrase", "score fusion"])
+def test_every_way_to_ask__uses_the_space_that_is_live(acme: TenantScope, settings: Settings, variant: str) -> None:
+    changed: dict[str, Any] = {
+        "feedback": {"rag.retrieval.feedback": 0.5},
+        "score fusion": {"rag.retrieval.fusion": "score"},
+    }.get(variant, {})
+    acme.spaces.start()
+    with opened(settings, changed, embedder=OLD, next_embedder=NEW) as other:
+        for switch in (lambda: None, acme.spaces.switch, acme.spaces.rollback):
+            switch()
+            live = next(info.model for info in acme.spaces.status() if info.live)
+            question = '"account7 in" churn' if variant == "phrase" else QUESTION
+            wanted = Filter(sources=("d7", "d8")) if variant == "filter" else None
+            assert model_of(other.tenant("acme").retrieve(question, 5, wanted)) == live

@@ -1,0 +1,234 @@
+"""Maintenance beside maintenance, and its end in the middle: what is not committed has not happened."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseError, IndexesBusy
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.indexing import catalog as catalogue
+from kosmos_rag.indexing import segments
+from kosmos_rag.indexing.status import covered, segments_of
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.tenants import tenant
+
+ACME = tenant("acme").id
+TABLES = ("indexes", "segments", "postings", "lexical_tail")
+
+
+@pytest.fixture
+def keyword_settings(settings: Settings) -> Settings:
+    """The keyword leg alone, as deep as the answer is long; every chunk is packed."""
+    retrieval = settings.rag.retrieval.model_copy(update={"semantic_weight": 0.0, "depth": 1, "top_k": 1})
+    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1, "vector": "none"})
+    rag = settings.rag.model_copy(update={"retrieval": retrieval})
+    return settings.model_copy(update={"rag": rag, "indexes": indexes})
+
+
+@pytest.fixture
+def keywords(keyword_settings: Settings) -> Iterator[Engine]:
+    """An engine over these settings."""
+    with Engine(keyword_settings, embedder=HashingEmbedder()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
+    """The administrator, who sees every row."""
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        yield connection
+
+
+def _document(source: str, text: str) -> SourceDocument:
+    return SourceDocument(source=source, data=text.encode())
+
+
+def _rows(admin: psycopg.Connection) -> dict[str, int]:
+    return {
+        table: row[0]
+        for table in TABLES
+        if (row := admin.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone())
+    }
+
+
+def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:
+    """Return when a transaction of this database waits for another."""
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    for _ in range(200):
+        if admin.execute(waiting).fetchone() is not None:
+            return
+        time.sleep(0.05)
+    pytest.fail("nothing waits")
+
+
+def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_settings: Settings) -> None:
+    keywords.tenant("acme").ingest(_document("a.txt", "some words"))
+    keywords.tenant("other").ingest(_document("a.txt", "some words"))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stop(_: str) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    with Engine(keyword_settings, embedder=HashingEmbedder()) as second, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(keywords.tenant("acme").indexes.build, stop)
+        assert begun.wait(30)
+        try:
+            for engine in (keywords, second):
+                for again in (engine.tenant("acme").indexes.build, engine.tenant("acme").indexes.rebuild):
+                    with pytest.raises(IndexesBusy, match="acme"):
+                        again()
+            second.tenant("other").indexes.build()
+            second.tenant("acme").indexes.status()
+        finally:
+            go_on.set()
+        running.result()
+        second.tenant("acme").indexes.rebuild()
+    assert [hit.source for hit in keywords.tenant("acme").retrieve("words").hits] == ["a.txt"]
+
+
+def _pack(connection: psycopg.Connection) -> None:
+    held = segments_of(catalogue.entries(connection, ACME), "default")
+    assert segments.pack_tail(connection, ACME, "default", covered=covered(held)) is not None
+
+
+def _merge(connection: psycopg.Connection) -> None:
+    segments.merge(connection, ACME, segments_of(catalogue.entries(connection, ACME), "default"))
+
+
+STEPS = pytest.mark.parametrize("step", [_pack, _merge])
+WORDS = [f"word{n}" for n in range(30)]
+
+
+def _segmented(engine: Engine) -> None:
+    """Two segments, a tail, and some chunks of each deleted."""
+    dice = random.Random(2)
+    scope = engine.tenant("acme")
+    for size in (60, 20, 10):
+        scope.ingest(_document(f"{size}-{n}.txt", " ".join(dice.choices(WORDS, k=12))) for n in range(size))
+        if size > 10:
+            scope.indexes.build()
+    scope.delete(["60-1.txt", "20-1.txt", "10-1.txt"])
+
+
+def _answers(engine: Engine) -> list[list[tuple[uuid.UUID, float | None]]]:
+    scope = engine.tenant("acme")
+    return [[(hit.chunk_id, hit.lexical_score) for hit in scope.retrieve(word, 100).hits] for word in WORDS]
+
+
+@STEPS
+def test_change_of_segments__whose_connection_is_lost_before_the_commit_has_not_happened(
+    step: Callable[[psycopg.Connection], None], keywords: Engine, database: DatabaseSettings, admin: psycopg.Connection
+) -> None:
+    _segmented(keywords)
+    answers, rows = _answers(keywords), _rows(admin)
+    other = Database(database)
+
+    def cut_off() -> None:
+        with other.worker.transaction(ACME, [EVERYONE]) as connection:
+            step(connection)
+            assert _answers(keywords) == answers  # not committed, not seen
+            admin.execute("SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+
+    with pytest.raises(DatabaseError):
+        cut_off()
+    other.close()
+    assert (_answers(keywords), _rows(admin)) == (answers, rows)
+    keywords.tenant("acme").indexes.build()
+    assert _answers(keywords) == answers
+    assert _rows(admin)["lexical_tail"] == 0
+
+
+@STEPS
+def test_change_of_segments__that_another_transaction_has_made_is_refused(
+    step: Callable[[psycopg.Connection], None], keywords: Engine, database: DatabaseSettings, admin: psycopg.Connection
+) -> None:
+    """A killed maintenance holds its lock no longer, but its last transaction may still be about to commit."""
+    _segmented(keywords)
+    answers = _answers(keywords)
+    other = Database(database)
+    with ThreadPoolExecutor(1) as pool:
+
+        def late() -> None:
+            with other.worker.transaction(ACME, [EVERYONE]) as connection:
+                step(connection)
+
+        with other.worker.transaction(ACME, [EVERYONE]) as connection:
+            step(connection)
+            running = pool.submit(late)
+            _wait_for_a_waiting_one(admin)
+        with pytest.raises(IndexesBusy):
+            running.result()
+    other.close()
+    assert _answers(keywords) == answers
+    keywords.tenant("acme").indexes.rebuild()
+    assert _answers(keywords) == answers
+    assert (_rows(admin)["indexes"], _rows(admin)["segments"]) == (1, 1)
+
+
+MAINTENANCE = """
+import json, sys
+from kosmos_rag import Engine, Settings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+with Engine(Settings.model_validate(json.load(sys.stdin)), embedder=HashingEmbedder()) as engine:
+    scope = engine.tenant("acme")
+    scope.indexes.status()
+    print("ready", flush=True)
+    while True:
+        scope.indexes.rebuild()
+"""
+
+
+def _killed_after(settings: Settings, seconds: float) -> None:
+    """Run maintenance over and over in a process of its own, and kill that."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAINTENANCE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        json.dump(settings.model_dump(mode="json"), process.stdin)
+        process.stdin.close()
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_clean_up(
+    keywords: Engine, keyword_settings: Settings, admin: psycopg.Connection
+) -> None:
+    indexes = keyword_settings.indexes.model_copy(update={"vector": "ivfflat", "vector_min_chunks": 1})
+    with_vectors = keyword_settings.model_copy(update={"indexes": indexes})
+    _segmented(keywords)
+    answers = _answers(keywords)
+    dice = random.Random(9)
+    ready = "SELECT 'vec_' || replace(id::text, '-', ''), state = 'ready' FROM kosmos.indexes WHERE kind = 'ivfflat'"
+    vectors = "SELECT relname, indisvalid FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname LIKE 'vec%'"
+    with Engine(with_vectors, embedder=HashingEmbedder()) as engine:
+        for _ in range(5):
+            _killed_after(with_vectors, dice.uniform(0, 0.4))
+            assert _answers(keywords) == answers
+            engine.tenant("acme").indexes.build()
+            assert _answers(keywords) == answers
+            known = admin.execute(ready).fetchall()
+            assert len(known) == 1
+            assert admin.execute(vectors).fetchall() == known
+            assert _rows(admin)["indexes"] == _rows(admin)["segments"] + 1
+            assert _rows(admin)["lexical_tail"] == 0

@@ -1,0 +1,159 @@
+"""What ingestion leaves behind of the documents given: one live version of each, of one model."""
+
+import threading
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+from numpy.typing import NDArray
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError, SpaceMismatch
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+
+def _text(source: str, text: str, **options: object) -> SourceDocument:
+    return SourceDocument(source=source, data=text.encode(), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        _text("", "words"),
+        _text("a\x00b", "words"),
+        _text("x" * 3000, "words"),
+        _text("a", "words", metadata={"at": object()}),
+        _text("a", "words", metadata={"x": float("nan")}),
+        _text("a", "words", title="lone \ud800 surrogate"),
+        _text("a", "words", readers=()),
+        _text("a", "words", readers="finance"),
+        _text("a", "words", readers=(1,)),
+        _text("a", "words", metadata={1: 2, "a": 3}),
+        pytest.param(_text("a", "words", metadata={"deep": reduce(lambda one, _: [one], range(5000), [])}), id="deep"),
+        _text("u\ud800", "words"),
+        SourceDocument(source="a", data="words"),  # type: ignore[arg-type]
+        Path("/tmp/\x00x"),
+    ],
+    ids=lambda document: repr(document)[:60].encode("ascii", "replace").decode(),
+)
+def test_ingest__refuses_a_document_that_cannot_be_stored(document: SourceDocument | Path, engine: Engine) -> None:
+    told: list[str] = []
+    report = engine.tenant("acme").ingest(
+        [document, _text("good", "good words")], on_progress=lambda _done, _total, source: told.append(source)
+    )
+    assert [failure.code for failure in report.failed] == ["unreadable"]
+    assert report.new == 1
+
+
+def test_ingest__a_document_that_the_database_refuses_does_not_take_others_along(
+    engine: Engine, database: DatabaseSettings
+) -> None:
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute("ALTER TABLE kosmos.documents ADD CHECK (source <> 'poison')")
+    scope = engine.tenant("acme")
+    documents = [_text("before", "first words"), _text("poison", "words"), _text("after", "last words")]
+    report = scope.ingest(documents)
+    assert report.new == 2
+    assert [(failure.source, failure.code) for failure in report.failed] == [("poison", "storage")]
+    assert [document.source for document in scope.documents()] == ["after", "before"]
+
+
+def test_ingest__new_metadata_or_readers_of_the_same_content_are_published(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+    scope.ingest([_text("a", "words")])
+    assert scope.ingest([_text("a", "words", metadata={"year": 2026})]).changed == 1
+    assert scope.documents()[0].metadata == {"year": 2026}
+    assert scope.ingest([_text("a", "words", metadata={"year": 2026}, readers=("finance",))]).changed == 1
+    assert scope.retrieve("words").returned == 0
+    assert engine.tenant("acme", principals=["finance"]).retrieve("words").returned == 1
+
+
+def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
+    engine: Engine, database: DatabaseSettings
+) -> None:
+    scope = engine.tenant("acme")
+    texts = [
+        "\n\n".join(f"version {number} paragraph {part} " + "x" * 200 for part in range(30)) for number in range(6)
+    ]
+    scope.ingest([_text("a", texts[0])])
+    seen: list[set[str]] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            found = scope.retrieve("paragraph", 100)
+            seen.append({" ".join(hit.text.split()[:2]) for hit in found.hits})
+            assert found.returned == 30
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for text in texts[1:]:
+        scope.ingest([_text("a", text)])
+    stop.set()
+    reader.join()
+    assert all(len(versions) == 1 for versions in seen)
+    assert len(seen) > 1
+
+
+def test_versions__of_the_same_content_have_the_same_ids(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+
+    def ids() -> list[object]:
+        scope.ingest([_text("a", "alpha beta"), _text("b", "gamma")])
+        return [(hit.chunk_id, hit.version_id, hit.score) for hit in scope.retrieve("alpha gamma").hits]
+
+    first = ids()
+    scope.delete(["a", "b"])
+    assert ids() == first
+
+
+def test_another_model_is_refused_for_reading_and_for_writing(settings: Settings) -> None:
+    with Engine(settings, embedder=HashingEmbedder(dimensions=64)) as engine:
+        engine.tenant("acme").ingest([_text("a", "words")])
+    with Engine(settings, embedder=HashingEmbedder(dimensions=32)) as engine:
+        with pytest.raises(SpaceMismatch, match="64 dimensions, the configured ones 32"):
+            engine.tenant("acme").retrieve("words")
+        with pytest.raises(SpaceMismatch, match="64 dimensions, the configured ones 32"):
+            engine.tenant("acme").ingest([_text("b", "words")])
+        assert engine.tenant("other").ingest([_text("b", "words")]).new == 1
+
+
+class _Shuffled(HashingEmbedder):
+    """Another model of the same name and size."""
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        return super().embed_query(question)[::-1].copy()
+
+
+def test_another_model_of_the_same_name_and_size_is_refused(settings: Settings) -> None:
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest([_text("a", "words")])
+    with (
+        Engine(settings, embedder=_Shuffled()) as engine,
+        pytest.raises(SpaceMismatch, match="one sentence differently"),
+    ):
+        engine.tenant("acme").retrieve("words")
+
+
+def test_ingest__takes_one_path_or_document_as_well_as_many(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    scope = engine.tenant("acme")
+    assert scope.ingest(str(tmp_path)).new == 1
+    assert scope.ingest(tmp_path).unchanged == 1
+    assert scope.ingest(_text("b", "words")).new == 1
+
+
+def test_principals__are_names_and_not_letters(engine: Engine) -> None:
+    for wrong in ("finance", [1], ["a\x00"]):
+        with pytest.raises(RequestError, match="give a list of names"):
+            engine.tenant("acme", principals=wrong)  # type: ignore[arg-type]
+
+
+def test_sources__lists_what_the_reader_may_not_read(engine: Engine) -> None:
+    scope = engine.tenant("acme", principals=["guest"])
+    scope.ingest(_text("board.md", "secret", readers=("board",)))
+    assert scope.documents() == []
+    assert scope.sources() == ["board.md"]

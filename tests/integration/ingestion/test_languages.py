@@ -1,0 +1,157 @@
+"""Languages: each document is analysed in its own, and one question finds them all."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types import Retrieval
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+ENGLISH = SourceDocument(source="houses.txt", data=b"Houses that were sold in the harbour quarter.")
+GERMAN = SourceDocument(source="haeuser.txt", data="Die Häuser am Hafen wurden verkauft.".encode(), language="german")
+PYTHON = SourceDocument(source="stock.py", data=b"def is_sold(house):\n    return house in SOLD_HOUSES\n")
+SQL = SourceDocument(source="report.SQL", data=b"SELECT sum(total) FROM orders WHERE status IS NOT NULL")
+
+
+def _lexical(found: Retrieval) -> set[str]:
+    return {hit.source for hit in found.hits if hit.lexical_rank is not None}
+
+
+def _languages(database: DatabaseSettings) -> dict[str, list[str]]:
+    with psycopg.connect(database.admin_url or "") as connection:
+        return dict(connection.execute("SELECT collection, languages FROM kosmos.reader_statistics").fetchall())
+
+
+@pytest.fixture
+def mixed(engine: Engine) -> Engine:
+    """A tenant with English, German and code."""
+    assert engine.tenant("acme").ingest([ENGLISH, GERMAN, PYTHON, SQL]).new == 4
+    return engine
+
+
+def test_documents__say_what_they_were_analysed_as(mixed: Engine) -> None:
+    assert {document.source: document.language for document in mixed.tenant("acme").documents()} == {
+        "houses.txt": "english",
+        "haeuser.txt": "german",
+        "stock.py": "simple",
+        "report.SQL": "simple",
+    }
+
+
+QUESTIONS = {
+    "Haus": {"haeuser.txt"},  # by its German stem; an English one would not lead there
+    "a house": {"houses.txt", "stock.py"},
+    "Hafen sold": {"houses.txt", "haeuser.txt", "stock.py"},
+    "in": {"stock.py"},  # a stop word everywhere but in code
+    "is": {"stock.py", "report.SQL"},
+    "not null from where": {"report.SQL"},
+    "SOLD_HOUSES": {"houses.txt", "stock.py"},
+    "orders": {"report.SQL"},
+    "the die": set(),  # stop words of the languages whose documents hold them
+    "Hafen harbour is_sold": {"houses.txt", "haeuser.txt", "stock.py", "report.SQL"},
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_question__is_analysed_in_each_language_of_the_collection(
+    packed: bool, mixed: Engine, settings: Settings
+) -> None:
+    if packed:
+        indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
+        with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
+            other.tenant("acme").indexes.build()
+    found = {question: mixed.tenant("acme").retrieve(question, 10) for question in QUESTIONS}
+    assert {question: _lexical(answer) for question, answer in found.items()} == QUESTIONS
+    assert found["in"].legs["lexical"].plan == ("segments" if packed else "exact scan")
+
+
+def test_languages__are_recorded_for_each_collection(mixed: Engine, database: DatabaseSettings) -> None:
+    mixed.tenant("acme", collection="wiki").ingest([ENGLISH])
+    assert {name: sorted(held) for name, held in _languages(database).items()} == {
+        "default": ["english", "german", "simple"],
+        "wiki": ["english"],
+    }
+    mixed.tenant("acme", collection="wiki").ingest([ENGLISH, GERMAN, PYTHON])
+    assert sorted(_languages(database)["wiki"]) == ["english", "german", "simple"]
+    assert len(_languages(database)["default"]) == 3
+
+
+def test_a_question_of_one_collection__is_analysed_in_its_languages_alone(engine: Engine) -> None:
+    engine.tenant("acme", collection="code").ingest([PYTHON])
+    engine.tenant("acme", collection="docs").ingest([ENGLISH])
+    assert _lexical(engine.tenant("acme", collection="docs").retrieve("in")) == set()
+    assert _lexical(engine.tenant("acme", collection="code").retrieve("in")) == {"stock.py"}
+    assert _lexical(engine.tenant("acme").retrieve("in")) == {"stock.py"}
+
+
+def test_language__given_with_a_document_wins_over_its_name(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+    scope.ingest(SourceDocument(source="letter.py", data=b"Houses in the quarter.", language="english"))
+    assert _lexical(scope.retrieve("house")) == {"letter.py"}
+    assert _lexical(scope.retrieve("in")) == set()
+
+
+def test_another_language__is_a_change_of_the_document(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+
+    def ingest(language: str | None) -> tuple[int, int]:
+        report = scope.ingest(SourceDocument(source="a.txt", data="Die Häuser.".encode(), language=language))
+        return report.changed, report.unchanged
+
+    scope.ingest(SourceDocument(source="a.txt", data="Die Häuser.".encode()))
+    assert ingest("german") == (1, 0)
+    assert ingest("german") == (0, 1)
+    assert _lexical(scope.retrieve("Haus")) == {"a.txt"}
+    assert ingest(None) == (1, 0)
+    assert [document.language for document in scope.documents()] == ["english"]
+
+
+def test_another_configured_language__changes_text_and_leaves_code(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Die Häuser.")
+    (tmp_path / "b.py").write_text("print('houses')")
+    german = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"language": "german"})})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(tmp_path)
+    with Engine(german, embedder=HashingEmbedder()) as engine:
+        assert engine.tenant("acme").ingest(tmp_path).changed == 2, "settings that shape chunks change all documents"
+        assert [d.language for d in engine.tenant("acme").documents()] == ["german", "simple"]
+
+
+UNKNOWN = ("klingon", "", "German", "pg_catalog.german", "3748", "x'; --", "ä\x00", 5)
+
+
+def test_an_unknown_language__fails_its_document_alone(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+    wrong = [
+        SourceDocument(source=f"wrong{number}.txt", data=b"words", language=language)  # type: ignore[arg-type]
+        for number, language in enumerate(UNKNOWN)
+    ]
+    report = scope.ingest([ENGLISH, *wrong, GERMAN])
+    assert report.new == 2
+    assert {document.source for document in scope.documents()} == {"houses.txt", "haeuser.txt"}
+    assert {failure.code for failure in report.failed} == {"unknown_language"}
+    for failure, document in zip(report.failed, wrong, strict=True):
+        assert failure.source == document.source
+        assert f"the language of {document.source} is {str(document.language)!r} (SourceDocument" in failure.message
+        assert "\n" not in failure.message
+
+
+def test_an_unknown_configured_language__fails_what_has_none_of_its_own(settings: Settings) -> None:
+    klingon = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"language": "klingon"})})
+    with Engine(klingon, embedder=HashingEmbedder()) as engine:
+        report = engine.tenant("acme").ingest([ENGLISH, GERMAN, PYTHON])
+        assert report.new == 2
+        [failure] = report.failed
+        assert (failure.source, failure.code) == ("houses.txt", "unknown_language")
+        assert "is 'klingon' (ingestion.language)" in failure.message
+
+
+def test_an_unknown_language__keeps_what_was_stored_before(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+    scope.ingest(SourceDocument(source="a.txt", data=b"old words"))
+    report = scope.ingest(SourceDocument(source="a.txt", data=b"new words", language="klingon"))
+    assert (report.changed, len(report.failed)) == (0, 1)
+    assert [hit.text for hit in scope.retrieve("words").hits] == ["old words"]

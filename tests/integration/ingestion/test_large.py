@@ -1,0 +1,28 @@
+"""Documents at the limit of size, from end to end: minutes, so they run by `make test-slow`."""
+
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fifty_megabytes_in_a_single_line_are_ingested_and_found(settings: Settings) -> None:
+    parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 64, "memory_mb": 4096})
+    ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
+    with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:
+        _ingest_and_find(engine)
+
+
+def _ingest_and_find(engine: Engine) -> None:
+    line = " ".join(f"word{number % 5000} token{number}" for number in range(2_600_000))
+    data = line.encode()[: 50 * 1024 * 1024]
+    scope = engine.tenant("acme")
+    report = scope.ingest([SourceDocument(source="big.txt", data=data)])
+    assert report.failed == ()
+    assert report.chunks > 50_000
+    [hit] = [hit for hit in scope.retrieve("token1234567", 200).hits if hit.lexical_rank == 1]
+    assert "token1234567" in hit.text
+    assert data.decode()[hit.start : hit.end] == hit.text
+    assert scope.delete("big.txt") == 1

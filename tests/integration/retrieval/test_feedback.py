@@ -1,0 +1,124 @@
+"""Feedback against a real database: candidates by likeness to the best, as NumPy computes it."""
+
+import random
+import uuid
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.types import Passage, Retrieval
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
+
+WEIGHT = {"rag.retrieval.feedback": 0.4}
+ALL = 1000
+K = 15
+"""Of reciprocal rank fusion, by default."""
+
+
+def _ingest(engine: Engine, name: str = "acme") -> None:
+    dice = random.Random(17)
+    words = [f"w{number}" for number in range(20)]
+    engine.tenant(name).ingest(
+        SourceDocument(source=f"d{n}", title="-", data=" ".join(dice.choices(words, k=6)).encode()) for n in range(40)
+    )
+
+
+def _ask(engine: Engine, question: str = "w1 w2 w3", k: int = ALL, name: str = "acme") -> Retrieval:
+    return engine.tenant(name).retrieve(question, k)
+
+
+def _likeness(fused: Sequence[Passage]) -> dict[uuid.UUID, float]:
+    """The inner product of each passage's vector with the mean of the first five."""
+    vectors = HashingEmbedder().embed([f"-\n{hit.text}" for hit in fused]).astype(np.float16).astype(np.float64)
+    scores = vectors @ vectors[:5].mean(axis=0)
+    return {hit.chunk_id: float(score) for hit, score in zip(fused, scores, strict=True)}
+
+
+def _assert_fused_with_feedback(found: Retrieval, before: Retrieval) -> None:
+    """Every score is that of before and a share by the rank of the likeness, where likenesses are not too near."""
+    likeness = _likeness(before.hits)
+    rank = {hit.chunk_id: round(0.4 / hit.shares["feedback"]) - K for hit in found.hits}
+    assert sorted(rank.values()) == list(range(1, len(before.hits) + 1))
+    ranked = [likeness[chunk_id] for chunk_id in sorted(rank, key=lambda chunk_id: rank[chunk_id])]
+    assert all(better >= worse - 2e-3 for better, worse in pairwise(ranked))
+    fused = {hit.chunk_id: hit.fused_score for hit in before.hits}
+    for hit in found.hits:
+        assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + 0.4 / (K + rank[hit.chunk_id]))
+
+
+def test_feedback__ranks_the_candidates_by_likeness_to_the_first_five(settings: Settings) -> None:
+    with opened(settings, {}) as plain, opened(settings, WEIGHT) as engine:
+        _ingest(plain)
+        for question in ("w1 w2 w3", "w4", "w5 -w6"):
+            before, found = _ask(plain, question), _ask(engine, question)
+            assert "feedback" not in before.legs
+            assert set(found.legs) == {"dense", "lexical", "feedback"}
+            assert {hit.chunk_id for hit in found.hits} == {hit.chunk_id for hit in before.hits}
+            _assert_fused_with_feedback(found, before)
+        assert [hit.chunk_id for hit in found.hits] != [hit.chunk_id for hit in before.hits]
+        account = found.legs["feedback"]
+        assert (account.asked, account.returned) == (found.returned, found.returned)
+        assert (account.plan, account.read) == ("likeness to the best 5", {"rows": found.returned})
+        assert "feedback" in found.stages
+
+
+def test_feedback__takes_all_candidates_into_account_and_not_only_those_asked_for(settings: Settings) -> None:
+    with opened(settings, WEIGHT) as engine:
+        _ingest(engine)
+        whole, some = _ask(engine), _ask(engine, k=3)
+    assert [hit.chunk_id for hit in some.hits] == [hit.chunk_id for hit in whole.hits[:3]]
+    assert some.legs["feedback"].returned == whole.returned
+
+
+def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings) -> None:
+    scores = {"rag.retrieval.fusion": "score"}
+    with opened(settings, scores) as plain, opened(settings, scores | WEIGHT) as engine:
+        _ingest(plain)
+        before, found = _ask(plain), _ask(engine)
+    likeness = _likeness(before.hits)
+    values = np.array(list(likeness.values()))
+    low, reach = values.mean() - 3 * values.std(), 6 * values.std()
+    fused = {hit.chunk_id: hit.fused_score for hit in before.hits}
+    for hit in found.hits:
+        share = 0.4 * max(0.0, (likeness[hit.chunk_id] - low) / reach)
+        assert hit.shares["feedback"] == pytest.approx(share, abs=5e-3)
+        assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + hit.shares["feedback"])
+
+
+@pytest.mark.parametrize("leg", ["semantic_weight", "keyword_weight"])
+def test_feedback__follows_one_leg_alone(leg: str, settings: Settings) -> None:
+    one = {f"rag.retrieval.{leg}": 0.0}
+    with opened(settings, one) as plain, opened(settings, one | WEIGHT) as engine:
+        _ingest(plain)
+        before, found = _ask(plain), _ask(engine)
+    assert len(found.legs) == 2
+    _assert_fused_with_feedback(found, before)
+
+
+def test_feedback__of_few_candidates_takes_these(settings: Settings) -> None:
+    with opened(settings, WEIGHT) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source=f"d{n}", data=f"churn {n}".encode()) for n in range(2))
+        assert _ask(engine, "churn").legs["feedback"].plan == "likeness to the best 2"
+        nothing = _ask(engine, "churn", name="nobody")
+    assert (nothing.hits, set(nothing.legs)) == ((), {"dense", "lexical"})
+
+
+def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings) -> None:
+    """Documents of another tenant, and such that this reader may not read, leave no trace in it."""
+    with opened(settings, WEIGHT) as engine:
+        _ingest(engine)
+        before = _ask(engine)
+        _ingest(engine, "other")
+        engine.tenant("acme", collection="secret").ingest(
+            SourceDocument(source=f"d{n}", title="-", data=f"w1 w2 w3 w{n}".encode(), readers=("board",))
+            for n in range(10)
+        )
+        found = engine.tenant("acme", collection="default").retrieve("w1 w2 w3", ALL)
+        all_found = _ask(engine)
+    assert found.hits == before.hits
+    feedback = {hit.chunk_id: hit.shares["feedback"] for hit in before.hits}
+    assert {hit.chunk_id: hit.shares["feedback"] for hit in all_found.hits} == feedback

@@ -1,0 +1,267 @@
+"""Filters through both legs: each field and operator of docs/filters.md, whatever the plan of the legs.
+
+What a condition means is compared with an evaluator in test_filters_sql.py; here it is that the legs heed it.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from kosmos_rag import Engine, Filter, Settings, SourceDocument
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE, Retrieval
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.provision import APP
+
+PRINCIPALS = (EVERYONE, "department:sales", "department:legal")
+QUESTION = "churn"
+
+
+def _document(source: str, title: str, collection: str = "default", **options: Any) -> tuple[str, SourceDocument]:
+    suffix = f"about churn, {source.rsplit('/', 1)[-1].partition('.')[0]}"
+    data = f"# {title}\n\nWords {suffix}." if source.endswith(".md") else f"churn = 1  # words {suffix}"
+    return collection, SourceDocument(source=source, data=data.encode(), title=title, **options)
+
+
+DOCUMENTS = [
+    _document("/kb/a.md", "Alpha", metadata={"year": 2024, "tags": ["kpi", "finance"], "owner": None, "score": 0.5}),
+    _document("/kb/deep/b.md", "Beta", metadata={"year": 2025, "draft": True, "a": {"b": {"c": "x"}}}),
+    _document("/kb2/c.py", "Gamma", metadata={"year": "2025", "tags": [], "due": "2026-01-31"}),
+    _document("/kb/d.md", "Delta", readers=("department:sales", "department:legal"), metadata={"year": 2026}),
+    _document("/kb/e.md", "Epsilon", "wiki", readers=("department:legal",), metadata={"draft": False}),
+    _document("/kb_x/f.md", "Zeta", "wiki", language="german"),
+]
+ALL = frozenset("abcdef")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A tenant with the documents above. After `moment`, `f` was published, and `a` and `d` were once more."""
+
+    engine: Engine
+    moment: datetime
+    plan: str
+    """Of the lexical leg, without a filter."""
+
+    def letters(self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, **scope: Any) -> set[str]:
+        """Which documents come; each leg must bring all of them."""
+        found = self.retrieve(given, principals=principals, **scope)
+        letters = {_letter(hit.source) for hit in found.hits}
+        for leg in ("dense_rank", "lexical_rank"):
+            assert {_letter(hit.source) for hit in found.hits if getattr(hit, leg)} == letters, leg
+        assert found.returned == len(letters)
+        return letters
+
+    def retrieve(
+        self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, k: Any = 20, **scope: Any
+    ) -> Retrieval:
+        return self.engine.tenant("acme", principals=principals, **scope).retrieve(QUESTION, k, given)
+
+
+def _letter(source: str) -> str:
+    return source.rsplit("/", 1)[-1][0]
+
+
+def _publish(engine: Engine, letters: str, **changes: Any) -> None:
+    for collection, document in DOCUMENTS:
+        if _letter(document.source) in letters:
+            again = {name: getattr(document, name) for name in document.__slots__} | changes
+            report = engine.tenant("acme", collection=collection).ingest(SourceDocument(**again))
+            assert report.new + report.changed == 1
+
+
+@pytest.fixture(scope="module", params=["scanned", "packed", "in part"])
+def library(request: pytest.FixtureRequest, server: Any, template: str) -> Iterator[Library]:
+    """The library without indexes, with all of it in them, and with what came later beside them."""
+    name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server.admin, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        admin.execute(
+            sql.SQL("ALTER ROLE {} IN DATABASE {} SET plan_cache_mode = force_custom_plan").format(
+                sql.Identifier(APP), sql.Identifier(name)
+            )
+        )
+    settings = Settings.load(
+        overrides={
+            "rag.reranking.enabled": False,
+            "rag.retrieval.similarity_threshold": -1.0,
+            "indexes.lexical_tail_chunks": 1,
+            "indexes.vector_min_chunks": 1,
+        }
+    ).model_copy(update={"database": server.settings(name)})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        _publish(engine, "bce")
+        _publish(engine, "ad", title="Before", readers=(EVERYONE,), metadata={"year": 2025, "draft": True})
+        if request.param != "scanned":
+            engine.tenant("acme").indexes.build()
+        moment = datetime.now(UTC)
+        _publish(engine, "adf")
+        if request.param == "packed":
+            engine.tenant("acme").indexes.build()
+        plans = {"scanned": "exact scan", "packed": "segments", "in part": "segments, exact scan of the rest"}
+        yield Library(engine=engine, moment=moment, plan=plans[request.param])
+    with psycopg.connect(server.admin, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def test_library__is_what_these_tests_need(library: Library) -> None:
+    found = library.retrieve(None)
+    assert {_letter(hit.source) for hit in found.hits} == ALL
+    assert found.legs["lexical"].plan == library.plan
+    assert (found.legs["dense"].plan == "exact scan") == (library.plan == "exact scan")
+
+
+WHERE: list[tuple[dict[str, Any], str]] = [
+    ({}, "abcdef"),
+    ({"source": "/kb/a.md"}, "a"),
+    ({"source": {"$gt": "/kb/e.md"}}, "cf"),
+    ({"title": "Alpha"}, "a"),
+    ({"title": {"$gte": "Epsilon", "$lt": "Zeta"}}, "ce"),
+    ({"title": "Before"}, ""),
+    ({"media_type": "text/markdown"}, "abdef"),
+    ({"language": "german"}, "f"),
+    ({"language": {"$in": ["simple", "german"]}}, "cf"),
+    ({"collection": "wiki"}, "ef"),
+    ({"collection": {"$ne": "wiki"}}, "abcd"),
+    ({"readers": "department:legal"}, "de"),
+    ({"readers": {"$in": ["everyone"]}}, "abcf"),
+    ({"department": "sales"}, "d"),
+    ({"department": {"$ne": "sales"}}, "abcef"),
+    ({"department": {"$in": ["sales", "legal"]}}, "de"),
+    ({"department": {"$nin": ["sales", "legal"]}}, "abcf"),
+    ({"metadata.year": 2025}, "b"),
+    ({"metadata.year": {"$eq": "2025"}}, "c"),
+    ({"metadata.year": {"$ne": 2025}}, "acdef"),
+    ({"metadata.year": {"$in": [2024, 2026]}}, "ad"),
+    ({"metadata.year": {"$in": []}}, ""),
+    ({"metadata.year": {"$nin": [2024, "2025"]}}, "bdef"),
+    ({"metadata.year": {"$gt": 2024}}, "bd"),
+    ({"metadata.year": {"$gte": 2024, "$lt": 2026}}, "ab"),
+    ({"metadata.year": {"$lte": 2024}}, "a"),
+    ({"metadata.score": {"$gt": 0.4}}, "a"),
+    ({"metadata.draft": True}, "b"),
+    ({"metadata.draft": {"$exists": True}}, "be"),
+    ({"metadata.draft": {"$exists": False}}, "acdf"),
+    ({"metadata.owner": None}, "a"),
+    ({"metadata.tags": "kpi"}, "a"),
+    ({"metadata.tags": {"$exists": True}}, "ac"),
+    ({"metadata.a.b.c": "x"}, "b"),
+    ({"metadata.due": {"$gte": date(2026, 1, 1)}}, "c"),
+    ({"$or": [{"title": "Alpha"}, {"metadata.tags": "finance"}, {"metadata.year": "2025"}]}, "ac"),
+    ({"$and": [{"collection": "default"}, {"metadata.year": {"$gte": 2025}}]}, "bd"),
+    ({"$not": {"metadata.year": {"$gt": 2024}}}, "acef"),
+    ({"$not": {"$or": [{"department": "legal"}, {"language": "simple"}]}, "metadata.draft": {"$ne": True}}, "af"),
+]
+
+
+@pytest.mark.parametrize(("where", "letters"), WHERE, ids=lambda value: value if isinstance(value, str) else None)
+def test_where__holds_in_both_legs(where: dict[str, Any], letters: str, library: Library) -> None:
+    assert library.letters(Filter(where=where)) == set(letters)
+
+
+def test_where__compares_times(library: Library) -> None:
+    moment = library.moment
+    elsewhere = moment.astimezone(timezone(timedelta(hours=5, minutes=45)))
+    for condition, letters in (
+        ({"created_at": {"$gte": moment}}, "f"),
+        ({"created_at": {"$lt": elsewhere}}, "abcde"),
+        ({"updated_at": {"$gte": elsewhere}}, "adf"),
+        ({"updated_at": {"$lt": moment.isoformat()}}, "bce"),
+        ({"updated_at": {"$gte": moment.replace(tzinfo=None)}}, "adf"),  # without a zone: in UTC
+        ({"created_at": {"$lt": moment}, "updated_at": {"$gt": moment}}, "ad"),
+        ({"created_at": {"$gte": date(2020, 1, 1)}}, "abcdef"),
+        ({"created_at": {"$gte": "2020-01-01"}}, "abcdef"),
+        ({"updated_at": {"$lte": date(2020, 1, 1)}}, ""),
+        ({"created_at": {"$exists": True}}, "abcdef"),
+    ):
+        assert library.letters(Filter(where=condition)) == set(letters), condition
+
+
+@pytest.mark.parametrize(
+    ("sources", "letters"),
+    [
+        (("/kb",), "abde"),
+        (("/kb/deep/",), "b"),
+        (("/kb/a.md", "/kb2"), "ac"),
+        (("/kb_x",), "f"),
+        (("/kb%",), ""),
+        (("/k",), ""),
+    ],
+)
+def test_sources__hold_in_both_legs(sources: tuple[str, ...], letters: str, library: Library) -> None:
+    assert library.letters(Filter(sources=sources)) == set(letters)
+
+
+def test_sources_conditions_collection_and_readers__must_all_hold(library: Library) -> None:
+    given = Filter(sources=("/kb",), where={"department": "legal", "updated_at": {"$gte": library.moment}})
+    assert library.letters(given) == {"d"}
+    assert library.letters(given, collection="wiki") == set()
+    assert library.letters(Filter(sources=("/kb",)), collection="wiki") == {"e"}
+    # A filter narrows what a reader may read, and never widens it.
+    assert library.letters(Filter(where={"department": "legal"}), principals=(EVERYONE,)) == set()
+    assert library.letters(Filter(where={"department": "legal"}), principals=("department:sales",)) == {"d"}
+    assert library.letters(Filter(sources=("/kb",)), principals=(EVERYONE,)) == {"a", "b"}
+
+
+def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
+    found = library.retrieve(Filter(where={"title": "Nobody's"}))
+    assert found.returned == 0
+    assert found.shortfall == (
+        "only 0 passages are in reach of this question, its reader and its filter "
+        "(dense: 0 chunks in reach; lexical: 0 chunks in reach hold one of the 1 terms)"
+    )
+    assert all(leg.returned == 0 for leg in found.legs.values())
+
+
+def test_tenant__without_chunks_answers_a_filter_with_nothing(library: Library) -> None:
+    given = Filter(sources=("/kb",), where={"metadata.year": 2025})
+    assert library.engine.tenant("nobody").retrieve(QUESTION, 5, given).shortfall == "the tenant has no documents"
+    left = library.engine.tenant("left")
+    left.ingest(SourceDocument(source="a", data=b"churn"))
+    left.delete("a")
+    assert left.retrieve(QUESTION, 5, given).shortfall == "the tenant has no documents"
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"year": 2025}, r"filter at where\['year'\] names no field; use source, title, "),
+        ({"title": {"$regex": "A"}}, r"where\['title'\]\['\$regex'\] has no such operator; use one of \$eq"),
+        ({"title": 5}, r"where\['title'\].* is 5; give text"),
+        ({"created_at": "yesterday"}, r"is 'yesterday'; give a date, a datetime, or text as in ISO 8601"),
+        ({"department": {"$gt": "a"}}, r"\['\$gt'\] has no such operator; use one of \$eq, \$ne, \$in, \$nin"),
+        ({"$or": []}, r"where\['\$or'\] is \[\]; give a list of at least one mapping"),
+        ({"metadata.year": {"$in": 2025}}, r"is 2025; give a list of values"),
+        ({"metadata.year": float("nan")}, r"is nan; give text, a finite number"),
+        ([("title", "A")], r"filter at where is \[\('title', 'A'\)\]; give a mapping"),
+    ],
+)
+def test_where__that_is_malformed_is_refused(where: Any, message: str, library: Library) -> None:
+    with pytest.raises(RequestError, match=message):
+        library.retrieve(Filter(where=where))
+
+
+def test_filter__of_another_type_is_refused(library: Library) -> None:
+    with pytest.raises(RequestError, match=r"give Filter\(sources="):
+        library.retrieve({"title": "Alpha"})  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="give a tuple of names"):
+        library.retrieve(Filter(sources="/kb"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1001, 10_000, True, 2.0, "3"])
+def test_k__out_of_bounds_is_refused(k: Any, library: Library) -> None:
+    with pytest.raises(RequestError, match="ask for 1 to 1000 hits"):
+        library.retrieve(Filter(where={"title": "Alpha"}), k=k)
+
+
+def test_k__is_met_under_a_filter_where_so_many_are_left(library: Library) -> None:
+    given = Filter(where={"collection": "default"})
+    assert [library.retrieve(given, k=k).returned for k in (1, 3, 4, 1000)] == [1, 3, 4, 4]
+    assert library.retrieve(given, k=4).shortfall is None
+    assert library.retrieve(given, k=5).shortfall

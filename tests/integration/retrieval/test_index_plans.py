@@ -1,0 +1,308 @@
+"""How PostgreSQL runs the statements of a question, as the role that asks them: by keys of the tenant, whatever it has
+counted. Each statement is explained while it runs, on tables that were never analysed, that were analysed before the
+large tenant came, and that were analysed since.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from pgvector import HalfVector, SparseVector
+from psycopg import sql
+
+from kosmos_rag import Engine, Filter, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.text import bm25
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.indexing.recall import NO_FILTER
+from kosmos_rag.retrieval.filters import filter_values
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.sql import parse, statement
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.indexing.ann.worlds import CHUNKS_A_DOCUMENT, TopicEmbedder, load
+
+SMALL_TENANTS, SMALL, LARGE = 20, 500, 3_000
+DOCUMENTS = LARGE // CHUNKS_A_DOCUMENT
+EMBEDDER = TopicEmbedder(dimensions=32)
+STATES = ("never analysed", "analysed before", "analysed since")
+# Rows of these are many for each tenant. Of the others there are a few for each, and a scan of all may be the best.
+LARGE_TABLES = {"documents", "document_versions", "chunks", "embeddings", "lexical_tail", "lexemes", "postings"}
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A database with small tenants and a large one, and values for every statement about the large one."""
+
+    database: Database
+    worker: str
+    values: Mapping[str, Any]
+
+    def explain(self, name: str, **values: Any) -> dict[str, Any]:
+        """Run a statement as a question does, and return its plan with what it really read."""
+        bound = {**self.values, **values}
+        query = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) " + statement(name))
+        with self.database.app.transaction(self.values["tenant_id"], [EVERYONE]) as connection:
+            connection.execute(statement("search_vectors"), {"probes": 3, "ef_search": 100})
+            row = connection.execute(query.format(dimensions=sql.Literal(EMBEDDER.dimensions)), bound).fetchone()
+        assert row
+        return dict(row[0][0]["Plan"])
+
+
+def _copied(server: Any, original: str, stack: ExitStack) -> str:
+    name = f"kosmos_plans_{uuid.uuid4().hex[:8]}"
+    names = {"name": sql.Identifier(name), "original": sql.Identifier(original)}
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {name} TEMPLATE {original}").format(**names))
+        connection.execute(  # settings by role and database are not cloned
+            sql.SQL("ALTER ROLE kosmos_app IN DATABASE {name} SET plan_cache_mode = force_custom_plan").format(**names)
+        )
+    stack.callback(_dropped, server, name)
+    return name
+
+
+def _dropped(server: Any, name: str) -> None:
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _run(server: Any, name: str, statements: list[str]) -> None:
+    with psycopg.connect(server.url(name), autocommit=True) as connection:
+        for text in statements:
+            connection.execute(text.encode())
+
+
+@contextmanager
+def _engine(settings: DatabaseSettings, **overrides: Any) -> Iterator[Engine]:
+    loaded = Settings.load(
+        overrides={
+            "rag.reranking.enabled": False,
+            "indexes.vector": "ivfflat",
+            "indexes.vector_min_chunks": 1_000,
+            "indexes.lexical_tail_chunks": LARGE - 100,
+            **overrides,
+        }
+    )
+    with Engine(loaded.model_copy(update={"database": settings}), embedder=EMBEDDER) as engine:
+        yield engine
+
+
+def _with_large_tenants(server: Any, name: str) -> None:
+    """Add a tenant with an index of vectors, and one with an index of bits; of both a part is packed."""
+    for owner, precision in (("large", "half"), ("bits", "bit")):
+        with _engine(server.settings(name), **{"indexes.precision": precision}) as engine:
+            load(engine, owner, range(LARGE - 100), metadata=lambda n: {"n": n, "quarter": n // CHUNKS_A_DOCUMENT % 4})
+            engine.tenant(owner).indexes.build()
+            load(engine, owner, range(LARGE - 100, LARGE), metadata=lambda n: {"n": n, "quarter": 1})
+
+
+@pytest.fixture(scope="module")
+def databases(server: Any, template: str) -> Iterator[dict[str, str]]:
+    """The names of databases with the same rows, by what PostgreSQL has counted of them."""
+    with ExitStack() as stack:
+        small = _copied(server, template, stack)
+        # When tables are analysed is what these tests are about.
+        _run(server, small, [f"ALTER TABLE kosmos.{name} SET (autovacuum_enabled = false)" for name in LARGE_TABLES])
+        with _engine(server.settings(small)) as engine:
+            for number in range(SMALL_TENANTS):
+                load(engine, f"small{number}", range(SMALL))
+        before = _copied(server, small, stack)
+        _with_large_tenants(server, small)
+        since = _copied(server, small, stack)
+        for name in (since, before):
+            _run(server, name, ["ANALYZE"])
+        _with_large_tenants(server, before)
+        yield dict(zip(STATES, (small, before, since), strict=True))
+
+
+@pytest.fixture(scope="module", params=STATES)
+def worlds(request: pytest.FixtureRequest, server: Any, databases: dict[str, str]) -> Iterator[dict[str, World]]:
+    """Both large tenants in one state of the tables."""
+    settings = server.settings(databases[request.param])
+    database = Database(settings)
+    yield {
+        name: World(database=database, worker=settings.worker_url, values=_values(database, tenant(name).id))
+        for name in ("large", "bits")
+    }
+    database.close()
+
+
+def _values(database: Database, tenant_id: uuid.UUID) -> dict[str, Any]:
+    with database.worker.transaction(tenant_id, [EVERYONE]) as connection:
+
+        def column(query: str) -> list[Any]:
+            return [row[0] for row in connection.execute(query.encode(), (tenant_id,)).fetchall()]
+
+        serials = column("SELECT serial FROM kosmos.chunks WHERE tenant_id = %s ORDER BY id LIMIT 125")
+        chunk_ids = column("SELECT id FROM kosmos.chunks WHERE tenant_id = %s ORDER BY id LIMIT 100")
+        documents = column("SELECT id FROM kosmos.documents WHERE tenant_id = %s ORDER BY id LIMIT 30")
+        versions = column("SELECT id FROM kosmos.document_versions WHERE tenant_id = %s ORDER BY id LIMIT 30")
+        segments = column("SELECT id FROM kosmos.indexes WHERE tenant_id = %s AND kind = 'segment'")
+        indexes = column("SELECT id FROM kosmos.indexes WHERE tenant_id = %s AND kind = 'ivfflat'")
+        spaces = column("SELECT live_space_id FROM kosmos.tenants WHERE tenant_id = %s")
+    return {
+        **NO_FILTER,
+        "tenant_id": tenant_id,
+        "space_id": spaces[0],
+        "segment_id": segments[0],
+        "index_id": indexes[0],
+        "vector": HalfVector(EMBEDDER.embed_query("topic3 question").astype(np.float16)),
+        "weights": SparseVector({1: 1.0, 4: 0.4}, bm25.DIMENSIONS),
+        "average": 15.0,
+        "depth": 100,
+        "pool": 1_000,
+        "limit": 1_001,
+        "phrases": ["common words"],
+        "excluded": [False],
+        "serials": serials,
+        "chunk_ids": chunk_ids,
+        "best": chunk_ids[:5],
+        "candidates": chunk_ids,
+        "document_ids": documents,
+        "version_ids": versions,
+        "version_id": versions[0],
+        "start": 0,
+        "length": 10,
+        "lexeme_ids": [1, 2, 3, 5],
+    }
+
+
+FILTERED = {
+    name: value for name, value in filter_values(Filter(where={"metadata.quarter": 1})).items() if name in NO_FILTER
+}
+REQUIRED = {"required": "'third'"}
+CORPUS = {"collection": "default"}
+TEXTS = {"texts": ["what says topic3 of common words", "usual words", "chunk7"], "weights": [1.0, 0.5, 0.5]}
+# Rows that a statement may read: by its keys, in a few tables; with those that an index is searched through; all of
+# the tenant's, once or twice in each table.
+BY_KEY, BY_INDEX, WHOLE = 1_000, 2 * LARGE, 4 * LARGE
+CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
+    "corpora": [({}, 200)],
+    "question_terms": [(TEXTS, 200)],
+    "required_terms": [({}, 200)],
+    "ready_indexes": [({}, 200)],
+    "lexical_tail": [({**CORPUS, **also}, BY_KEY) for also in ({}, REQUIRED)]
+    + [({**CORPUS, **FILTERED}, BY_KEY + DOCUMENTS), ({**CORPUS, **FILTERED, **REQUIRED}, BY_KEY + DOCUMENTS)],
+    "postings": [({}, 200)],
+    "segment_chunks": [({}, 200)],
+    "lexical_visible": [({**CORPUS, **also}, BY_KEY) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
+    "serials_of_documents": [({}, BY_KEY)],
+    "reach": [(FILTERED, 4 * DOCUMENTS)],
+    "dense_exact": [(also, WHOLE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
+    "dense_of_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
+    "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
+    "dense_by_bits": [(also, 4 * LARGE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
+    "feedback": [({}, 200)],
+    "passages": [({}, BY_KEY)],
+    "version_text": [({}, 10)],
+}
+"""For each statement of a question values in place of the world's, and how many rows it may read with them."""
+WITHOUT_TABLES = {"clock", "search_vectors"}
+
+
+def test_cases__are_all_statements_of_a_question() -> None:
+    text = (files("kosmos_rag.storage.sql") / "retrieval.sql").read_text(encoding="utf-8")
+    assert set(parse(text)) == CASES.keys() | WITHOUT_TABLES
+
+
+def _scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "Scan" in node["Node Type"] and ("Relation Name" in node or "Index Name" in node):
+        yield node
+    for child in node.get("Plans", []):
+        yield from _scans(child)
+
+
+def _read(scan: dict[str, Any]) -> float:
+    """Rows that a scan fetched, those it then threw away included."""
+    if "Relation Name" not in scan:
+        return 0  # a bitmap of an index: its table's scan counts
+    thrown = scan.get("Rows Removed by Filter", 0) + scan.get("Rows Removed by Index Recheck", 0)
+    return float((scan["Actual Rows"] + thrown) * scan["Actual Loops"])
+
+
+def _by_tenant(scan: dict[str, Any]) -> bool:
+    """Whether an index leads to the rows of the tenant alone."""
+    own = scan["Index Name"].startswith("vec_")
+    return own or "tenant_id = " in scan.get("Index Cond", "")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statement__reads_the_tenants_rows_by_key(name: str, worlds: dict[str, World]) -> None:
+    world = worlds["bits" if name == "dense_by_bits" else "large"]
+    for also, allowed in CASES[name]:
+        index_id = world.values["segment_id" if name in {"postings", "segment_chunks"} else "index_id"]
+        plan = world.explain(name, **also, index_id=index_id)
+        scans = list(_scans(plan))
+        for scan in scans:
+            if scan["Node Type"] == "Seq Scan":
+                assert scan["Relation Name"] not in LARGE_TABLES, (also, scan)
+            elif "Index Name" in scan:
+                assert _by_tenant(scan), (also, scan)
+        read = sum(_read(scan) for scan in scans)
+        assert read <= allowed, (also, read, [(scan.get("Relation Name"), _read(scan)) for scan in scans])
+
+
+def test_statements__leave_the_rows_of_other_tenants_alone(worlds: dict[str, World]) -> None:
+    """A scan of all of a tenant's vectors throws none away: none of another tenant was fetched."""
+    plan = worlds["large"].explain("dense_exact")
+    [scan] = [scan for scan in _scans(plan) if scan.get("Relation Name") == "embeddings"]
+    assert scan["Actual Rows"] == LARGE
+    assert scan.get("Rows Removed by Filter", 0) == 0
+
+
+@pytest.mark.parametrize("name", ["dense_by_index", "dense_by_bits"])
+def test_search__is_by_the_index_that_is_meant(name: str, worlds: dict[str, World]) -> None:
+    world = worlds["bits" if name == "dense_by_bits" else "large"]
+    ours = f"vec_{world.values['index_id'].hex}"
+    for also, _ in CASES[name]:
+        used = {scan["Index Name"] for scan in _scans(world.explain(name, **also)) if "Index Name" in scan}
+        assert {index for index in used if index.startswith("vec_")} == {ours}, also
+    # Of an index that is not there, or not meant, none is used.
+    used = {scan["Index Name"] for scan in _scans(world.explain(name, index_id=uuid.uuid4())) if "Index Name" in scan}
+    assert not any(index.startswith("vec_") for index in used)
+
+
+@pytest.mark.parametrize("name", ["lexical_visible", "dense_by_index", "dense_by_bits"])
+def test_conditions__on_a_few_candidates_are_looked_up_for_these(name: str, worlds: dict[str, World]) -> None:
+    """A subquery that is hashed is run for all of the tenant, however few candidates it is asked for."""
+    world = worlds["bits" if name == "dense_by_bits" else "large"]
+    for also, _ in CASES[name]:
+        assert "hashed SubPlan" not in str(world.explain(name, **also)), also
+
+
+def test_filter__is_part_of_the_statement_and_no_call(worlds: dict[str, World]) -> None:
+    """PostgreSQL takes the function's body over, so that what it needs not is left out: here everything."""
+    assert "jsonb_path_match" in str(worlds["large"].explain("reach", **FILTERED))
+    for also in (FILTERED, {}):
+        assert not re.search(r"\bmatches\(", str(worlds["large"].explain("reach", **also)))
+    assert "jsonb_path_match" not in str(worlds["large"].explain("reach"))
+
+
+@pytest.mark.parametrize(("name", "most"), [("reach", DOCUMENTS), ("dense_exact", LARGE), ("lexical_tail", DOCUMENTS)])
+def test_filter__is_asked_once_for_what_it_is_asked_of(name: str, most: int, worlds: dict[str, World]) -> None:
+    plan = worlds["large"].explain(name, **(CORPUS if name == "lexical_tail" else {}), **FILTERED)
+    [scan] = [scan for scan in _scans(plan) if scan.get("Relation Name") == "documents"]
+    # A document that is looked up by key is one a loop; what a loop threw away is given rounded.
+    assert (scan["Actual Loops"] if scan["Actual Loops"] > 1 else _read(scan)) <= most
+
+
+@pytest.mark.parametrize("name", ["delete_tail", "versions_of_documents", "size_of_documents", "lexemes_of_documents"])
+def test_publication__finds_what_it_replaces_by_key(name: str, worlds: dict[str, World]) -> None:
+    world = worlds["large"]
+    with psycopg.connect(world.worker) as connection:
+        connection.execute(statement("enter"), {**world.values, "principals": [EVERYONE]})
+        query = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) " + statement(name))
+        row = connection.execute(query, {**world.values, **CORPUS}).fetchone()
+        connection.rollback()
+    assert row
+    scans = list(_scans(row[0][0]["Plan"]))
+    assert sum(_read(scan) for scan in scans) <= 2 * LARGE
+    assert max(scan["Actual Loops"] for scan in scans) <= 200

@@ -1,0 +1,165 @@
+"""Phrases, required and excluded terms bind both legs, in the tail and in segments, in prose and in code."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+LANGUAGES = {"prose": "english", "code": "simple"}
+
+
+@pytest.fixture
+def both(settings: Settings) -> Iterator[Engine]:
+    """An engine whose legs give all that may be given, and that packs every chunk."""
+    retrieval = settings.rag.retrieval.model_copy(update={"depth": 1000, "similarity_threshold": -1.0})
+    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1, "vector": "none"})
+    rag = settings.rag.model_copy(update={"retrieval": retrieval})
+    changed = settings.model_copy(update={"rag": rag, "indexes": indexes})
+    with Engine(changed, embedder=HashingEmbedder()) as opened:
+        yield opened
+
+
+def _document(collection: str, source: str, text: str) -> SourceDocument:
+    return SourceDocument(source=source, data=text.encode(), language=LANGUAGES[collection])
+
+
+_OPERATORS = {'"{}"': True, "+{}": True, '+"{}"': True, "-{}": False, '-"{}"': False}
+"""How a term is marked, and whether a chunk must hold it or must not."""
+
+
+def _holding(
+    connection: psycopg.Connection, documents: Sequence[SourceDocument], languages: Sequence[str], words: str
+) -> set[str] | None:
+    """Sources whose text holds the words as a phrase, read in any of the languages; None where they mean nothing."""
+    (terms,) = connection.execute(
+        "SELECT min(numnode(phraseto_tsquery(g::regconfig, %s))) FROM unnest(%s::text[]) g", (words, list(languages))
+    ).fetchone() or (0,)
+    rows = connection.execute(
+        "SELECT d.source FROM unnest(%s::text[], %s::text[], %s::text[]) d (source, language, text) "
+        "WHERE EXISTS (SELECT FROM unnest(%s::text[]) g "
+        "WHERE to_tsvector(d.language::regconfig, d.text) @@ phraseto_tsquery(g::regconfig, %s))",
+        (
+            [document.source for document in documents],
+            [document.language for document in documents],
+            [document.data.decode() for document in documents],
+            list(languages),
+            words,
+        ),
+    ).fetchall()
+    return {source for (source,) in rows} if terms else None
+
+
+def _allowed(
+    connection: psycopg.Connection,
+    documents: Sequence[SourceDocument],
+    languages: Sequence[str],
+    conditions: Sequence[tuple[str, bool]],
+) -> set[str]:
+    """Sources that hold all that is required and nothing that is excluded."""
+    allowed = {document.source for document in documents}
+    for words, required in conditions:
+        holding = _holding(connection, documents, languages, words)
+        if holding is not None:
+            allowed = allowed & holding if required else allowed - holding
+    return allowed
+
+
+Conditions = list[tuple[str, bool]]
+"""What is required (True) or excluded (False)."""
+
+
+def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, set[str], Conditions, Conditions]:
+    """A question of a plain word and some marked terms, what it names, its conditions, and those beside bare quotes."""
+    parts, conditions, without_quotes = [dice.choice(words)], Conditions(), Conditions()
+    named = set(parts)
+    for mark in dice.sample(sorted(_OPERATORS), dice.randint(1, 3)):
+        term = " ".join(dice.choices(words, k=dice.randint(1, 3) if '"' in mark else 1))
+        parts.append(mark.format(term))
+        if mark != '"{}"':
+            without_quotes.append((term, _OPERATORS[mark]))
+        if mark != '"{}"' or " " in term:
+            conditions.append((term, _OPERATORS[mark]))
+        if _OPERATORS[mark]:
+            named |= set(term.split())
+    return " ".join(parts), named, conditions, without_quotes
+
+
+def test_operators__bind_both_legs_before_and_after_packing(both: Engine, database: DatabaseSettings) -> None:
+    dice = random.Random(13)
+    words = ("revenue", "revenues", "net", "the", "runs", "running", "car", "of")
+    documents = {
+        where: [
+            _document(where, f"{where}{n}.txt", " ".join(dice.choices(words, k=dice.randint(2, 8)))) for n in range(40)
+        ]
+        for where in LANGUAGES
+    }
+    questions = [_marked_question(dice, words) for _ in range(40)]
+    kept = relaxed = 0
+    with psycopg.connect(database.admin_url or "") as admin:
+        for name, group in documents.items():
+            both.tenant("acme", collection=name).ingest(group)
+        with_word = {
+            word: set[str]().union(
+                *(_holding(admin, documents[where], [LANGUAGES[where]], word) or () for where in LANGUAGES)
+            )
+            for word in words
+        }
+        for _ in range(2):
+            for question, named, conditions, without_quotes in questions:
+                with_any = set[str]().union(*(with_word[word] for word in named))
+                for where, names in (*((name, [name]) for name in LANGUAGES), (None, list(LANGUAGES))):
+                    asked = [document for name in names for document in documents[name]]
+                    languages = [LANGUAGES[name] for name in names]
+                    expected = _allowed(admin, asked, languages, conditions)
+                    found = both.tenant("acme", collection=where).retrieve(question, 1000)
+                    kept += len(expected)
+                    if conditions != without_quotes:
+                        # Those that hold what is in quotes come first: all other hits after the last of them.
+                        assert {hit.source for hit in found.hits[: len(expected)]} == expected, question
+                        expected = _allowed(admin, asked, languages, without_quotes)
+                        relaxed += bool(expected)
+                    assert {hit.source for hit in found.hits if hit.dense_rank} == expected, question
+                    assert {hit.source for hit in found.hits if hit.lexical_rank} == expected & with_any, question
+            both.tenant("acme").indexes.build()
+    assert kept
+    assert relaxed
+
+
+def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine) -> None:
+    """By hand, as a reader would expect it: `net revenue` stands in `net revenues`, in prose and not in code."""
+    texts = {
+        "prose": {"a.txt": "Net revenues grew.", "b.txt": "Revenue, net of refunds.", "c.txt": "A net and a revenue."},
+        "code": {"d.py": "net revenue", "e.py": "net revenues", "f.py": "revenue net"},
+    }
+    for where, group in texts.items():
+        both.tenant("acme", collection=where).ingest(_document(where, source, text) for source, text in group.items())
+    for _ in range(2):
+        scope = both.tenant("acme")
+        assert {hit.source for hit in scope.retrieve('"net revenue"', 2).hits} == {"a.txt", "d.py"}
+        assert {hit.source for hit in scope.retrieve('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
+        assert {hit.source for hit in scope.retrieve("net +refunds", 10).hits} == {"b.txt"}
+        scope.indexes.build()
+
+
+def test_quotes__that_few_hits_hold_put_those_first(both: Engine) -> None:
+    scope = both.tenant("acme", collection="prose")
+    texts = {"a.txt": "Net gain, net gain.", "b.txt": "A gain that is fair, by net.", "c.txt": "Fair net of gain."}
+    scope.ingest(_document("prose", source, text) for source, text in texts.items())
+    found = scope.retrieve('gain "fair, net" -trial', 3)
+    assert found.hits[0].source == "c.txt"
+    assert {hit.source for hit in found.hits} == set(texts)
+    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+    assert [list(hit.shares)[-1] == "phrase" for hit in found.hits] == [True, False, False]
+    assert found.notes == (
+        '1 chunks hold "fair, net", the other hits do not; put + before the quotes to have no others',
+    )
+    assert [hit.source for hit in scope.retrieve('gain "fair, net"', 1).hits] == ["c.txt"]
+    assert not scope.retrieve('gain "fair, net"', 1).notes
+    assert [hit.source for hit in scope.retrieve('gain +"fair, net"', 3).hits] == ["c.txt"]
+    assert scope.retrieve('the "fair gain"', 3).notes[0].startswith('no chunk holds "fair gain"')
+    assert not scope.retrieve('"fair gain" +absent', 10).hits

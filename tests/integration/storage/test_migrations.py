@@ -1,0 +1,328 @@
+"""The migrations: up, down and up again over data, and equal to the metadata."""
+
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from pgvector.psycopg import register_vector
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ConfigError, DatabaseNotReady
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.migrate import head
+from kosmos_rag.storage.revision import REVISION
+from kosmos_rag.storage.setup import set_up
+from kosmos_rag.storage.tables import metadata
+
+
+def _tables(url: str) -> set[str]:
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'kosmos'").fetchall()
+    return {row[0] for row in rows}
+
+
+def test_head_is_the_revision_that_the_code_expects() -> None:
+    assert head() == REVISION
+
+
+def test_migrate__up_down_and_up_again_over_data(database: DatabaseSettings, settings: Settings) -> None:
+    def ingest() -> int:
+        with Engine(settings, embedder=HashingEmbedder()) as engine:
+            scope = engine.tenant("acme")
+            scope.ingest([SourceDocument(source="a", data=b"Some words about churn.")])
+            return scope.retrieve("churn").returned
+
+    assert ingest() == 1
+    done = set_up(database, "base")
+    assert (done.before, done.after) == (REVISION, None)
+    assert _tables(database.admin_url or "") == {"alembic_version"}
+    done = set_up(database)
+    assert (done.before, done.after) == (None, REVISION)
+    assert ingest() == 1
+    again = set_up(database)
+    assert again.before == again.after == REVISION
+
+
+QUESTIONS = ("churn", "revenue of the year", "w1 w5 w9", "w2", "secret churn")
+
+
+Answers = list[tuple[UUID, float, float, float]]
+"""Ids and scores: fused, of the dense leg, of the lexical one."""
+
+
+def _answers(settings: Settings) -> Answers:
+    """All that two readers find."""
+    found = []
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        for principals in (["everyone"], ["board", "everyone"]):
+            scope = engine.tenant("acme", principals=principals)
+            for question in QUESTIONS:
+                for hit in scope.retrieve(question, 100).hits:
+                    legs = (hit.dense_score or math.inf, hit.lexical_score or math.inf)
+                    found.append((hit.chunk_id, hit.score, *legs))
+    return found
+
+
+def _assert_same(answers: Answers, before: Answers) -> None:
+    assert [answer[0] for answer in answers] == [answer[0] for answer in before]
+    for answer, old in zip(answers, before, strict=True):
+        assert answer[1:] == pytest.approx(old[1:], rel=1e-6)
+
+
+def _fill(settings: Settings) -> None:
+    """Documents in a segment with gaps, in the tail, and in a vector index; some for one reader only."""
+    dice = random.Random(5)
+
+    def document(number: int) -> SourceDocument:
+        words = " ".join(dice.choices([f"w{n}" for n in range(30)], k=dice.randint(5, 80)))
+        text = f"{'secret ' * (number % 3)}{'churn' if number % 2 else 'revenue'} {words}"
+        readers = ("board",) if number % 7 == 0 else ("everyone",)
+        return SourceDocument(source=f"d{number}", data=text.encode(), readers=readers)
+
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant("acme")
+        scope.ingest(document(number) for number in range(40))
+        scope.indexes.build()
+        scope.delete(["d3", "d4"])
+        scope.ingest(document(number) for number in range(35, 60))
+        scope.ingest(SourceDocument(source="empty", data=b"the of and"))
+        engine.tenant("other").ingest(document(1))
+        engine.tenant("left").ingest(document(1))
+        engine.tenant("left").delete("d1")
+        assert {info.kind for info in scope.indexes.status()} == {"segment", "tail", "ivfflat"}
+
+
+@pytest.fixture
+def indexed(settings: Settings) -> Settings:
+    """Settings under which a few chunks are worth an index."""
+    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 30, "vector_min_chunks": 30})
+    return settings.model_copy(update={"indexes": indexes})
+
+
+def _unprotected(url: str) -> set[str]:
+    """Tables whose row-level security is not both enabled and forced."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'kosmos'::regnamespace AND relkind = 'r' "
+            "AND NOT (relrowsecurity AND relforcerowsecurity)"
+        ).fetchall()
+    return {name for (name,) in rows} - {"alembic_version"}
+
+
+def _assert_consistent_at_0001(url: str) -> None:
+    """Every chunk has its terms back: solved for the frequencies, they are those of its text."""
+    with psycopg.connect(url) as connection:
+        register_vector(connection)
+        ids = dict(connection.execute("SELECT (tenant_id, lexeme)::text, id FROM kosmos.lexemes").fetchall())
+        rows = connection.execute(
+            "SELECT c.terms, c.length, c.pivot, s.lowest_pivot, "
+            "ARRAY(SELECT (c.tenant_id, u.lexeme)::text FROM unnest(c.tsv) u), "
+            "ARRAY(SELECT cardinality(u.positions) FROM unnest(c.tsv) u) "
+            "FROM kosmos.chunks c JOIN kosmos.corpus_statistics s USING (tenant_id)"
+        ).fetchall()
+    assert len(rows) == 60
+    for terms, length, pivot, lowest, lexemes, counts in rows:
+        assert 0 < lowest <= pivot
+        held = dict(zip(terms.indices(), terms.values(), strict=True))
+        norm = 1.5 * (0.25 + 0.75 * length / pivot)
+        assert {key: round(weight * norm / (2.5 - weight)) for key, weight in held.items()} == {
+            ids[lexeme] - 1: count for lexeme, count in zip(lexemes, counts, strict=True)
+        }
+
+
+def test_migrate__to_the_revision_before_collections_and_back_gives_the_same_answers(
+    database: DatabaseSettings, indexed: Settings
+) -> None:
+    url = database.admin_url or ""
+    _fill(indexed)
+    before = _answers(indexed)
+    assert len(before) > 300
+    assert set_up(database, "0001").after == "0001"
+    assert _unprotected(url) == set()
+    assert not {"indexes", "segments", "postings", "lexical_tail"} & _tables(url)
+    _assert_consistent_at_0001(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_class WHERE starts_with(relname, 'vec_')").fetchall() == []
+    with pytest.raises(DatabaseNotReady, match="the database is at revision 0001"):
+        _answers(indexed)
+
+    assert set_up(database).after == REVISION
+    assert _unprotected(url) == set()
+    _assert_same(_answers(indexed), before)
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant("acme")
+        assert [info.due is not None for info in scope.indexes.status()] == [True, True]
+        assert {info.kind for info in scope.indexes.build()} == {"segment", "tail", "ivfflat"}
+    _assert_same(_answers(indexed), before)
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
+        assert engine.tenant("acme").retrieve("churn alone").hits[0].source == "new"
+        assert engine.tenant("left").ingest(SourceDocument(source="d1", data=b"churn")).new == 1
+
+
+def test_migrate__to_the_revision_before_epochs_and_back_keeps_everything(
+    database: DatabaseSettings, indexed: Settings
+) -> None:
+    url = database.admin_url or ""
+
+    def column(name: str) -> list[int]:
+        with psycopg.connect(url) as connection:
+            query = f"SELECT {name} FROM kosmos.corpus_statistics ORDER BY tenant_id"
+            return [value for (value,) in connection.execute(query.encode()).fetchall()]
+
+    _fill(indexed)
+    before, chunks = _answers(indexed), column("chunks")
+    assert min(column("epoch")) > 0
+    assert set_up(database, "0002").after == "0002"
+    with pytest.raises(psycopg.errors.UndefinedColumn):
+        column("epoch")
+    assert _unprotected(url) == set()
+    with pytest.raises(DatabaseNotReady, match="the database is at revision 0002"):
+        _answers(indexed)
+
+    done = set_up(database)
+    assert (done.before, done.after) == ("0002", REVISION)
+    assert column("chunks") == chunks
+    assert column("epoch") == [0] * len(chunks)
+    assert _answers(indexed) == before
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        assert {info.due for info in engine.tenant("acme").indexes.status()} == {None}
+        engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
+    assert sorted(column("epoch")) == [0, 0, 1]
+
+
+def test_migrate__down_is_refused_while_other_collections_have_documents(
+    database: DatabaseSettings, indexed: Settings
+) -> None:
+    url = database.admin_url or ""
+    _fill(indexed)
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme", collection="wiki").ingest(SourceDocument(source="a", data=b"churn in the wiki"))
+        engine.tenant("other", collection="mail").ingest(SourceDocument(source="a", data=b"churn in a mail"))
+    tables, before = _tables(url), _answers(indexed)
+    wanted = r"cannot migrate to '0001': .* no collections; delete the documents of these first: acme/wiki, other/mail"
+    with pytest.raises(DatabaseNotReady, match=wanted):
+        set_up(database, "0001")
+    assert set_up(database).before == REVISION
+    assert _unprotected(url) == set()
+    assert _tables(url) == tables
+    assert _answers(indexed) == before
+
+    with Engine(indexed, embedder=HashingEmbedder()) as engine:
+        assert engine.tenant("acme", collection="wiki").delete("a") == 1
+        assert engine.tenant("other", collection="mail").delete("a") == 1
+    before = _answers(indexed)
+    assert set_up(database, "0001").after == "0001"
+    _assert_consistent_at_0001(url)
+    assert set_up(database).after == REVISION
+    _assert_same(_answers(indexed), before)
+
+
+def test_migrations_add_up_to_the_metadata(database: DatabaseSettings) -> None:
+    engine = create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(database.admin_url or ""), poolclass=NullPool
+    )
+
+    def ours(name: str | None, kind: str, parents: dict[str, str | None]) -> bool:
+        if kind == "schema":
+            return name == "kosmos"
+        # What the log's partitions are is said by their parents.
+        partition = name is not None and name.startswith(("retrievals_", "retrieved_passages_"))
+        return not (kind == "table" and (name == "alembic_version" or partition))
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"include_schemas": True, "include_name": ours, "compare_type": True}
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_everything_belongs_to_the_owner(database: DatabaseSettings) -> None:
+    with psycopg.connect(database.admin_url or "") as connection:
+        strangers = connection.execute(
+            """
+            SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'kosmos'::regnamespace
+               AND c.relowner <> 'kosmos_owner'::regrole
+             UNION ALL
+            SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'kosmos'::regnamespace
+               AND p.proowner <> 'kosmos_owner'::regrole
+            """
+        ).fetchall()
+    assert strangers == []
+
+
+def test_migrate__without_an_administrator_says_so(database: DatabaseSettings) -> None:
+    with pytest.raises(ConfigError, match=r"database\.admin_url is not set"):
+        set_up(database.model_copy(update={"admin_url": None}))
+
+
+def test_migrate__to_an_unknown_revision_says_so(database: DatabaseSettings) -> None:
+    with pytest.raises(DatabaseNotReady, match="cannot migrate to '9999'"):
+        set_up(database, "9999")
+
+
+def test_migrate__over_a_newer_database_says_so(database: DatabaseSettings) -> None:
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute("UPDATE kosmos.alembic_version SET version_num = '9999'")
+    with pytest.raises(DatabaseNotReady, match=r"revision 9999, unknown to this version; install a newer kosmos-rag"):
+        set_up(database)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built and installed into a folder of its own."""
+    folder = tmp_path_factory.mktemp("wheel")
+    repository = Path(__file__).parents[3]
+    run = [sys.executable, "-m"]
+    subprocess.run(
+        [*run, "build", "--wheel", "--no-isolation", "--outdir", folder, repository], check=True, capture_output=True
+    )
+    wheel = next(folder.glob("kosmos_rag-*.whl"))
+    target = folder / "site"
+    subprocess.run(
+        [*run, "pip", "install", "--quiet", "--no-deps", "--target", target, wheel], check=True, capture_output=True
+    )
+    return target
+
+
+def test_migrate__from_an_installed_wheel(installed: Path, empty_database: DatabaseSettings, tmp_path: Path) -> None:
+    assert (installed / "kosmos_rag" / "_migrations" / "versions").is_dir()
+    assert (installed / "workers" / "ingest.py").is_file()
+    script = (
+        "import kosmos_rag, kosmos_rag.apps.cli; print(kosmos_rag.__file__, flush=True); kosmos_rag.apps.cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "migrate"],
+        cwd=tmp_path,
+        env={
+            "PYTHONPATH": str(installed),
+            "KOSMOS_DATABASE__URL": empty_database.url,
+            "KOSMOS_DATABASE__ADMIN_URL": empty_database.admin_url or "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(installed))
+    assert f"migrated from an empty database to {REVISION}" in done.stdout
+    assert "chunks" in _tables(empty_database.admin_url or "")
+
+
+def test_two_processes_may_provision_at_once(empty_database: DatabaseSettings) -> None:
+    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "migrate", "--set", f"database.url={empty_database.url}"]
+    command += ["--set", f"database.admin_url={empty_database.admin_url}"]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in running:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors

@@ -1,0 +1,247 @@
+"""Grounding over a collection: built, asked, brought up to date, as its readers see it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag import Engine
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.catalog.sources import from_json
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.recipes import Recipe, read_recipes, template_recipes
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
+
+
+@pytest.fixture(scope="module")
+def schema() -> DatabaseSchema:
+    """The example schema."""
+    return from_json(EXAMPLE / "programs.json")
+
+
+@pytest.fixture(scope="module")
+def recipes(schema: DatabaseSchema) -> list[Recipe]:
+    """Its recipes written by hand."""
+    return read_recipes(EXAMPLE / "recipes.yaml", schema)
+
+
+@pytest.fixture
+def scope(engine: Engine) -> TenantScope:
+    """A collection that goes by the preset."""
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    return engine.tenant("acme", collection="schema")
+
+
+def _small(*columns: str) -> DatabaseSchema:
+    made = tuple(ColumnSchema(name=name, type="text", comment=f"about {name}") for name in columns)
+    return DatabaseSchema(name="small", dialect="sqlite", tables=(TableSchema(name="things", columns=made),))
+
+
+def test_a_schema__is_read_back_from_its_documents_as_it_was(
+    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+) -> None:
+    grounding = SchemaGrounding(scope)
+    report = grounding.build(schema, recipes)
+    assert (report.ingest.failed, report.unchanged) == ((), False)
+    assert report.ingest.chunks == report.ingest.new, "each document is one chunk"
+    (stored,) = grounding.schemas()
+    assert stored.fingerprint() == schema.fingerprint() == report.fingerprint
+    again = grounding.build(schema, recipes)
+    assert again.unchanged
+    assert (again.ingest.new, again.ingest.changed, again.removed) == (0, 0, 0)
+
+
+def test_a_question__is_given_references_joins_recipes_and_what_is_open(
+    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema, recipes)
+    result = grounding.ask("What is the success count for the forest fire program", max_tokens=600)
+    assert result.database == schema.name
+    names = [ref.name for ref in result.schema_refs]
+    assert "ProgramStatistics.success_count" in names
+    assert len(names) == len(set(names)) <= 10
+    assert [ref.score for ref in result.schema_refs] == sorted((ref.score for ref in result.schema_refs), reverse=True)
+    assert "program_statistics.program_id -> programs.id" in result.join_hints
+    assert result.selection is not None
+    assert "variant" in {found.kind for found in result.selection.ambiguities}
+    assert result.selection.recipes[0].curated
+    assert "program_statistics" in result.prompt
+    assert 0 < result.tokens <= 600
+    assert result.as_json()["selection"]["database"] == schema.name
+    assert all(doc.signals or doc.shares for doc in result.docs), "each score is accounted for"
+
+
+def test_what_is_gone_from_the_schema__is_gone_from_the_answers(scope: TenantScope) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(_small("colour", "weight"))
+    report = grounding.build(_small("colour"))
+    assert report.removed == 1
+    assert report.ingest.changed == 1, "the table's document lists its columns"
+    assert [ref.column for ref in grounding.ask("weight of things").schema_refs] == ["colour"]
+
+
+def _by_hand(scope: TenantScope) -> dict[str, int]:
+    """The versions of the recipes written by hand, by slug."""
+    return {info.metadata["slug"]: info.version for info in scope.documents() if info.metadata.get("curated")}
+
+
+def _recipe(slug: str, column: str) -> Recipe:
+    return Recipe(
+        slug=slug,
+        title=f"{column} of a thing",
+        text=f"Return things.{column}.",
+        pattern="aggregation",
+        tables=("things",),
+        columns=(("things", column),),
+        note="Ask first.",
+        curated=True,
+        sql=f"SELECT {column} FROM things",
+    )
+
+
+def test_recipes_written_by_hand__stay_as_they_are_where_none_are_given(scope: TenantScope) -> None:
+    grounding = SchemaGrounding(scope)
+    heavy = _recipe("heavy", "weight")
+    grounding.build(_small("colour", "weight"), [_recipe("red", "colour"), heavy])
+    report = grounding.build(_small("colour", "weight", "height"))
+    assert (report.removed, _by_hand(scope)) == (0, {"red": 1, "heavy": 1})
+    assert grounding.build(_small("weight")).removed == 3, "two columns, and the recipe that names one"
+    assert _by_hand(scope) == {"heavy": 1}
+    asked = grounding.ask("weight of a thing")
+    assert asked.selection is not None
+    assert asked.selection.recipes == (heavy,)
+
+
+def test_recipes_written_by_hand__make_way_for_those_that_are_given(
+    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(_small("colour"), [_recipe("red", "colour")])
+    grounding.build(schema, recipes)
+    assert grounding.build(schema, recipes[1:]).removed == 1
+    assert len(_by_hand(scope)) == len(recipes)
+    assert grounding.build(schema, []).removed == len(recipes) - 1
+    assert _by_hand(scope) == {"red": 1}, "that of another database"
+    slugs = {info.metadata["slug"] for info in scope.documents() if info.metadata["kind"] == "query_recipe"}
+    assert {recipe.slug for recipe in template_recipes(schema)} < slugs, "what follows from keys comes by itself"
+
+
+def test_recipes_written_by_hand__are_for_the_readers_of_the_latest_build(engine: Engine) -> None:
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+    SchemaGrounding(both).build(_small("salary"), [_recipe("wages", "salary")])
+    SchemaGrounding(both).build(_small("salary"), readers=("role:hr",))
+    assert list(_by_hand(both)) == ["wages"]
+    assert engine.tenant("acme", collection="schema").documents() == []
+
+
+def test_another_process__sees_a_change_with_the_next_question(scope: TenantScope) -> None:
+    asked = SchemaGrounding(scope)
+    SchemaGrounding(scope).build(_small("colour"))
+    assert len(asked.ask("colour of things").schema_refs) == 1
+    SchemaGrounding(scope).build(_small("colour", "weight"))
+    assert {ref.column for ref in asked.ask("weight of things").schema_refs} == {"colour", "weight"}
+
+
+def test_databases_of_one_collection__are_kept_apart(scope: TenantScope, schema: DatabaseSchema) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    grounding.build(_small("colour"))
+    assert {found.name for found in grounding.schemas()} == {schema.name, "small"}
+    own = grounding.ask("colour of the program", database="small")
+    assert {table.database for table in own.tables} == {"small"}
+    assert grounding.ask("programs by status", tables=3).database == schema.name
+
+
+def test_readers__see_what_they_may_read_and_no_more(engine: Engine) -> None:
+    collections = engine.tenant("acme").collections
+    collections.create("schema", preset="schema")
+    hidden = replace(_small("salary"), name="hidden")
+    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+    SchemaGrounding(both).build(_small("colour"))
+    SchemaGrounding(both).build(hidden, readers=("role:hr",))
+    outside = SchemaGrounding(engine.tenant("acme", collection="schema")).ask("salary of things")
+    assert {table.database for table in outside.tables} == {"small"}
+    assert "hidden" not in str(outside.as_json())
+    assert SchemaGrounding(both).ask("salary of things").database == "hidden"
+
+
+def test_what_a_reader_loses__is_named_no_more(engine: Engine) -> None:
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+    SchemaGrounding(both).build(_small("colour", "salary"))
+    asked = SchemaGrounding(engine.tenant("acme", collection="schema"), refresh_s=0.0)
+    assert "salary" in asked.ask("colour of things").prompt
+    SchemaGrounding(both).build(_small("colour", "salary"), readers=("role:hr",))
+    assert asked.ask("colour of things").tables == ()
+    assert asked.schemas() == []
+
+
+def test_schemas__are_read_once_while_nothing_changes(scope: TenantScope, monkeypatch: pytest.MonkeyPatch) -> None:
+    SchemaGrounding(scope).build(_small("colour"))
+    asked = SchemaGrounding(scope, refresh_s=0.0)
+    asked.ask("colour of things")
+    monkeypatch.delattr(TenantScope, "documents")
+    assert asked.ask("colour of things").database == "small"
+
+
+def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
+    scope: TenantScope, schema: DatabaseSchema
+) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    result = grounding.ask("names of the programs")
+    assert result.selection is not None
+    assert result.selection.plans[0].tables == ("programs",)
+    further = tuple(join.hint for join in result.selection.further)
+    assert further
+    assert all("programs." in hint for hint in further)
+    assert result.join_hints == further
+    assert result.as_json()["selection"]["further_joins"] == list(further)
+
+
+def test_an_empty_collection__answers_with_nothing(scope: TenantScope) -> None:
+    result = SchemaGrounding(scope).ask("anything")
+    assert (result.database, result.tables, result.prompt, result.tokens) == (None, (), "", 0)
+
+
+def test_a_database_that_is_not_there__is_named(scope: TenantScope) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(_small("colour"))
+    with pytest.raises(RequestError, match="no database 'large'; known are small"):
+        grounding.ask("colour", database="large")
+
+
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"tables": 0}, {"max_tokens": 0}])
+def test_numbers_that_ask_for_nothing__are_refused(scope: TenantScope, wrong: dict[str, int]) -> None:
+    with pytest.raises(RequestError, match="at least 1"):
+        SchemaGrounding(scope).ask("colour", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_broken_file_of_synonyms__is_named(scope: TenantScope, tmp_path: Path) -> None:
+    path = tmp_path / "synonyms.yaml"
+    path.write_text("- [one]\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        SchemaGrounding(scope, synonyms=path)
+
+
+def test_a_quoted_value__is_no_phrase_that_documents_must_hold(scope: TenantScope) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(_small("colour", "weight"))
+    result = grounding.ask('things whose colour is "bright red"')
+    assert result.entities.quoted == ("bright red",)
+    assert result.schema_refs[0].column == "colour"
+
+
+def test_the_budget_of_the_prompt__is_kept_over_several_databases(scope: TenantScope, schema: DatabaseSchema) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build_all([schema, *(replace(_small("colour", "name"), name=f"small_{number}") for number in range(8))])
+    for budget in (1, 30, 120, 700):
+        result = grounding.ask("name of the program", tables=12, max_tokens=budget)
+        assert result.tokens <= budget
+        shown = len(result.tables) - len(result.left_out)
+        assert shown > 0 or budget < 120

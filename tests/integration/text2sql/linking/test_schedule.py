@@ -1,0 +1,153 @@
+"""Schemas that workers bring collections up to, again and again."""
+
+import multiprocessing
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag import Engine
+from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.core.types import JobInfo, JobState
+from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.storage.queue import kinds, queue
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.text2sql.catalog.sources import SchemaSource
+from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+
+SHOP = SchemaSource(kind="database", place="SHOP_URL")
+
+
+@pytest.fixture(autouse=True)
+def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every taking look for what is due."""
+    monkeypatch.setattr(queue, "WAKE_S", 0.0)
+
+
+@pytest.fixture
+def scope(engine: Engine) -> TenantScope:
+    """A collection that goes by the preset."""
+    engine.tenant("acme").collections.create("schema", preset="schema")
+    return engine.tenant("acme", collection="schema")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A database that is described, changed by statements."""
+    path = tmp_path / "shop.db"
+    monkeypatch.setenv("SHOP_URL", f"sqlite:///{path}")
+
+    def run(statement: str) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(statement)
+
+    return run
+
+
+_KEPT: list[object] = []
+
+
+@pytest.fixture
+def work(engine: Engine) -> Iterator[Callable[[], None]]:
+    """Do what is in the queue about schemas, as a worker's process does."""
+    ours, theirs = multiprocessing.Pipe()
+    jobs = Queue.open(engine.parts.database, engine.settings.worker)
+    desk = Desk(theirs, jobs)
+    working = EngineWork(engine)
+
+    def run() -> None:
+        working.run(jobs.take(8, kinds=[kinds.SCHEMA], worker="test"), desk)
+        while ours.poll():
+            ours.recv()
+
+    yield run
+    working.close()
+    _KEPT.append(ours)  # the desk takes the end of its pipe for the end of its supervisor, and exits
+
+
+def _columns(scope: TenantScope) -> set[str]:
+    return {column.name for schema in SchemaGrounding(scope).schemas() for column in schema.tables[0].columns}
+
+
+def _job(scope: TenantScope) -> JobInfo:
+    (found,) = [info for info in scope.jobs.find() if info.kind == kinds.SCHEMA]
+    return found
+
+
+def test_a_schema__is_read_again_and_again(
+    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None]
+) -> None:
+    shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
+    scope.jobs.sync_schema(SHOP, every=timedelta(seconds=0.001))
+    work()
+    assert _columns(scope) == {"id", "colour"}
+    shop("ALTER TABLE goods ADD COLUMN weight REAL")
+    work()
+    assert _columns(scope) == {"id", "colour", "weight"}
+    assert (_job(scope).state, _job(scope).error) == (JobState.SCHEDULED, None)
+
+
+def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
+    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None], tmp_path: Path
+) -> None:
+    shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
+    written = tmp_path / "recipes.yaml"
+    written.write_text("recipes: [{slug: red, title: red goods, text: x, pattern: status, tables: [goods]}]")
+    scope.jobs.sync_schema(replace(SHOP, recipes=str(written)))
+    work()
+    shop("ALTER TABLE goods ADD COLUMN weight REAL")
+    scope.jobs.sync_schema(SHOP)
+    work()
+    assert _columns(scope) == {"id", "colour", "weight"}
+    assert "query_recipe:red" in scope.sources()
+    written.write_text("recipes: []")
+    scope.jobs.sync_schema(replace(SHOP, recipes=str(written)))
+    work()
+    assert "query_recipe:red" not in scope.sources()
+
+
+def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(
+    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
+    scope.jobs.sync_schema(SHOP, every=timedelta(seconds=0.001))
+    work()
+    monkeypatch.setenv("SHOP_URL", "sqlite:////nowhere/shop.db")
+    work()
+    found = _job(scope)
+    assert (found.state, found.code) == (JobState.SCHEDULED, "unavailable")
+    assert "there is no such file" in str(found.error)
+    assert _columns(scope) == {"id", "colour"}
+
+
+def test_readers_of_a_schedule__are_those_of_its_documents(
+    engine: Engine, scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None]
+) -> None:
+    shop("CREATE TABLE wages (id INTEGER PRIMARY KEY, amount REAL)")
+    scope.jobs.sync_schema(SHOP, readers=("role:hr",))
+    work()
+    assert SchemaGrounding(scope).schemas() == []
+    assert _columns(engine.tenant("acme", principals=("role:hr",), collection="schema")) == {"id", "amount"}
+
+
+def test_the_same_source__has_one_job_that_takes_what_is_newer(scope: TenantScope, tmp_path: Path) -> None:
+    first = scope.jobs.sync_schema(SHOP, every=timedelta(hours=1))
+    recipes = SchemaSource(kind="database", place="SHOP_URL", recipes=str(tmp_path / "recipes.yaml"))
+    assert scope.jobs.sync_schema(recipes, every=timedelta(hours=2)) == first
+    assert scope.jobs.sync_schema(replace(recipes, samples=("*",)), every=timedelta(hours=2)) == first
+    assert _job(scope).every_s == 7200.0
+
+
+def test_what_cannot_be_read__is_named_and_not_tried_at_once(
+    scope: TenantScope, work: Callable[[], None], tmp_path: Path
+) -> None:
+    (tmp_path / "broken.json").write_text("{}")
+    scope.jobs.sync_schema(SchemaSource(kind="json", place=str(tmp_path / "broken.json")))
+    work()
+    assert _job(scope).state is JobState.DEAD
+    assert "broken.json" in str(_job(scope).error)

@@ -1,0 +1,209 @@
+"""The context: what is shown, numbered, cited, joined and left out."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from kosmos_rag.answering.context import assemble
+from kosmos_rag.answering.select import resemblance, shingles
+from kosmos_rag.core.config import ContextSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import Context, Excerpt, Expansion, Passage, Retrieval
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+TEXT = (
+    "Churn is the share of accounts that leave.\n\nIt is measured monthly.\n\n"
+    "Revenue counts what was invoiced and paid."
+)
+TOKENIZER = HashingEmbedder().tokenizer
+
+
+def _hit(start: int, end: int, *, rank: int = 1, ordinal: int = 0, document: int = 1, **changes: object) -> Passage:
+    hit = Passage(
+        rank=rank, score=1 / rank, chunk_id=uuid.UUID(int=100 * document + ordinal),
+        document_id=uuid.UUID(int=document), version_id=uuid.UUID(int=10 + document), version=3,
+        source=f"/docs/{document}.md", title=f"Title {document}", media_type="text/markdown", metadata={},
+        ordinal=ordinal, section=("Metrics",), start=start, end=end,
+        line_start=TEXT.count("\n", 0, start) + 1, line_end=TEXT.count("\n", 0, end) + 1,
+        page_start=None, page_end=None, text=TEXT[start:end], splitter="paragraph", collection="default",
+        dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank,
+        fused_score=1 / rank, shares={}, rerank_score=None,
+    )  # fmt: skip
+    return replace(hit, **changes)  # type: ignore[arg-type]
+
+
+def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
+    return [Excerpt(text=TEXT[start:end], page_start=4, page_end=5) for _, start, end in spans]
+
+
+def _context(hits: list[Passage], max_tokens: int | None = None, read: object = _read, **settings: object) -> Context:
+    retrieval = Retrieval(
+        question="what?", expansion=Expansion(), requested=9, hits=tuple(hits), stages=(), timings_ms={}, legs={},
+        notes=(), skipped=(), cached=False, shortfall=None,
+    )  # fmt: skip
+    return assemble(
+        retrieval,
+        tokenizer=TOKENIZER,
+        settings=ContextSettings(**settings),  # type: ignore[arg-type]
+        read_spans=read,  # type: ignore[arg-type]
+        max_tokens=max_tokens,
+    )
+
+
+FIRST, SECOND, THIRD = (0, 42), (44, 67), (69, 111)
+assert TEXT[44:67] == "It is measured monthly."
+
+
+def test_context__numbers_and_cites_each_passage() -> None:
+    context = _context([_hit(*FIRST), _hit(*THIRD, rank=2, document=2)])
+    assert context.text == (
+        "[1] Title 1 | Metrics | L1 | /docs/1.md\nChurn is the share of accounts that leave.\n\n"
+        "[2] Title 2 | Metrics | L5 | /docs/2.md\nRevenue counts what was invoiced and paid."
+    )
+    assert [citation.marker for citation in context.citations] == ["[1]", "[2]"]
+    first = context.citations[0]
+    assert (first.version, first.section, first.line_start, first.page_start) == (3, ("Metrics",), 1, None)
+    assert first.quote_sha256 == hashlib.sha256(TEXT[first.start : first.end].encode()).hexdigest()
+    assert context.tokens == sum(TOKENIZER.count(context.text.split("\n\n")))
+
+
+def test_context__without_metadata_shows_markers_only() -> None:
+    context = _context([_hit(*FIRST)], include_metadata=False, citation_format="({index})")
+    assert context.text == "(1) Churn is the share of accounts that leave."
+
+
+def test_context__cites_pages_where_there_are_any() -> None:
+    context = _context([_hit(*FIRST, page_start=2, page_end=3)])
+    assert context.text.startswith("[1] Title 1 | Metrics | p. 2 to 3 | ")
+
+
+def test_neighbours__are_joined_as_the_document_has_them_at_the_better_rank() -> None:
+    context = _context([_hit(*THIRD, rank=1, document=2), _hit(*SECOND, rank=2, ordinal=1), _hit(*FIRST, rank=3)])
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*THIRD)], TEXT[:67]]
+    joined = context.citations[1]
+    assert (joined.start, joined.end, joined.line_start, joined.line_end) == (0, 67, 1, 3)
+    assert joined.quote_sha256 == hashlib.sha256(TEXT[:67].encode()).hexdigest()
+    assert len(context.passages[1].chunk_ids) == 2
+
+
+def test_neighbours__of_another_section_or_document_stay_apart() -> None:
+    apart = [_hit(*FIRST), _hit(*SECOND, rank=2, ordinal=1, section=("Other",))]
+    assert len(_context(apart).passages) == 2
+    apart = [_hit(*FIRST), _hit(*SECOND, rank=2, ordinal=1, document=2)]
+    assert len(_context(apart).passages) == 2
+
+
+def test_neighbours__of_a_version_that_is_gone_stay_apart() -> None:
+    hits = [_hit(*FIRST), _hit(*SECOND, rank=2, ordinal=1)]
+    context = _context(hits, read=lambda spans: [None for _ in spans])
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
+
+
+def test_section__is_shown_once_and_the_best_piece_is_cited() -> None:
+    around = (0, len(TEXT))
+    hits = [_hit(*SECOND, ordinal=1, around=around), _hit(*THIRD, rank=2, document=2, text="Other words.")]
+    hits += [_hit(*FIRST, rank=3, around=around), _hit(*THIRD, rank=4, ordinal=2, around=around)]
+    context = _context(hits)
+    section, other = context.passages
+    assert (section.text, section.start, section.end) == (TEXT, 0, len(TEXT))
+    assert (section.page_start, section.page_end) == (4, 5)
+    assert section.chunk_ids == tuple(uuid.UUID(int=100 + ordinal) for ordinal in range(3))
+    cited = section.citation
+    assert (cited.start, cited.end, cited.line_start, cited.line_end, cited.page_start) == (*SECOND, 3, 3, None)
+    assert section.quote == TEXT[slice(*SECOND)]
+    assert cited.quote_sha256 == hashlib.sha256(section.quote.encode()).hexdigest()
+    assert context.text.startswith(f"[1] Title 1 | Metrics | L3 | /docs/1.md\n{TEXT}\n\n[2]")
+    assert (other.quote, other.start) == (other.text, other.citation.start)
+
+
+def test_section__of_another_version_or_document_is_shown_itself() -> None:
+    hits = [_hit(*SECOND, around=(0, 67)), _hit(*SECOND, rank=2, document=2, around=(0, 67), text="Other words.")]
+    assert [passage.text for passage in _context(hits).passages] == [TEXT[:67]] * 2
+
+
+def test_sections__that_overlap_show_nothing_twice() -> None:
+    hits = [_hit(*SECOND, ordinal=1, around=(0, 67)), _hit(*THIRD, rank=2, ordinal=2, around=(44, 111))]
+    assert [passage.text for passage in _context(hits).passages] == [TEXT[:67], TEXT[69:]]
+    assert [passage.start for passage in _context(hits).passages] == [0, 69]
+    hits = [_hit(*THIRD, ordinal=2, around=(44, 111)), _hit(*FIRST, rank=2, around=(0, 67))]
+    assert [passage.text for passage in _context(hits).passages] == [TEXT[44:], TEXT[slice(*FIRST)]]
+
+
+def test_section__is_not_joined_with_neighbours() -> None:
+    hits = [_hit(*FIRST, around=FIRST), _hit(*SECOND, rank=2, ordinal=1, around=SECOND)]
+    context = _context([*hits, _hit(*THIRD, rank=3, ordinal=2)])
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*span)] for span in (FIRST, SECOND, THIRD)]
+
+
+def test_section__of_a_version_that_is_gone_leaves_the_pieces() -> None:
+    hits = [_hit(*FIRST, around=(0, 67)), _hit(*SECOND, rank=2, ordinal=1, around=(0, 67))]
+    context = _context(hits, read=lambda spans: [None for _ in spans])
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
+
+
+def test_sections_and_neighbours__are_read_at_once() -> None:
+    asked: list[Sequence[tuple[uuid.UUID, int, int]]] = []
+
+    def read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
+        asked.append(spans)
+        return _read(spans)
+
+    hits = [_hit(*FIRST, around=(0, 67)), _hit(*FIRST, rank=2, document=2, text="One thing.")]
+    hits += [_hit(*SECOND, rank=3, ordinal=1, document=2, text="Another thing.")]
+    assert [passage.text for passage in _context(hits, read=read).passages] == [TEXT[:67], TEXT[:67]]
+    assert [len(spans) for spans in asked] == [2]
+
+
+def test_near_duplicates__are_left_out_and_counted() -> None:
+    again = _hit(*FIRST, rank=2, document=2, text=TEXT[slice(*FIRST)].upper())
+    context = _context([_hit(*FIRST), again, _hit(*THIRD, rank=3, document=3)])
+    assert [citation.source for citation in context.citations] == ["/docs/1.md", "/docs/3.md"]
+    assert context.omitted == {"near_duplicate": 1}
+
+
+def test_budget__is_kept_and_what_does_not_fit_is_counted() -> None:
+    hits = [_hit(*FIRST), _hit(*THIRD, rank=2, document=2)]
+    whole = _context(hits)
+    cut = _context(hits, max_tokens=whole.tokens - 1)
+    assert len(cut.passages) == 1
+    assert cut.omitted == {"budget": 1}
+    assert cut.tokens <= cut.max_tokens
+    nothing = _context(hits, max_tokens=1)
+    assert (nothing.text, nothing.omitted) == ("", {"budget": 2})
+
+
+def test_budget__tries_neighbours_alone_where_they_do_not_fit_together() -> None:
+    hits = [_hit(*FIRST, rank=2), _hit(*SECOND, ordinal=1)]
+    alone = _context([hits[1]])
+    context = _context(hits, max_tokens=alone.tokens)
+    assert [passage.text for passage in context.passages] == [TEXT[slice(*SECOND)]]
+    assert context.omitted == {"budget": 1}
+
+
+def test_budget__tries_the_piece_alone_where_its_section_does_not_fit() -> None:
+    hit = _hit(*SECOND, ordinal=1)
+    alone = _context([hit])
+    context = _context([replace(hit, around=(0, len(TEXT)))], max_tokens=alone.tokens)
+    assert context.text == alone.text
+    assert context.passages == alone.passages
+    assert context.omitted == {}
+    assert _context([replace(hit, around=(0, len(TEXT)))], max_tokens=1).omitted == {"budget": 1}
+
+
+def test_budget__below_one_token_is_refused() -> None:
+    with pytest.raises(RequestError, match="max_tokens is 0"):
+        _context([], max_tokens=0)
+
+
+def test_context__of_nothing_is_empty() -> None:
+    assert _context([]).text == ""
+
+
+def test_resemblance__is_the_share_of_common_runs() -> None:
+    one, other = shingles("a b c d"), shingles("b c d e")
+    assert resemblance(one, other) == pytest.approx(1 / 3)
+    assert resemblance(shingles("A, b"), shingles("a b")) == 1
+    assert resemblance(shingles(""), shingles("")) == 1

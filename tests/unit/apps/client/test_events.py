@@ -1,0 +1,100 @@
+"""The events of an answer, in whatever pieces they come."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kosmos_rag.apps.client.events import EventReader
+from kosmos_rag.apps.http.errors import document
+from kosmos_rag.apps.http.examples import EXAMPLES
+from kosmos_rag.core import errors
+from kosmos_rag.core.problem_details import PROBLEMS
+from kosmos_rag.core.types import AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
+
+_CITED = ("sentences", "problems", "report")
+_ANSWER = EXAMPLES["AnswerView"]
+_OF_SOURCES = ("retrieval_id", "experiment", "question", "searched", "refused", "sources", "notes")
+_SOURCES = {name: _ANSWER[name] for name in _OF_SOURCES}
+_DONE = {name: value for name, value in _ANSWER.items() if name not in (*_CITED, "sources")}
+
+
+def _event(name: str, told: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(told, ensure_ascii=False)}\n\n".encode()
+
+
+STREAM = b"".join(
+    [
+        _event("sources", _SOURCES),
+        b": still here\n\n",
+        _event("token", {"text": "20\u2028days\x85ä"}),
+        _event("citations", {name: _ANSWER[name] for name in _CITED}),
+        _event("done", _DONE),
+    ]
+)
+
+
+def _read(pieces: Iterable[bytes]) -> list[AnswerEvent]:
+    reader = EventReader()
+    events = [event for piece in pieces for event in reader.read(piece)]
+    reader.end()
+    return events
+
+
+def test_events__are_read_from_one_piece() -> None:
+    sources, piece, done = _read([STREAM])
+    assert isinstance(sources, AnswerSources)
+    assert isinstance(done, AnswerDone)
+    assert piece == AnswerPiece(text="20\u2028days\x85ä")
+    assert done.answer.text == _ANSWER["text"]
+    assert done.answer.sentences[0].citation == sources.context.passages[0].citation
+    assert str(sources.context.retrieval.id) == _ANSWER["retrieval_id"]
+
+
+@given(cuts=st.sets(st.integers(min_value=0, max_value=len(STREAM)), max_size=40))
+def test_events__are_the_same_however_they_are_cut(cuts: set[int]) -> None:
+    ends = [0, *sorted(cuts), len(STREAM)]
+    events = _read(STREAM[start:end] for start, end in pairwise(ends))
+    # Scores that are not told are NaN, which is equal to nothing.
+    assert repr(events) == repr(_read([STREAM]))
+
+
+def test_error__is_raised_as_the_library_raises_it() -> None:
+    told = document(PROBLEMS[errors.ModelError], "the model failed")
+    with pytest.raises(errors.ModelError, match="the model failed"):
+        _read([_event("sources", _SOURCES), _event("error", told)])
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        (STREAM[: STREAM.index(b"event: done")], "broke off"),
+        (b"", "broke off"),
+        (_event("done", {"text": "20 days"}), "cannot be understood"),
+        (b"event: sources\ndata: {\n\n", "cannot be understood"),
+        (b"nothing\n\n", "cannot be understood"),
+    ],
+)
+def test_anything_else__is_no_answer(stream: bytes, told: str) -> None:
+    with pytest.raises(errors.ServiceUnreachable, match=told):
+        _read([stream])
+
+
+def test_client__needs_no_engine() -> None:
+    heavy = {
+        "kosmos_rag.engine.engine",
+        "kosmos_rag.storage",
+        "kosmos_rag.core.config",
+        "psycopg",
+        "pydantic",
+        "torch",
+        "fastapi",
+    }
+    code = f"import sys, kosmos_rag.apps.client; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

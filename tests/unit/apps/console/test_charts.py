@@ -1,0 +1,107 @@
+"""What the health page draws."""
+
+import math
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kosmos_rag.apps.http.console.charts import CELL, course, durations, latest, recalls, ticks, width_of
+from kosmos_rag.core.types import GuardKind, GuardRun, GuardState, IndexInfo
+
+BOUNDS = (0.001, 0.01, 0.1)
+
+
+def _index(**health: Any) -> IndexInfo:
+    return IndexInfo(
+        kind="ivfflat",
+        state="ready",
+        collection=None,
+        rows=1,
+        rows_now=1,
+        bytes=0,
+        settings={},
+        health=health,
+        checked_at=None,
+        due=None,
+    )
+
+
+def test_durations__interpolates_quantiles_as_prometheus_does() -> None:
+    (row,) = durations(BOUNDS, {"dense": ([0, 10, 10, 0], 0.8)}, axis=BOUNDS)
+    assert math.isclose(row.p50_ms or 0, 10.0)  # all of the second bucket
+    assert math.isclose(row.p95_ms or 0, 10 + 90 * 0.9)
+    assert row.mean_ms == 40
+    assert [cell.x for cell in row.cells] == [CELL, 2 * CELL]
+
+
+def test_durations__knows_no_quantile_beyond_the_last_bound() -> None:
+    (row,) = durations(BOUNDS, {"slow": ([0, 0, 0, 3], 9.0)}, axis=BOUNDS)
+    assert row.p50_ms is None
+    assert row.cells[0].told == "over 100 ms: 3"
+
+
+def test_durations__share_an_axis_with_finer_buckets() -> None:
+    first, second = durations((0.1,), {"rare": ([0, 1], 1.0), "often": ([2, 0], 0.1)}, axis=BOUNDS)
+    assert (first.name, second.name) == ("often", "rare")
+    assert (first.cells[0].x, first.cells[0].width) == (0, 3 * CELL - 1)
+    assert second.cells[0].x + second.cells[0].width + 1 == width_of(BOUNDS)
+    assert list(ticks(BOUNDS)) == [(2 * CELL, "10")]
+
+
+def test_recalls__of_the_index_and_the_one_beside_it() -> None:
+    beside = {"kind": "hnsw", "recall_at_10": 0.9, "recall_at_100": 0.88, "p50_ms": 2.0}
+    lowest, rows = recalls(
+        [_index(), _index(recall_at_10=1.0, recall_at_100=0.95, recall_target=0.9, p50_ms=4.0, beside=beside)]
+    )
+    assert lowest == 0.8
+    assert [row.name for row in rows] == ["ivfflat", "hnsw, not chosen"]
+    assert [row.x_10 for row in rows] == [100, 50]
+    assert rows[0].x_target == 50
+    assert rows[1].x_target is None
+
+
+def test_recalls__begin_below_what_is_lowest() -> None:
+    lowest, (row,) = recalls([_index(recall_at_10=0.45, recall_at_100=0.4, p50_ms=1.0)])
+    assert lowest == 0.4
+    assert math.isclose(row.x_10, 100 * 0.05 / 0.6, abs_tol=0.01)
+
+
+def _run(days: int, state: GuardState = GuardState.OK, **figures: Any) -> GuardRun:
+    return GuardRun(
+        id=uuid.uuid4(),
+        at=datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=days),
+        kind=GuardKind.RECALL,
+        state=state,
+        why="",
+        index_id=None,
+        figures=figures,
+        milliseconds=1.0,
+    )
+
+
+def test_course__goes_from_the_first_run_to_the_last() -> None:
+    low = _run(10, GuardState.ALARM, ann_recall_at_10=0.8, error=0.1, recall_target=0.95)
+    fine = _run(0, ann_recall_at_10=0.99, error=0.02, recall_target=0.9)
+    unknown = _run(5, GuardState.UNKNOWN, samples=3)
+    drawn = course([low, unknown, _run(2, ann_recall_at_10=1.0, error=0.0, recall_target=0.9), fine])
+    assert drawn is not None
+    assert (drawn.lowest, drawn.since, drawn.until) == (0.7, fine.at, low.at)
+    assert [point.x for point in drawn.points] == [0, 20, 100]
+    assert [point.y for point in drawn.points] == [3.33, 0, 66.67]
+    assert [point.alarm for point in drawn.points] == [False, False, True]
+    assert (drawn.points[0].high, drawn.points[2].low) == (0, 100)
+    assert drawn.target == 16.67
+
+
+def test_course__of_one_run_stands_in_the_middle_and_of_none_is_not_drawn() -> None:
+    drawn = course([_run(0, ann_recall_at_10=0.97, error=0.0, recall_target=0.95)])
+    assert drawn is not None
+    assert [point.x for point in drawn.points] == [50]
+    assert course([_run(0, GuardState.UNKNOWN, samples=1)]) is None
+
+
+def test_latest__is_one_run_of_each_kind() -> None:
+    newest, older = _run(2), _run(1)
+    other = replace(_run(0), kind=GuardKind.QUESTIONS)
+    assert latest([newest, older, other]) == [newest, other]

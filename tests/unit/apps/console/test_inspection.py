@@ -1,0 +1,104 @@
+"""The drawing of a retrieval: where rows and lines stand, and what bars are made of."""
+
+import math
+import uuid
+from collections.abc import Mapping
+
+from kosmos_rag.apps.http.console.inspector import HIT_ROW, LEG_ROW, inspection
+from kosmos_rag.core.types import Expansion, LegAccount, Passage, Retrieval
+
+
+def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals: Mapping[str, float]) -> Passage:
+    shares = {name: 1 / at for name, at in (("dense", dense), ("lexical", lexical)) if at is not None}
+    return Passage(
+        rank=rank,
+        score=1.0 + sum(signals.values()),
+        chunk_id=uuid.uuid4(),
+        document_id=uuid.uuid4(),
+        version_id=uuid.uuid4(),
+        version=1,
+        source="a.md",
+        title="A",
+        media_type="text/markdown",
+        metadata={},
+        ordinal=0,
+        section=("Leave",),
+        start=0,
+        end=4,
+        line_start=1,
+        line_end=1,
+        page_start=None,
+        page_end=None,
+        text="# Leave\n20 days",
+        splitter="paragraph",
+        collection="default",
+        dense_rank=dense,
+        dense_score=None if dense is None else 0.5,
+        lexical_rank=lexical,
+        lexical_score=None if lexical is None else 3.0,
+        fused_rank=fused,
+        fused_score=sum(shares.values()),
+        shares=shares,
+        rerank_score=None,
+        signals=signals,
+    )
+
+
+def _found(*hits: Passage) -> Retrieval:
+    account = LegAccount(asked=100, returned=2, plan="exact scan", read={}, reason=None)
+    return Retrieval(
+        question="leave?",
+        expansion=Expansion(),
+        requested=len(hits),
+        hits=hits,
+        stages=("dense", "lexical"),
+        timings_ms={"dense": 3.0, "lexical": 1.0, "total": 5.0},
+        legs={"dense": account, "lexical": account},
+        notes=(),
+        skipped=(),
+        cached=False,
+        shortfall=None,
+    )
+
+
+SEEN = inspection(_found(_hit(1, 2, 3, 1, {"header_match": 0.5}), _hit(2, 1, 1, None, {"intro_penalty": -0.25})))
+
+
+def test_legs__are_in_their_own_order_and_lead_to_the_fused_one() -> None:
+    assert [(entry.number, entry.rank, entry.gap) for entry in SEEN.dense.entries] == [(2, 1, False), (1, 3, True)]
+    assert [entry.number for entry in SEEN.lexical.entries] == [1]
+    assert [entry.number for entry in SEEN.fused] == [2, 1]
+    first, second = LEG_ROW / 2, LEG_ROW * 1.5
+    assert [link.path[: link.path.index("C")] for link in SEEN.dense.links] == [f"M0 {first:g}", f"M0 {second:g}"]
+    # On the other side lines begin at the fused order.
+    assert SEEN.lexical.links[0].path == f"M0 {second:g}C45 {second:g} 55 {first:g} 100 {first:g}"
+
+
+def test_hits__tell_how_far_they_moved() -> None:
+    assert [row.moved for row in SEEN.hits] == [1, -1]
+    assert SEEN.slopes[0].path.startswith(f"M0 {1.5 * HIT_ROW:g}")
+    assert SEEN.hits[0].excerpt == "20 days"
+
+
+def test_bars__of_shares_are_as_long_as_the_fused_score() -> None:
+    widths = [sum(bar.width for bar in row.shares) for row in SEEN.hits]
+    assert math.isclose(widths[0], 100, abs_tol=0.02)
+    assert math.isclose(widths[1], 100 * 1 / (1 + 1 / 3), abs_tol=0.02)
+    assert [bar.kind for bar in SEEN.hits[0].shares] == ["dense", "lexical"]
+
+
+def test_bars__of_signals_have_what_takes_away_left_of_zero() -> None:
+    added, taken = (row.signals[-1] for row in SEEN.hits)
+    assert (added.kind, taken.kind) == ("plus", "minus")
+    assert math.isclose(taken.x + taken.width, SEEN.zero, abs_tol=0.02)
+    assert math.isclose(added.x + added.width, 100, abs_tol=0.02)
+
+
+def test_stages__fill_the_bar_with_what_is_left_over() -> None:
+    assert [(stage.name, stage.milliseconds) for stage in SEEN.stages] == [("dense", 3), ("lexical", 1), ("rest", 1)]
+    assert math.isclose(sum(stage.bar.width for stage in SEEN.stages), 100, abs_tol=0.05)
+
+
+def test_nothing_found__is_drawn_as_nothing() -> None:
+    empty = inspection(_found())
+    assert (empty.hits, empty.fused, empty.reranked, empty.moved_by_signals) == ((), (), False, False)

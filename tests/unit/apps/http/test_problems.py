@@ -1,0 +1,69 @@
+"""The table from error to problem."""
+
+import json
+
+import pytest
+
+from kosmos_rag.apps.http.errors import INTERNAL, body, headers_of, problem_of, told
+from kosmos_rag.core import errors
+from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.problem_details import PROBLEMS
+
+
+def _all(kind: type[Exception]) -> list[type[Exception]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _all(child))]
+
+
+def test_every_error_of_ours_has_a_problem() -> None:
+    ours = [kind for kind in _all(KosmosError) if kind.__module__ == "kosmos_rag.core.errors"]
+    without = [
+        kind.__name__ for kind in ours if kind is not KosmosError and not any(up in PROBLEMS for up in kind.__mro__)
+    ]
+    # The branch has none of its own, each of its leaves does; but one, which is of those who find no service.
+    assert without == ["ServiceError", "ServiceUnreachable"]
+
+
+def test_problems__are_told_apart_by_their_types() -> None:
+    types = [problem.type for problem in PROBLEMS.values()]
+    assert len(types) == len(set(types))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.SourceError("too_large", "x"), 422),
+        (errors.SchemaInvalid("x", ["y"]), 422),
+        (errors.StatementFailed("x", sqlstate="57014"), 504),
+        (errors.StatementFailed("x", sqlstate="23505"), 500),
+        (errors.SpaceMismatch("x"), 503),
+        (errors.ModelError("x"), 502),
+        (ValueError("x"), 500),
+    ],
+)
+def test_problem_of__is_that_of_the_nearest_class(error: Exception, status: int) -> None:
+    assert problem_of(error).status == status
+
+
+def test_told__keeps_to_itself_what_is_wrong_inside() -> None:
+    away = errors.DatabaseUnavailable("cannot connect to PostgreSQL: 10.0.0.7 refused")
+    assert "10.0.0.7" not in told(away, problem_of(away))
+    assert told(ValueError("secret"), INTERNAL) == INTERNAL.title
+    busy = errors.Overloaded("all 5 turns were taken")
+    assert told(busy, problem_of(busy)) == "all 5 turns were taken"
+
+
+def test_headers_of__say_when_to_come_again() -> None:
+    slow = errors.TooManyRequests("x", retry_after_s=7)
+    assert headers_of(slow, problem_of(slow)) == {"retry-after": "7"}
+    away = errors.DatabaseUnavailable("x")
+    assert headers_of(away, problem_of(away)) == {"retry-after": "1"}
+
+
+def test_body__is_a_document_of_rfc_9457() -> None:
+    problem = PROBLEMS[errors.NotFound]
+    assert json.loads(body(problem, "nö")) == {
+        "type": "urn:kosmos-rag:problem:not-found",
+        "title": problem.title,
+        "status": 404,
+        "detail": "nö",
+    }

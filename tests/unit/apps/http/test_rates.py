@@ -1,0 +1,71 @@
+"""Rates of those who are not known yet: by the address that they come from."""
+
+import pytest
+
+from kosmos_rag import Settings
+from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.http.rate_limit import Rates
+from kosmos_rag.core.config import ServiceSettings
+from kosmos_rag.core.errors import ConfigError, NotAuthenticated, TooManyRequests
+
+
+def _settings(**service: object) -> ServiceSettings:
+    given = {"trusted_proxies": ("10.0.0.0/8",), "rates.refused_per_minute": 3} | service
+    return Settings.load(overrides={f"service.{name}": value for name, value in given.items()}).service
+
+
+def _refused(rates: Rates, address: str | None) -> str:
+    try:
+        with rates.showing_credentials(address):
+            raise NotAuthenticated("no")
+    except (NotAuthenticated, TooManyRequests) as error:
+        return type(error).__name__
+
+
+def test_address__is_refused_unseen_after_so_many_bad_tries() -> None:
+    rates = Rates(_settings())
+    assert [_refused(rates, "192.0.2.7") for _ in range(4)] == ["NotAuthenticated"] * 3 + ["TooManyRequests"]
+    with (
+        pytest.raises(TooManyRequests, match="address has used up its 3") as refused,
+        rates.showing_credentials("192.0.2.7"),
+    ):
+        pass
+    assert 1 <= refused.value.retry_after_s <= 60
+    assert _refused(rates, "192.0.2.8") == "NotAuthenticated"
+
+
+def test_address__with_good_credentials_is_not_counted() -> None:
+    rates = Rates(_settings())
+    for _ in range(10):
+        with rates.showing_credentials("192.0.2.7"):
+            pass
+        rates.count(Identity(tenant="acme", subject="anna", principals=(), scopes=frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("2001:db8::1", "2001:db8::2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("2001:db8::1", "2001:0db8:0::ffff", True),
+        ("unknown", "unknown", True),
+        ("unknown", "_hidden", False),
+    ],
+)
+def test_address__of_one_network_is_one(first: str, second: str, same: bool) -> None:
+    rates = Rates(_settings())
+    for _ in range(3):
+        _refused(rates, first)
+    assert (_refused(rates, second) == "TooManyRequests") == same
+
+
+@pytest.mark.parametrize("off", [{"trusted_proxies": ()}, {"rates.refused_per_minute": 0}])
+def test_address__is_not_counted_where_nobody_vouches_for_it(off: dict[str, object]) -> None:
+    rates = Rates(_settings(**off))
+    assert {_refused(rates, "192.0.2.7") for _ in range(10)} == {"NotAuthenticated"}
+
+
+@pytest.mark.parametrize("wrong", ["proxy.example", "10.0.0.1/8", "*", ""])
+def test_proxies__are_addresses(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"service\.trusted_proxies"):
+        _settings(trusted_proxies=(wrong,))

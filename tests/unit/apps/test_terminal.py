@@ -1,0 +1,28 @@
+"""What the commands print for people, of texts that others wrote."""
+
+import pytest
+
+from kosmos_rag.apps.cli.common import console, shown, table
+
+HOSTILE = "a\x1b]0;owned\x07 \x9b2J [bold]b[/bold] :warning:\r\tc"
+SHOWN = "a\ufffd]0;owned\ufffd \ufffd2J [bold]b[/bold] :warning:\ufffd"
+
+
+def test_console__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(f"{HOSTILE}\nd")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(SHOWN)
+    assert second == "d"
+
+
+def test_table__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table("question", "comment")
+    rows.add_row(HOSTILE, HOSTILE)
+    console().print(rows)
+    printed = capsys.readouterr().out
+    assert printed.count(SHOWN) == 2
+    assert "\x1b" not in printed
+
+
+def test_shown__stays_on_one_line_and_runs_one_way() -> None:
+    assert shown("a\nfailed [x] b\u202etxt.md") == r"a\nfailed [x] b\u202etxt.md"

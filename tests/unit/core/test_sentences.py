@@ -1,0 +1,106 @@
+"""Sentence segmentation."""
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kosmos_rag.core.text.sentences import sentences
+
+fragments = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(
+        ["Dr.", "e.g.", "...", "?!", '."', "。", "！」", "\n", "\n\n", " ", "1.", "U.S.", "no", "No", "…", "x" * 50]
+    ),
+)
+
+
+def split(text: str) -> list[str]:
+    return [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(parts=st.lists(fragments, max_size=40), before=st.text(max_size=5), after=st.text(max_size=5))
+def test_sentences__partition_the_span(parts: list[str], before: str, after: str) -> None:
+    inner = "".join(parts)
+    span = (len(before), len(before) + len(inner))
+    found = list(sentences(before + inner + after, span))
+    if not inner:
+        assert found == []
+        return
+    assert (found[0][0], found[-1][1]) == span
+    assert all(left[1] == right[0] for left, right in pairwise(found))
+    assert all(start < end for start, end in found)
+    assert inner.isspace() or not any((before + inner)[start:end].isspace() for start, end in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two? Three! Four", ["One.", "Two?", "Three!", "Four"]),
+        ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
+        ("Dr. Smith met Mr. Jones vs. Brown. They left.", ["Dr. Smith met Mr. Jones vs. Brown.", "They left."]),
+        ("Use tools, e.g. Ruff, i.e. Rust. Done.", ["Use tools, e.g. Ruff, i.e. Rust.", "Done."]),
+        ("See Fig. 3 and no. 5. Next.", ["See Fig. 3 and no. 5.", "Next."]),
+        ("I said no. Then I left.", ["I said no.", "Then I left."]),
+        ("Pi is 3.14 or so. Version 2.0.1 is out.", ["Pi is 3.14 or so.", "Version 2.0.1 is out."]),
+        ("Wait... what? Yes... Now.", ["Wait... what?", "Yes...", "Now."]),
+        ("J. K. Rowling wrote it. I read it.", ["J. K. Rowling wrote it.", "I read it."]),
+        ("The U.S. Army grew. It did.", ["The U.S. Army grew.", "It did."]),
+        ("1. Open the lid.\n2. Close it.", ["1. Open the lid.", "2. Close it."]),
+        ("The answer is 42. Next.", ["The answer is 42.", "Next."]),
+        ("今日は晴れ。明日は雨！「本当？」そう。", ["今日は晴れ。", "明日は雨！", "「本当？」", "そう。"]),
+        ("Title\nFirst line\n\nsecond part", ["Title", "First line", "second part"]),
+        ("- apples\n- pears", ["- apples", "- pears"]),
+        (
+            "This line was broken by width and it goes on\nhere until its end. Next one.",
+            ["This line was broken by width and it goes on\nhere until its end.", "Next one."],
+        ),
+        (
+            "Read the whole page of the project before you\nInstall nothing else",
+            ["Read the whole page of the project before you", "Install nothing else"],
+        ),
+        (
+            "Use `f(x).` Then `g`. *So.* It is the signal's. End.",
+            [
+                "Use `f(x).`",
+                "Then `g`.",
+                "*So.*",
+                "It is the signal's.",
+                "End.",
+            ],
+        ),
+        ("short line\nanother short line", ["short line", "another short line"]),
+    ],
+)
+def test_sentences__of_known_text(text: str, expected: list[str]) -> None:
+    assert split(text) == expected
+
+
+@pytest.mark.parametrize("text", [".", "!\"'", "\n ", "...)", " ", "a. ", "1. ", "。", ".x", "x"])
+def test_sentences__take_linear_time(text: str) -> None:
+    long = text * (400_000 // len(text))
+    began = time.perf_counter()
+    list(sentences(long, (0, len(long))))
+    # Quadratic time would be minutes.
+    assert time.perf_counter() - began < 8
+
+
+def test_sentences__of_text_in_small_letters_and_of_tokenised_text() -> None:
+    text = "the flow is laminar . the plate is hot. it bends, e.g. at the edge. done"
+    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+    assert found == ["the flow is laminar .", "the plate is hot.", "it bends, e.g. at the edge.", "done"]
+
+
+def test_sentences__of_text_with_capitals_do_not_end_before_a_small_letter() -> None:
+    text = "It took approx. half an hour, etc. and so on. Then it ended . and began again."
+    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+    assert found == ["It took approx. half an hour, etc. and so on.", "Then it ended .", "and began again."]
+
+
+def test_sentences__with_lines_that_mean_nothing() -> None:
+    text = "short line\nAnother line. Yes.\nand more. No.\n\nA paragraph"
+    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)), by_lines=False)]
+    assert found == ["short line\nAnother line.", "Yes.\nand more.", "No.", "A paragraph"]

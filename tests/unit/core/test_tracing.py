@@ -1,0 +1,117 @@
+"""Spans and traces, with an SDK, with the API alone, and without either."""
+
+import pytest
+from opentelemetry import trace
+
+from kosmos_rag.core.telemetry import tracing
+from tests.unit.core.recording import RecordingTracer
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+GIVEN = f"00-{TRACE}-{SPAN}-01"
+
+
+@pytest.fixture
+def tracer(monkeypatch: pytest.MonkeyPatch) -> RecordingTracer:
+    """An SDK that collects."""
+    recording = RecordingTracer()
+    monkeypatch.setattr(tracing, "_TRACER", recording)
+    return recording
+
+
+@pytest.fixture(params=["api", "nothing"])
+def _not_collected(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "_TRACER", trace.NoOpTracer() if request.param == "api" else None)
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        None,
+        "",
+        7,
+        "00-xyz",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        GIVEN + "-1",
+        f"01-{TRACE}-{SPAN}",
+    ],
+)
+def test_parsed__is_nothing_where_it_is_not_well_formed(traceparent: object) -> None:
+    assert tracing.parsed(traceparent) is None
+    with tracing.continued(traceparent):
+        assert tracing.trace_id() is None
+
+
+def test_parsed__tells_trace_and_span() -> None:
+    assert tracing.parsed(GIVEN) == (TRACE, SPAN)
+
+
+@pytest.mark.usefixtures("_not_collected")
+def test_trace__goes_on_where_no_span_is_made() -> None:
+    with tracing.continued(GIVEN), tracing.span("inside", number=1):
+        assert tracing.traceparent() == GIVEN
+        tracing.passed("stage", 0.1)
+        tracing.renamed("other")
+    assert tracing.traceparent() is None
+
+
+@pytest.mark.usefixtures("_not_collected")
+def test_begun__without_a_trace_begins_one() -> None:
+    with tracing.begun("job", [None]):
+        first = tracing.trace_id()
+    with tracing.begun("job", []):
+        second = tracing.trace_id()
+    assert first
+    assert second
+    assert first != second
+
+
+def test_spans__belong_to_the_trace_of_who_asked(tracer: RecordingTracer) -> None:
+    with tracing.begun("request", [GIVEN]), tracing.span("inside", number=1):
+        tracing.passed("stage", 0.25)
+        assert tracing.trace_id() == TRACE
+        assert tracing.traceparent() != GIVEN, "what is done elsewhere belongs to the span that asked for it"
+    request, inside, stage = tracer.spans
+    assert f"{request.parent.span_id:016x}" == SPAN
+    assert inside.parent == request.get_span_context()
+    assert inside.attributes == {"number": 1}
+    assert stage.parent == inside.get_span_context()
+    assert stage.started_at is not None
+    assert stage.ended_at is not None
+    assert stage.ended_at - stage.started_at == 250_000_000
+
+
+def test_begun__for_several_links_them(tracer: RecordingTracer) -> None:
+    other = f"00-{'1' * 32}-{SPAN}-01"
+    with tracing.begun("batch", [GIVEN, other, GIVEN, None]):
+        pass
+    (batch,) = tracer.spans
+    assert not batch.parent.is_valid
+    assert {f"{link.context.trace_id:032x}" for link in batch.links} == {TRACE, "1" * 32}
+
+
+def test_spanned__is_a_span_of_each_call_and_of_its_error(tracer: RecordingTracer) -> None:
+    @tracing.spanned("half")
+    def half(number: int) -> float:
+        """Halve."""
+        if number % 2:
+            raise ValueError(number)
+        return number / 2
+
+    assert half(4) == 2
+    with pytest.raises(ValueError, match="3"):
+        half(3)
+    assert half.__doc__ == "Halve."
+    assert [(made.name, type(made.error)) for made in tracer.spans] == [("half", type(None)), ("half", ValueError)]
+
+
+def test_passed__outside_of_any_span_is_one_only_where_it_stands_alone(tracer: RecordingTracer) -> None:
+    tracing.passed("stage", 0.1)
+    tracing.passed("answer", 0.1, alone=True)
+    assert [made.name for made in tracer.spans] == ["answer"]
+
+
+def test_renamed__names_the_span_that_this_is_in(tracer: RecordingTracer) -> None:
+    with tracing.begun("POST", []):
+        tracing.renamed("POST /v1/search", status=200)
+    assert [(made.name, made.attributes) for made in tracer.spans] == [("POST /v1/search", {"status": 200})]

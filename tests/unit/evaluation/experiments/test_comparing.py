@@ -1,0 +1,120 @@
+"""What is said of the two configurations: only where there is enough, and only where it is more than chance."""
+
+import random
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from kosmos_rag.core.types import ArmDifference, ExperimentInfo, ExperimentMode, ExperimentReport
+from kosmos_rag.evaluation.experiments.report import report
+from kosmos_rag.evaluation.experiments.store import Rated
+
+SHADOW = ExperimentInfo(
+    id=uuid.UUID(int=1),
+    name="told",
+    collection=None,
+    mode=ExperimentMode.SHADOW,
+    share=0.5,
+    settings={},
+    started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    stopped_at=None,
+)
+SERVE = replace(SHADOW, mode=ExperimentMode.SERVE)
+PAIR = Rated(
+    arm="first",
+    requested=10,
+    first_ms=10.0,
+    second_ms=10.0,
+    first_hits=10,
+    second_hits=9,
+    overlap=0.5,
+    rbo=0.4,
+    degraded=False,
+    fault=None,
+    up=0,
+    down=0,
+    clicks=0,
+)
+FIRST = replace(PAIR, second_ms=None, second_hits=None, overlap=None, rbo=None)
+SECOND = replace(FIRST, arm="second", first_ms=None, first_hits=None, second_ms=10.0, second_hits=10)
+
+
+def _difference(of: str, told: ExperimentReport) -> ArmDifference:
+    return next(one for one in told.differences if one.of == of)
+
+
+def _pairs(count: int, *, slower_by: float) -> list[Rated]:
+    dice = random.Random(3)
+    times = [dice.lognormvariate(3, 0.5) for _ in range(count)]
+    return [replace(PAIR, first_ms=took, second_ms=took * dice.uniform(0.9, 1.1) + slower_by) for took in times]
+
+
+def test_nothing__is_told_of_nothing() -> None:
+    told = report(SHADOW, [])
+    assert (told.results, told.overlap, told.rbo, told.differences) == (0, None, None, ())
+    assert [arm.p50_ms for arm in told.arms] == [None, None]
+    assert told.shortage == "0 questions compared, and 30 are needed"
+
+
+def test_counts__are_of_what_ran() -> None:
+    failed = replace(PAIR, second_ms=None, second_hits=None, overlap=None, rbo=None, fault="ModelError")
+    same = replace(PAIR, overlap=1.0, rbo=1.0, degraded=True)
+    told = report(SHADOW, [PAIR, same, failed])
+    assert (told.results, told.compared, told.failed, told.degraded, told.identical) == (3, 2, 1, 1, 1)
+    assert (told.overlap, told.rbo) == (0.75, 0.7)
+    first, second = told.arms
+    assert (first.questions, first.short, first.served) == (3, 0, 3)
+    assert (second.questions, second.short, second.served) == (2, 2, 0)
+
+
+def test_latency__of_pairs_is_told_apart_where_it_differs() -> None:
+    slower, alike = report(SHADOW, _pairs(60, slower_by=2.0)), report(SHADOW, _pairs(60, slower_by=0.0))
+    assert slower.shortage is None
+    assert _difference("latency", slower).significant
+    assert _difference("latency", slower).reason == "Wilcoxon signed-rank"
+    assert not _difference("latency", alike).significant
+    assert _difference("latency", report(SHADOW, [PAIR] * 40)).p == 1.0
+    few = _difference("latency", report(SHADOW, _pairs(29, slower_by=2.0)))
+    assert (few.p, few.significant) == (None, False)
+    assert few.reason == "too little to tell: 29 questions, 30 are needed"
+
+
+def test_latency__of_two_samples() -> None:
+    dice = random.Random(5)
+    first = [replace(FIRST, first_ms=dice.lognormvariate(3, 0.3)) for _ in range(80)]
+    second = [replace(SECOND, second_ms=dice.lognormvariate(3.4, 0.3)) for _ in range(80)]
+    told = _difference("latency", report(SERVE, first + second))
+    assert (told.significant, told.reason) == (True, "Mann-Whitney U")
+    assert told.second > told.first
+    assert report(SERVE, first + second[:29]).shortage == "29 questions of one configuration, and 30 are needed"
+
+
+@pytest.mark.parametrize(("likes", "significant"), [((20, 2), True), ((11, 10), False)])
+def test_thumbs__are_shares_of_ratings(likes: tuple[int, int], significant: bool) -> None:
+    results = [
+        replace(served, up=number < count, down=number >= count)
+        for served, count in ((FIRST, likes[0]), (SECOND, likes[1]))
+        for number in range(22)
+    ]
+    told = _difference("thumbs", report(SERVE, results))
+    assert (told.first, told.second) == (round(likes[0] / 22, 4), round(likes[1] / 22, 4))
+    assert told.significant is significant
+    assert _difference("thumbs", report(SERVE, results[:22] + results[22:31])).p is None
+
+
+def test_clicks__are_shares_of_questions_and_nothing_where_nobody_tells_of_them() -> None:
+    clicked = [replace(FIRST, clicks=3)] * 5 + [FIRST] * 35 + [replace(SECOND, clicks=1)] * 30 + [SECOND] * 10
+    told = _difference("clicks", report(SERVE, clicked))
+    assert (told.first, told.second, told.significant) == (0.125, 0.75, True)
+    assert {one.of for one in report(SERVE, [FIRST] * 40 + [SECOND] * 40).differences} == {"latency"}
+
+
+def test_p_values__are_corrected_for_that_there_are_several() -> None:
+    results = [replace(FIRST, up=number < 13, down=number >= 13) for number in range(40)]
+    results += [replace(SECOND, up=number < 22, down=number >= 22) for number in range(40)]
+    alone = _difference("thumbs", report(SERVE, [replace(one, first_ms=None, second_ms=None) for one in results]))
+    with_latency = _difference("thumbs", report(SERVE, results))
+    assert alone.p is not None
+    assert with_latency.p == pytest.approx(2 * alone.p)

@@ -1,0 +1,66 @@
+"""What a worker shows and counts of runs."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from kosmos_rag.apps.worker.handlers.monitor import counted, gauges
+from kosmos_rag.core.telemetry.metrics import (
+    CANARY_MRR,
+    CANARY_RECALL,
+    GUARD_ALARMS,
+    GUARD_DRIFT,
+    GUARD_RECALL,
+    GUARD_SHORT,
+)
+from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
+
+
+def run(kind: GuardKind, state: GuardState, **figures: Any) -> GuardRun:
+    return GuardRun(
+        id=uuid.uuid4(), at=datetime.now(UTC), kind=kind, state=state, why="", index_id=None, figures=figures,
+        milliseconds=1.0,
+    )  # fmt: skip
+
+
+RECALL = {"ann_recall_at_10": 0.6, "short_of_k": 0.1, "drift": 0.6, "drift_limit": 0.4, "alarms_in_a_row": 2}
+
+
+def test_gauges__show_the_worst_of_what_is_known() -> None:
+    values = gauges(
+        [
+            run(GuardKind.RECALL, GuardState.ALARM, **RECALL),
+            run(GuardKind.QUESTIONS, GuardState.OK, recall_at_10=0.9, mrr=0.7),
+            run(GuardKind.QUESTIONS, GuardState.ALARM, recall_at_10=0.6, mrr=0.8),
+            run(GuardKind.PERMISSION, GuardState.OK, leaks=0, missed=0),
+        ]
+    )
+    assert values.pop(GUARD_DRIFT) > 1
+    assert values == {
+        GUARD_RECALL: 0.6, GUARD_SHORT: 0.1, GUARD_ALARMS: 2, CANARY_RECALL: 0.6, CANARY_MRR: 0.7,
+    }  # fmt: skip
+
+
+def test_gauges__show_nothing_of_what_is_not_known() -> None:
+    unknown = [run(kind, GuardState.UNKNOWN, samples=3) for kind in GuardKind]
+    assert gauges(unknown) == {}
+    good = run(GuardKind.RECALL, GuardState.OK, ann_recall_at_10=1.0, short_of_k=0.0, alarms_in_a_row=0)
+    assert GUARD_DRIFT not in gauges([good])
+
+
+def test_counts__tell_states_steps_and_leaks() -> None:
+    assert counted(
+        [
+            run(GuardKind.RECALL, GuardState.ALARM, **RECALL, action="raised"),
+            run(GuardKind.RECALL, GuardState.UNKNOWN, samples=3),
+            run(GuardKind.QUESTIONS, GuardState.UNKNOWN),
+            run(GuardKind.PERMISSION, GuardState.ALARM, leaks=2, missed=0),
+        ]
+    ) == {
+        ("kosmos_guard_runs", "alarm"): 1,
+        ("kosmos_guard_runs", "unknown"): 1,
+        ("kosmos_guard_steps", "raised"): 1,
+        ("kosmos_canary_runs", "unknown"): 1,
+        ("kosmos_permission_checks", "alarm"): 1,
+        ("kosmos_permission_leaks", ""): 2,
+    }

@@ -1,0 +1,146 @@
+"""Workbooks, presentations and books made here."""
+
+import io
+import re
+import zipfile
+
+import openpyxl
+import pytest
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.ingestion.parsing import OutputLimits, parse
+
+KINDS = ["report_xlsx", "report_pptx", "report_epub"]
+
+
+def parsed_of(data: bytes) -> ParsedDocument:
+    return parse(SourceDocument(source="a", data=data))
+
+
+def error_of(data: bytes) -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        parsed_of(data)
+    return caught.value
+
+
+def with_member(data: bytes, name: str, content: bytes) -> bytes:
+    """Add a member, or put another in the place of the one of that name."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for member in old.namelist():
+            if member != name:
+                new.writestr(member, old.read(member))
+        new.writestr(name, content)
+    return out.getvalue()
+
+
+def test_parse_xlsx__sheets_rows_and_columns(report_xlsx: bytes) -> None:
+    parsed = parsed_of(report_xlsx)
+    assert parsed.text == (
+        "Sales\n\nSales of the year\n\nRegion | Day | Sum | Paid\n"
+        "Region: North; Day: 2024-05-01; Sum: 12.5; Paid: TRUE\n"
+        "Region: South; Day: 2024-05-02 09:30:00; Sum: 3; Paid: FALSE\n\n"
+        "Region: After a gap; Sum: 7\n\n"
+        "Staff\n\nName | Room\nName: Ada; Room: 7"
+    )
+    assert [(h.level, h.title) for h in parsed.headings] == [(1, "Sales"), (1, "Staff")]
+    assert all(parsed.text[h.start :].startswith(h.title) for h in parsed.headings)
+    assert parsed.title == "Sales Book"
+    assert parsed.pages == ()
+
+
+def test_parse_xlsx__formula_gives_the_value_stored_with_it() -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active.append(["Sum", "of", "what"])
+    workbook.active.append(["=1+2", "a", "b"])
+    out = io.BytesIO()
+    workbook.save(out)
+    with zipfile.ZipFile(io.BytesIO(out.getvalue())) as archive:
+        sheet = re.sub(rb"(<f>1\+2</f>)<v ?/?>(</v>)?", rb"\1<v>3</v>", archive.read("xl/worksheets/sheet1.xml"))
+    parsed = parsed_of(with_member(out.getvalue(), "xl/worksheets/sheet1.xml", sheet))
+    assert "Sum: 3; of: a; what: b" in parsed.text
+
+
+def test_parse_xlsx__size_that_the_file_claims_is_not_believed(report_xlsx: bytes) -> None:
+    name = "xl/worksheets/sheet1.xml"
+    with zipfile.ZipFile(io.BytesIO(report_xlsx)) as archive:
+        sheet = archive.read(name).replace(b'<dimension ref="A1:D7"', b'<dimension ref="A1:XFD1048576"')
+    assert b"XFD" in sheet
+    assert parsed_of(with_member(report_xlsx, name, sheet)).text == parsed_of(report_xlsx).text
+
+
+def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:
+    parsed = parsed_of(report_pptx)
+    first = "Opening\n\nFirst point\nSecond point"
+    second = "Numbers\n\nRegion | Sum\nNorth | 12\n\nGrouped words\n\nNotes: Say it slowly"
+    assert parsed.text == f"{first}\n\n{second}\n\n\n\n"
+    assert parsed.pages == (0, len(first) + 2, len(first + second) + 4, len(first + second) + 6)
+    assert [(h.level, h.title) for h in parsed.headings] == [(1, "Opening"), (1, "Numbers")]
+    assert parsed.page_at(parsed.text.index("Grouped")) == 2
+    assert parsed.title == "Quarter"
+
+
+def test_parse_pptx__more_slides_than_the_limit(report_pptx: bytes) -> None:
+    with pytest.raises(ParseError, match=r"ingestion\.parsing\.pages") as caught:
+        parse(SourceDocument(source="a", data=report_pptx), OutputLimits(pages=3))
+    assert caught.value.code == "too_large"
+
+
+def test_parse_epub__chapters_in_the_order_of_the_spine(report_epub: bytes) -> None:
+    parsed = parsed_of(report_epub)
+    assert parsed.text == "Beginning\n\nIt was night.\n\nLater\n\nDay came.\n\nEnding\n\nAll went home."
+    assert [(h.level, h.title) for h in parsed.headings] == [(1, "Beginning"), (2, "Later"), (1, "Ending")]
+    assert all(parsed.text[h.start :].startswith(h.title) for h in parsed.headings)
+    assert parsed.title == "The Book"
+
+
+def test_parse_epub__copy_protection_is_encrypted(report_epub: bytes) -> None:
+    assert error_of(with_member(report_epub, "META-INF/rights.xml", b"<rights/>")).code == "encrypted"
+
+
+@pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/book.opf"])
+@pytest.mark.parametrize(
+    "content", [b"<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x>&e;</x>", b"<x/>", b"<"]
+)
+def test_parse_epub__broken_package(report_epub: bytes, name: str, content: bytes) -> None:
+    assert error_of(with_member(report_epub, name, content)).code in {"corrupt", "empty"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("bomb.bin", bytes(8 * 2**20), "too_large"),
+        ("../evil", b"x", "corrupt"),
+        ("/etc/evil", b"x", "corrupt"),
+        ("inner.zip", b"PK\x03\x04rest", "unsupported"),
+        ("inner.bin", b"\x1f\x8b\x08", "unsupported"),
+    ],
+)
+def test_parse__archive_that_is_not_safe(
+    kind: str, name: str, content: bytes, code: str, request: pytest.FixtureRequest
+) -> None:
+    assert error_of(with_member(request.getfixturevalue(kind), name, content)).code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [("report_xlsx", "xl/workbook.xml"), ("report_pptx", "ppt/presentation.xml")]
+)
+def test_parse__doctype_is_refused(kind: str, part: str, request: pytest.FixtureRequest) -> None:
+    data = request.getfixturevalue(kind)
+    error = error_of(with_member(data, part, b'<!DOCTYPE x [<!ENTITY a "b">]><x/>'))
+    assert error.code == "corrupt"
+    assert "DOCTYPE" in str(error)
+
+
+def test_parse__workbook_behind_a_chart_is_left_alone(report_pptx: bytes, report_xlsx: bytes) -> None:
+    data = with_member(report_pptx, "ppt/embeddings/chart1.xlsx", report_xlsx)
+    assert "secret" not in parsed_of(data).text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parse__truncated_anywhere(kind: str, request: pytest.FixtureRequest) -> None:
+    data = request.getfixturevalue(kind)
+    for cut in range(4, len(data), len(data) // 40):
+        assert error_of(data[:cut]).code == "corrupt"

@@ -1,0 +1,362 @@
+"""URLs as a source, against a server of its own: marks, limits, redirects, and what must never be asked."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kosmos_rag.core.config import IngestionSettings, UrlSettings
+from kosmos_rag.core.errors import SourceError
+from kosmos_rag.ingestion.sources.listing import Entry
+from kosmos_rag.ingestion.sources.registry import open_source
+
+Reply = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers each path as the test says; notes what was asked."""
+
+    server: "Server"
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.command, self.path, self.headers["Host"]))
+        self.server.replies.get(self.path, lambda handler: handler.send(404))(self)
+
+    do_HEAD = do_GET  # noqa: N815 — as the base class has it
+
+    def send(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — as the base class has it
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    """A server on a free port of this machine."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.replies: dict[str, Reply] = {}
+        self.asked: list[tuple[str, str, str]] = []
+        self.closing = threading.Event()
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    def url(self, path: str = "/") -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients that hang up are what is tested."""
+
+
+def _running(server: Server) -> Iterator[Server]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.closing.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    yield from _running(Server())
+
+
+def answers(status: int, body: bytes = b"", **headers: str) -> Reply:
+    return lambda handler: handler.send(status, body, **headers)
+
+
+def _load(url: str, ingestion: IngestionSettings) -> bytes:
+    source = open_source({"kind": "urls", "urls": [url]}, ingestion)
+    return source.load(Entry(source=url, mark=None, locator={"url": url})).data
+
+
+def _refusal(url: str, ingestion: IngestionSettings) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        _load(url, ingestion)
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+def test_documents__are_listed_with_marks_and_loaded(server: Server, opened: Any) -> None:
+    server.replies = {"/a": answers(200, b"# A", ETag='"1"'), "/b": answers(200, b"B", Last_Modified="yesterday")}
+    urls = [server.url("/a"), server.url("/b"), server.url("/a")]
+    source = opened(kind="urls", urls=urls, readers=["hr"], metadata={"team": "x"})
+    listing = source.listing()
+    entries = list(listing)
+    assert listing.complete
+    assert {method for method, _, _ in server.asked} == {"HEAD"}
+    assert [entry.source for entry in entries] == urls[:2]
+    assert len({entry.mark for entry in entries} - {None}) == 2
+    document = source.load(entries[0])
+    assert (document.source, document.data, document.readers) == (urls[0], b"# A", ("hr",))
+    assert document.metadata == {"team": "x"}
+
+
+def test_mark__changes_with_the_validators(server: Server, opened: Any) -> None:
+    marks = []
+    for headers in ({"ETag": '"1"'}, {"ETag": '"2"'}, {"ETag": '"2"', "Last_Modified": "today"}, {}):
+        server.replies["/a"] = answers(200, b"x", **headers)
+        [entry] = opened(kind="urls", urls=[server.url("/a")]).listing()
+        marks.append(entry.mark)
+    assert marks[3] is None
+    assert len(set(marks)) == 4
+
+
+def test_mark__comes_from_get_where_the_server_knows_no_head(server: Server, opened: Any) -> None:
+    def reply(handler: Handler) -> None:
+        handler.send(501) if handler.command == "HEAD" else handler.send(200, b"x", ETag='"1"')
+
+    server.replies["/a"] = reply
+    [entry] = opened(kind="urls", urls=[server.url("/a")]).listing()
+    assert entry.mark is not None
+
+
+def test_listing__keeps_an_address_that_fails(server: Server, opened: Any) -> None:
+    source = opened(kind="urls", urls=[server.url("/gone"), "http://elsewhere.net/"])
+    listing = source.listing()
+    gone, elsewhere = listing
+    assert listing.complete
+    assert gone.mark is elsewhere.mark is None
+    assert listing.covers(gone.source)
+    assert not listing.covers(server.url("/other"))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(404, "not_found"), (410, "not_found"), (401, "no_permission"), (403, "no_permission"), (400, "unreadable"),
+     (429, "unavailable"), (500, "unavailable"), (503, "unavailable"), (304, "unreadable")],
+)  # fmt: skip
+def test_status__has_a_code(status: int, code: str, server: Server, ingestion: IngestionSettings) -> None:
+    server.replies["/a"] = answers(status)
+    assert _refusal(server.url("/a"), ingestion).code == code
+
+
+def test_redirects__are_followed(server: Server, ingestion: IngestionSettings) -> None:
+    server.replies = {f"/{n}": answers(302, Location=f"/{n + 1}") for n in range(5)}
+    server.replies["/5"] = answers(200, b"arrived")
+    assert _load(server.url("/0"), ingestion) == b"arrived"
+
+
+def test_redirects__end(server: Server, ingestion: IngestionSettings) -> None:
+    server.replies["/a"] = answers(302, Location="/a")
+    error = _refusal(server.url("/a"), ingestion)
+    assert (error.code, len(server.asked)) == ("refused", 6)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://127.0.0.2/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://[::1]/",
+        "http://localhost.evil.net/",
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/",
+        "http://user:secret@127.0.0.1/",
+        "http://[",
+        "gopher://127.0.0.1:6379/_FLUSHALL",
+    ],
+)
+def test_redirects__to_where_nobody_may_ask_are_refused(
+    target: str, server: Server, ingestion: IngestionSettings
+) -> None:
+    server.replies["/a"] = answers(302, Location=target)
+    assert _refusal(server.url("/a"), ingestion).code == "refused"
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1", "0.0.0.0"])
+def test_redirects__to_a_name_with_such_an_address_are_refused(
+    address: str, server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.replies["/a"] = answers(302, Location="http://docs.example.org/")
+    _names(monkeypatch, {"docs.example.org": [address]})
+    error = _refusal(server.url("/a"), ingestion)
+    assert (error.code, len(server.asked)) == ("refused", 1)
+
+
+def test_private_addresses__are_refused_by_default(server: Server) -> None:
+    settings = IngestionSettings(urls=UrlSettings(allowed_hosts=("127.0.0.1",)))
+    assert _refusal(server.url("/a"), settings).code == "refused"
+    assert _refusal(server.url("/a"), IngestionSettings()).code == "refused"
+    assert server.asked == []
+
+
+def _names(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> list[str]:
+    """Let names have addresses; a second look-up gives the next one. Returns the names that were looked up."""
+    real, asked = socket.getaddrinfo, []
+
+    def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name not in names:
+            return real(host, port, *args, **kwargs)
+        asked.append(name)
+        address = names[name].pop(0) if len(names[name]) > 1 else names[name][0]
+        return real(address, port, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return asked
+
+
+def test_connection__is_to_the_address_that_was_checked(
+    server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _names(monkeypatch, {"docs.example.org": ["127.0.0.1", "169.254.169.254"]})
+    server.replies["/a"] = answers(200, b"checked")
+    assert _load(f"http://docs.example.org:{server.port}/a", ingestion) == b"checked"
+    assert asked == ["docs.example.org"]
+    assert server.asked == [("GET", "/a", f"docs.example.org:{server.port}")]
+
+
+def test_connection__goes_on_to_the_next_address(
+    server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        addresses = ["127.0.0.9", "127.0.0.1"] if host == "docs.example.org" else [host]
+        return [found for address in addresses for found in real(address, port, *args, **kwargs)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    server.replies["/a"] = answers(200, b"second")
+    assert _load(f"http://docs.example.org:{server.port}/a", ingestion) == b"second"
+
+
+def test_proxies__of_the_environment_are_not_asked(
+    server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server.replies["/a"] = answers(200, b"direct")
+    assert _load(server.url("/a"), ingestion) == b"direct"
+
+
+def test_body__without_end_is_cut_off(server: Server, ingestion: IngestionSettings) -> None:
+    sent = []
+
+    def endless(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        for _ in range(10 * 1024):  # ten gigabytes
+            handler.wfile.write(bytes(1024 * 1024))
+            sent.append(1)
+
+    server.replies["/a"] = endless
+    assert _refusal(server.url("/a"), ingestion).code == "too_large"
+    assert len(sent) < 100
+
+
+def test_body__compressed_without_being_asked_is_refused(server: Server, ingestion: IngestionSettings) -> None:
+    server.replies["/a"] = answers(200, b"\x1f\x8b", Content_Encoding="gzip, gzip, gzip")
+    assert _refusal(server.url("/a"), ingestion).code == "unreadable"
+
+
+@pytest.mark.parametrize("part", ["headers", "body", "nothing"])
+def test_server__that_is_slow_is_given_up(part: str, server: Server, ingestion: IngestionSettings) -> None:
+    def trickle(handler: Handler) -> None:
+        if part == "nothing":
+            server.closing.wait(10)
+            return
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"" if part == "headers" else b"\r\n"))
+        while not server.closing.wait(0.05):
+            handler.wfile.write(b"X-A: b\r\n" if part == "headers" else b"x")
+
+    server.replies["/a"] = trickle
+    urls = ingestion.urls.model_copy(update={"timeout_s": 0.5})
+    started = time.monotonic()
+    error = _refusal(server.url("/a"), ingestion.model_copy(update={"urls": urls}))
+    assert error.code == "unavailable"
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("sent", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])
+def test_server__that_breaks_off(sent: bytes, server: Server, ingestion: IngestionSettings) -> None:
+    server.replies["/a"] = lambda handler: handler.wfile.write(sent) and None
+    assert _refusal(server.url("/a"), ingestion).code == "unavailable"
+
+
+def test_server__that_is_not_there(ingestion: IngestionSettings) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        assert _refusal(f"http://127.0.0.1:{unused.getsockname()[1]}/", ingestion).code == "unavailable"
+
+
+def _certificate(folder: Path, name: str) -> Path:
+    """Write a certificate for a name, signed by itself, with its key."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = folder / f"{name}.pem"
+    pem.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return pem
+
+
+@pytest.fixture
+def https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server that is docs.example.org by its certificate, which is trusted."""
+    pem = _certificate(tmp_path, "docs.example.org")
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    server = Server()
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    yield from _running(server)
+
+
+def test_https__is_checked_for_the_name_and_not_for_the_address(
+    https: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _names(monkeypatch, {"docs.example.org": ["127.0.0.1"], "other.example.org": ["127.0.0.1"]})
+    https.replies["/a"] = answers(200, b"secure")
+    assert _load(f"https://docs.example.org:{https.port}/a", ingestion) == b"secure"
+    error = _refusal(f"https://other.example.org:{https.port}/a", ingestion)
+    assert error.code == "unavailable"
+    assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def test_https__leads_to_no_http(
+    https: Server, server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _names(monkeypatch, {"docs.example.org": ["127.0.0.1"]})
+    https.replies["/a"] = answers(302, Location=server.url("/a"))
+    server.replies["/a"] = answers(200, b"plain")
+    error = _refusal(f"https://docs.example.org:{https.port}/a", ingestion)
+    assert (error.code, server.asked) == ("refused", [])

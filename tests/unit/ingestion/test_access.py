@@ -1,0 +1,105 @@
+"""Readers of a document by its department."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kosmos_rag.core.config import AccessSettings
+from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
+from kosmos_rag.ingestion.acl import governed
+
+BY_FOLDER = AccessSettings(
+    by="folder",
+    departments=("hr", "it", "finance", "general"),
+    open=("general",),
+    privileged=("Manager", "Auditor", "Manager"),
+)
+HR = ("department:hr", "role:Auditor", "role:Manager")
+
+
+def document(source: str = "kb/hr/leave.pdf", **changes: Any) -> SourceDocument:
+    return SourceDocument(source=source, data=b"x", **changes)
+
+
+@pytest.mark.parametrize(
+    ("given", "readers"),
+    [
+        (document(), HR),
+        (document("kb/general/canteen.txt"), (EVERYONE,)),
+        (document("kb/it/a.txt", metadata={"department": "hr"}), HR),
+        (document(metadata={"department": "general"}), (EVERYONE,)),
+        (document("kb/it/a.txt", metadata={"department": " hr "}), HR),
+        (document("kb/hr/2024/general/leave.pdf"), HR),
+        (document("kb/general/../hr/leave.pdf"), HR),
+        (document("https://general/hr/leave.html?from=/it/"), HR),
+        (document(readers=(EVERYONE, EVERYONE)), HR),
+        (document(readers=[EVERYONE]), HR),
+        (document(readers=("board",)), ("board",)),
+        (document(readers=(EVERYONE, "board", EVERYONE)), ("board", EVERYONE)),
+    ],
+)
+def test_governed__readers_follow_from_the_department(given: SourceDocument, readers: tuple[str, ...]) -> None:
+    once = governed(given, BY_FOLDER)
+    assert once.readers == readers
+    assert governed(once, BY_FOLDER) == once
+
+
+def test_governed__leaves_documents_alone_unless_asked() -> None:
+    assert governed(document(), AccessSettings()).readers == (EVERYONE,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        (BY_FOLDER, document("leave.pdf")),
+        (BY_FOLDER, document("kb/HR/leave.pdf")),
+        (BY_FOLDER, document("kb/legal/leave.pdf")),
+        (BY_FOLDER, document("https://hr/leave.html?from=/hr/x#/hr/x")),
+        (AccessSettings(by="metadata"), document()),
+    ],
+)
+def test_governed__without_a_department_is_refused(settings: AccessSettings, given: SourceDocument) -> None:
+    with pytest.raises(IngestionError, match="has no department") as caught:
+        governed(given, settings)
+    assert caught.value.code == "no_department"
+
+
+@pytest.mark.parametrize("named", ["", " ", ["hr", "it"], 7, {"name": "hr"}, "hr\x00", "legal", "HR"])
+def test_governed__a_department_that_is_none_is_refused(named: object) -> None:
+    with pytest.raises(IngestionError, match="department in the metadata of kb/hr/leave") as caught:
+        governed(document(metadata={"department": named}), BY_FOLDER)
+    assert caught.value.code == "bad_department"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"by": "folder"}, "departments is"),
+        ({"by": "metadata", "departments": ("hr",), "open": ("general",)}, "among the departments"),
+    ],
+)
+def test_settings__need_the_departments_that_they_go_by(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        AccessSettings(**given)
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata", "department"),
+    [
+        ("kb/hr/2024/leave.pdf", {}, "2024"),
+        ("/leave.pdf", {}, None),
+        ("https://intra.example/leave.html", {}, None),
+        ("kb/hr/leave.pdf", {"department": ["it"]}, None),
+    ],
+)
+def test_department__without_a_list_is_the_folder_that_the_file_lies_in(
+    source: str, metadata: dict[str, Any], department: str | None
+) -> None:
+    assert department_of(metadata, source, key="department", by_folder=True) == department
+
+
+def test_governed__another_key_names_another_kind_of_principal() -> None:
+    settings = AccessSettings(by="metadata", key="project")
+    assert governed(document(metadata={"project": "apollo"}), settings).readers == ("project:apollo",)

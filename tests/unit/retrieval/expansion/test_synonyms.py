@@ -1,0 +1,120 @@
+"""Which synonyms a text leads to."""
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kosmos_rag.retrieval.expansion.synonyms import Rule, Synonyms
+from kosmos_rag.retrieval.expansion.words import words
+
+
+def _same(*terms: str) -> Rule:
+    return Rule(asked=terms, sought=terms)
+
+
+CHURN = _same("churn", "attrition", "customer loss")
+HOT_DOG = _same("hot dog", "frankfurter")
+DOG = _same("dog", "hound")
+
+
+@pytest.mark.parametrize(
+    ("rules", "text", "found"),
+    [
+        ([CHURN], "How is CHURN calculated?", ("attrition", "customer loss")),
+        ([CHURN], "attrition", ("churn", "customer loss")),
+        ([CHURN], "the customer-loss of May", ("churn", "attrition")),
+        ([CHURN], "a customer at a loss", ()),
+        ([CHURN], "churning, customer losses", ()),
+        ([CHURN], "churn and customer loss", ("attrition",)),
+        ([CHURN], "churn churn churn", ("attrition", "customer loss")),
+        ([CHURN], "", ()),
+        ([], "churn", ()),
+        ([Rule(asked=("kpi",), sought=("key performance indicator",))], "kpi", ("key performance indicator",)),
+        ([Rule(asked=("kpi",), sought=("key performance indicator",))], "key performance indicator", ()),
+        ([_same("C++", "cpp")], "vitamin C", ()),
+        ([_same("C++", "cpp")], "C++?", ("cpp",)),
+    ],
+)
+def test_expand__finds_words_and_phrases(rules: list[Rule], text: str, found: tuple[str, ...]) -> None:
+    assert Synonyms(rules).expand(text) == found
+
+
+def test_expand__takes_the_longest_phrase_and_not_its_words() -> None:
+    synonyms = Synonyms([DOG, HOT_DOG, _same("dog show", "parade")])
+    assert synonyms.expand("a hot dog") == ("frankfurter",)
+    assert synonyms.expand("a hot dog and a dog") == ("hound", "frankfurter")
+    assert synonyms.expand("hot dog show") == ("frankfurter",)
+    assert synonyms.expand("hot, then a dog show") == ("parade",)
+
+
+def test_expand__goes_one_step() -> None:
+    synonyms = Synonyms([_same("river", "bank"), _same("bank", "money")])
+    assert synonyms.expand("river") == ("bank",)
+    assert synonyms.expand("bank") == ("river", "money")
+
+
+def test_expand__ends_where_rules_go_in_a_circle() -> None:
+    circle = [Rule(asked=(one,), sought=(other,)) for one, other in (("a", "b"), ("b", "c"), ("c", "a"))]
+    assert Synonyms(circle).expand("a") == ("b",)
+
+
+def test_expand__gives_each_once_in_the_order_of_the_file() -> None:
+    synonyms = Synonyms([_same("z", "revenue"), _same("income", "Revenue", "z"), _same("a", "income")])
+    assert synonyms.expand("Revenue a") == ("z", "income")
+    assert synonyms.expand("z") == ("revenue", "income")
+
+
+def test_load__reads_the_example() -> None:
+    synonyms = Synonyms.load(Path(__file__).parents[4] / "examples" / "synonyms.yaml")
+    assert synonyms.expand("how is churn calculated") == ("attrition", "customer loss")
+    assert synonyms.expand("our KPI") == ("key performance indicator",)
+    assert synonyms.expand("key performance indicator") == ()
+
+
+def test_expand__of_a_long_question_over_many_entries_is_fast() -> None:
+    synonyms = Synonyms(_same(f"word{i}", f"two words {i}", f"third{i}") for i in range(10_000))
+    question = " ".join(f"plain{i} word{i} two words" for i in range(500))[:10_000]
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        found = synonyms.expand(question)
+        times.append(time.perf_counter() - started)
+    assert len(found) > 700
+    # A few milliseconds; a look at each entry would take a hundred times as long.
+    assert min(times) < 0.1
+
+
+WORD = st.sampled_from(["a", "b", "c", "d", "é"])
+PHRASE = st.lists(WORD, min_size=1, max_size=3).map(" ".join)
+PHRASES = st.lists(PHRASE, min_size=1, max_size=4).map(tuple)
+RULES = st.lists(st.one_of(PHRASES.map(lambda terms: _same(*terms)), st.builds(Rule, asked=PHRASES, sought=PHRASES)))
+
+
+@given(RULES, st.text(alphabet="abcdé -\n.+") | st.text())
+def test_expand__of_any_text_adds_what_it_does_not_say(rules: list[Rule], text: str) -> None:
+    found = Synonyms(rules).expand(text)
+    said = words(text)
+    for term in found:
+        phrase = words(term)
+        assert all(said[at : at + len(phrase)] != phrase for at in range(len(said)))
+    assert len(found) == len({tuple(words(term)) for term in found})
+
+
+@given(st.lists(PHRASES, min_size=1))
+def test_expand__is_symmetrical_for_lists(entries: list[tuple[str, ...]]) -> None:
+    synonyms = Synonyms(_same(*terms) for terms in entries)
+    for terms in entries:
+        for one, other in itertools.permutations(set(terms), 2):
+            assert other in synonyms.expand(one) or f" {other} " in f" {one} "
+
+
+@given(RULES, PHRASE)
+def test_expand__of_a_phrase_is_what_its_rules_name(rules: list[Rule], phrase: str) -> None:
+    named = [term for rule in rules if phrase in rule.asked for term in rule.sought]
+    if any(phrase in rule.asked for rule in rules):
+        new = {term for term in named if f" {term} " not in f" {phrase} "}
+        assert set(Synonyms(rules).expand(phrase)) == new

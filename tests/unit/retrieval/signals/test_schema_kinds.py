@@ -1,0 +1,77 @@
+"""The signals of schemas, each by itself, with the weights of schema-classic."""
+
+from typing import Any
+
+import pytest
+
+from kosmos_rag import Settings
+from kosmos_rag.core.config.presets import load
+from kosmos_rag.core.types import Passage
+from kosmos_rag.retrieval.signals.base import Scoring
+from kosmos_rag.retrieval.signals.registry import signals_of
+from tests.unit.retrieval.signals.passages import asked, passage
+
+CLASSIC = signals_of(load("schema-classic", Settings.load()).values["rag"]["signals"], "rag.signals")
+
+
+def _column(table: str, model: str, column: str, *, cosine: float = 0.5, **said: Any) -> Passage:
+    metadata = {"kind": "schema_column", "table": table, "model": model, "column": column, **said}
+    return passage(metadata=metadata, dense_score=cosine)
+
+
+def _recipe(pattern: str, *, curated: bool) -> Passage:
+    metadata = {"kind": "query_recipe", "pattern": pattern, "curated": curated, "keywords": ["program", "count"]}
+    return passage(metadata=metadata, dense_score=0.5)
+
+
+def _added(name: str, given: Passage, question: str) -> float:
+    signal = CLASSIC[name]
+    assert isinstance(signal, Scoring)
+    return signal.weight * signal.value(asked(question), given)
+
+
+SUCCESS = _column("program_statistics", "ProgramStatistics", "success_count")
+STATUS = _column("program_runs", "ProgramRun", "status", values=["pending", "failed", "succeeded", "running"])
+CREATED = _column("programs", "Program", "created_at", type="TIMESTAMP", keywords=["created", "at"])
+NAME = _column("programs", "Program", "name", keywords=["name"])
+SIZE = _column("run_outputs", "RunOutput", "size_bytes", type="BIGINT", keywords=["size", "bytes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "question", "added"),
+    [
+        ("schema_lexical", SUCCESS, "the success count", 3.0),
+        ("schema_lexical", SUCCESS, "success counts in program statistics", 3.0 + 2.0 + 1.5),
+        ("schema_lexical", SUCCESS, "the count", 0.0),
+        ("schema_exact", SUCCESS, "success count of the program", 6.0),
+        ("schema_exact", SUCCESS, "success count", 0.0),
+        ("schema_status", STATUS, "status of runs", 4.0),
+        ("schema_status", STATUS, "runs that failed", 5.0),
+        ("schema_status", STATUS, "status of failed, pending or running runs", 6.0),
+        ("schema_status", STATUS, "runs by machine", 0.0),
+        ("schema_status", SUCCESS, "status", 0.0),
+        ("schema_recipe", _recipe("aggregation", curated=True), "how many program runs", 4.0 + 2.0),
+        ("schema_recipe", _recipe("aggregation", curated=False), "total of the program", 2.0),
+        ("schema_recipe", _recipe("temporal", curated=True), "program", 4.0),
+        ("schema_recipe", _recipe("temporal", curated=False), "latest program", 2.0),
+        ("schema_recipe", _recipe("status", curated=False), "failed program", 2.0),
+        ("schema_recipe", _recipe("relationship", curated=False), "variants of a program", 2.0),
+        ("schema_recipe", _recipe("aggregation", curated=True), "how many zebras", 0.0),
+        ("schema_entities", NAME, 'program "forest fire"', 3.0),
+        ("schema_entities", NAME, "programs", 0.0),
+        ("schema_entities", CREATED, "programs since yesterday", 2.0),
+        ("schema_entities", CREATED, "when was the program created", 2.0 + 2.0),
+        ("schema_entities", SIZE, "outputs of more than 500 bytes", 1.0),
+        ("schema_entities", SIZE, "size of outputs", 0.0),
+        ("schema_penalty", _column("users", "User", "email", cosine=0.1), "success of programs", -3.0),
+        ("schema_penalty", _column("users", "User", "success", cosine=0.1), "success of programs", -2.0),
+        ("schema_penalty", _column("users", "User", "email", cosine=0.5), "success of programs", 0.0),
+    ],
+)
+def test_bonuses_and_penalties__are_those_of_the_preset(name: str, given: Passage, question: str, added: float) -> None:
+    assert _added(name, given, question) == pytest.approx(added)
+
+
+@pytest.mark.parametrize("name", list(CLASSIC))
+def test_other_documents__are_left_as_they_are(name: str) -> None:
+    assert _added(name, passage("success count of the program"), "success count of the program") == 0.0

@@ -1,0 +1,133 @@
+"""dbt's artifacts as a source."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.text2sql.catalog.model import ForeignKey
+from kosmos_rag.text2sql.catalog.sources import SchemaSource, from_dbt, from_json, to_json
+
+
+def _node(name: str, *columns: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return {
+        "resource_type": "model",
+        "name": name,
+        "schema": "mart",
+        "package_name": "shop",
+        "original_file_path": f"models/{name}.sql",
+        "description": "",
+        "columns": {column["name"]: column for column in columns},
+        **given,
+    }
+
+
+def _test(kind: str, column: str, nodes: list[str], **given: Any) -> dict[str, Any]:
+    arguments = {"column_name": column, **given}
+    return {
+        "resource_type": "test",
+        "name": f"{kind}_{column}",
+        "test_metadata": {"name": kind, "kwargs": arguments},
+        "depends_on": {"nodes": nodes},
+        "attached_node": nodes[-1],
+    }
+
+
+MANIFEST = {
+    "metadata": {"project_name": "shop", "adapter_type": "postgres"},
+    "nodes": {
+        "model.shop.orders": _node(
+            "orders",
+            {"name": "id", "data_type": "integer", "constraints": [{"type": "not_null"}, {"type": "unique"}]},
+            {"name": "customer_id", "description": "Who ordered"},
+            {"name": "status"},
+            {"name": "previous_id"},
+            description="One row an order",
+            alias="orders_v2",
+            constraints=[
+                {"type": "primary_key", "columns": ["id"]},
+                {"type": "foreign_key", "columns": ["region"], "to": '"db"."raw"."regions"', "to_columns": ["code"]},
+            ],
+        ),
+        "model.shop.customers": _node("customers", {"name": "id"}),
+        "model.shop.hidden": _node("hidden", config={"materialized": "ephemeral"}),
+        "test.a": _test(
+            "relationships", "customer_id", ["model.shop.customers", "model.shop.orders"], field="id"
+        ),
+        "test.b": _test("relationships", "previous_id", ["model.shop.orders"], field="id"),
+        "test.c": _test("accepted_values", "status", ["model.shop.orders"], values=["open", "paid"]),
+        "test.d": _test("unique", "id", ["model.shop.customers"]),
+        "test.e": {"resource_type": "test", "name": "own", "depends_on": {"nodes": []}},
+    },
+    "sources": {
+        "source.shop.raw.regions": _node(
+            "regions", {"name": "code"}, resource_type="source", schema="raw", identifier="regions"
+        )
+    },
+}  # fmt: skip
+CATALOG = {
+    "nodes": {
+        "model.shop.orders": {
+            "columns": {
+                "REGION": {"name": "region", "type": "text", "index": 5},
+                "id": {"name": "id", "type": "bigint", "index": 1},
+            }
+        }
+    },
+    "sources": {},
+}
+
+
+def _written(folder: Path, name: str, data: Any) -> Path:
+    (folder / name).write_text(json.dumps(data))
+    return folder / name
+
+
+def test_manifest__gives_tables_keys_and_values(tmp_path: Path) -> None:
+    schema = from_dbt(_written(tmp_path, "manifest.json", MANIFEST), _written(tmp_path, "catalog.json", CATALOG))
+    assert (schema.name, schema.dialect) == ("shop", "postgresql")
+    assert [table.full_name for table in schema.tables] == ["mart.orders_v2", "mart.customers", "raw.regions"]
+    orders = schema.tables[0]
+    assert (orders.model, orders.module, orders.comment) == ("orders", "shop", "One row an order")
+    assert [(c.name, c.type) for c in orders.columns][:2] == [("id", "bigint"), ("region", "text")]
+    assert orders.primary_key == ("id",)
+    assert not orders.columns[0].nullable
+    assert set(orders.foreign_keys) == {
+        ForeignKey(columns=("region",), table="raw.regions", target=("code",)),
+        ForeignKey(columns=("customer_id",), table="mart.customers", target=("id",)),
+        ForeignKey(columns=("previous_id",), table="mart.orders_v2", target=("id",)),
+    }
+    status = orders.column("status")
+    assert status is not None
+    assert status.enum == ("open", "paid")
+    assert schema.tables[1].unique == (("id",),)
+
+
+def test_tables__that_are_none_or_have_no_columns_are_left_out_with_keys_to_them(tmp_path: Path) -> None:
+    nodes = {
+        "model.shop.orders": _node("orders", {"name": "customer_id"}, {"name": "region"}),
+        "model.shop.customers": _node("customers", {"name": "id"}, config={"materialized": "ephemeral"}),
+        "model.shop.regions": _node("regions"),
+        "test.a": _test("relationships", "customer_id", ["model.shop.customers", "model.shop.orders"], field="id"),
+        "test.b": _test("relationships", "region", ["model.shop.regions", "model.shop.orders"], field="code"),
+    }
+    manifest = _written(tmp_path, "manifest.json", {**MANIFEST, "nodes": nodes, "sources": {}})
+    schema = from_dbt(manifest)
+    assert [(table.name, table.foreign_keys) for table in schema.tables] == [("orders", ())]
+    assert from_json(_written(tmp_path, "schema.json", json.loads(to_json(schema)))) == schema
+
+
+def test_catalog__is_read_where_it_stands_beside_the_manifest(tmp_path: Path) -> None:
+    manifest = _written(tmp_path, "manifest.json", MANIFEST)
+    source = SchemaSource(kind="dbt", place=str(manifest))
+    without = source.read()
+    catalog = _written(tmp_path, "catalog.json", CATALOG)
+    assert source.read() == from_dbt(manifest, catalog) != without
+
+
+def test_manifest__of_another_shape_is_refused(tmp_path: Path) -> None:
+    for data in ([], {"nodes": {"a": {}}}, {"nodes": {}, "sources": {}}, {"nodes": 3}):
+        with pytest.raises(SchemaInvalid, match="dbt's layout"):
+            from_dbt(_written(tmp_path, "manifest.json", data))

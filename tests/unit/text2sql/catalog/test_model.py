@@ -1,0 +1,37 @@
+"""Records of schemas."""
+
+from dataclasses import replace
+
+import pytest
+
+from kosmos_rag.core.errors import SchemaInvalid
+from tests.unit.text2sql.catalog.worlds import database, table
+
+
+def test_fingerprint__is_of_the_content_and_not_of_the_order_of_tables() -> None:
+    one, other = table("a", "x integer"), table("b", keys={"id": "a.id"})
+    print_of_both = database(one, other).fingerprint()
+    assert database(other, one).fingerprint() == print_of_both
+    commented = replace(one, columns=(replace(one.columns[0], comment="new"), *one.columns[1:]))
+    assert database(commented, other).fingerprint() != print_of_both
+    assert len(print_of_both) == 64
+
+
+def test_schema__with_doubles_is_refused_with_all_of_them() -> None:
+    with pytest.raises(SchemaInvalid) as caught:
+        database(table("a", "x", "x"), table("a"))
+    assert caught.value.problems == ("two tables are named a", "a: two columns are named x")
+
+
+def test_identifies__by_primary_key_or_unique_columns() -> None:
+    given = table("a", "x", "y", unique=(("x", "y"),))
+    assert given.identifies(["id"])
+    assert given.identifies(["y", "x"])
+    assert not given.identifies(["x"])
+    assert not replace(given, primary_key=(), unique=()).identifies([])
+
+
+def test_full_name__has_the_namespace() -> None:
+    assert table("a").full_name == "a"
+    assert table("a", schema="sales").full_name == "sales.a"
+    assert database(table("a", schema="sales")).table("a") is None

@@ -1,0 +1,31 @@
+"""Short ways to write schemas."""
+
+from pathlib import Path
+from typing import Any
+
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
+
+
+def table(name: str, *columns: str, keys: dict[str, str] | None = None, **given: Any) -> TableSchema:
+    """A table with `id` and columns, `name type`; `keys` maps columns, by commas, to `table.column, …`."""
+    written = [column.partition(" ") for column in ("id integer", *columns)]
+    return TableSchema(
+        name=name,
+        columns=tuple(ColumnSchema(name=column, type=kind or "text") for column, _, kind in written),
+        primary_key=("id",),
+        foreign_keys=tuple(_key(own, target) for own, target in (keys or {}).items()),
+        **given,
+    )
+
+
+def _key(own: str, target: str) -> ForeignKey:
+    parts = [part.strip().rpartition(".") for part in target.split(",")]
+    columns = tuple(column.strip() for column in own.split(","))
+    return ForeignKey(columns=columns, table=parts[0][0], target=tuple(part[2] for part in parts))
+
+
+def database(*tables: TableSchema, dialect: str = "postgresql") -> DatabaseSchema:
+    """A database of tables."""
+    return DatabaseSchema(name="shop", dialect=dialect, tables=tables)

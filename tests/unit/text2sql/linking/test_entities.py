@@ -1,0 +1,74 @@
+"""What a question names."""
+
+from datetime import date
+
+import pytest
+
+from kosmos_rag.text2sql.linking.entities import Entities, find_entities
+
+TODAY = date(2026, 5, 20)
+
+
+def _found(question: str, *known: str) -> Entities:
+    return find_entities(question, known=frozenset(known), today=TODAY)
+
+
+def test_quoted_names__are_found_in_either_quotes() -> None:
+    assert _found("runs of \"forest fire\" and 'night watch'").quoted == ("forest fire", "night watch")
+
+
+def test_an_apostrophe__is_no_quote() -> None:
+    assert _found("the program's owner and the user's role").quoted == ()
+
+
+def test_known_values__are_found_as_whole_words() -> None:
+    assert _found("Which forest fire runs failed, not unfailed?", "forest fire", "failed", "ire").values == (
+        "forest fire",
+        "failed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("runs since yesterday", date(2026, 5, 19)),
+        ("runs 3 days ago", date(2026, 5, 17)),
+        ("runs after 2025-03-01", date(2025, 3, 1)),
+        ("runs of 12 March 2024", date(2024, 3, 12)),
+        ("runs of May 3, 2025", date(2025, 5, 3)),
+        ("runs two weeks ago", date(2026, 5, 6)),
+        ("runs on Monday", date(2026, 5, 18)),
+        ("runs of March 2024", None),
+    ],
+)
+def test_dates__are_read_relative_to_today(question: str, day: date | None) -> None:
+    assert [found for _, found in _found(question).dates] == [day]
+
+
+def test_what_stands_in_a_date__is_no_name_and_no_number() -> None:
+    found = _found("orders since 3 March 2024 or Monday of more than 500 euros by Ann")
+    assert (found.names, found.numbers) == (("Ann",), ("500",))
+    assert _found("how many may order").dates == ()
+
+
+def test_years__are_dates_without_a_day_and_no_numbers() -> None:
+    found = _found("concerts in 2014 with more than 3 singers")
+    assert found.dates == (("2014", None),)
+    assert found.numbers == ("3",)
+
+
+@pytest.mark.parametrize(
+    ("question", "comparisons"),
+    [
+        ("more than 5", (">",)),
+        ("between 1 and 2", ("between",)),
+        ("the oldest of all", ("max",)),
+        ("at least 5, at most 9", (">", "<")),
+        ("no more than 5", ("<",)),
+        ("no fewer than 5", (">",)),
+        ("how many are below the average", ("<", "average", "count")),
+        ("names", ()),
+    ],
+)
+def test_comparisons__are_named(question: str, comparisons: tuple[str, ...]) -> None:
+    assert _found(question).comparisons == comparisons

@@ -1,0 +1,158 @@
+"""Questions linked to names, without any document found."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import kosmos_rag.text2sql.linking
+from kosmos_rag.retrieval.expansion.synonyms import Rule, Synonyms
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.linking.entities import find_entities
+from kosmos_rag.text2sql.linking.linking import Evidence, Linked, Linker, Weights
+from kosmos_rag.text2sql.linking.name_index import NameIndex
+
+NOTHING = Evidence(tables={}, columns={})
+HINTS = Synonyms.load(Path(kosmos_rag.text2sql.linking.__file__).parent / "hints.yaml")
+
+
+def _table(name: str, *columns: str, keys: dict[str, str] | None = None) -> TableSchema:
+    return TableSchema(
+        name=name,
+        columns=tuple(ColumnSchema(name=column) for column in columns),
+        primary_key=("id",) if "id" in columns else (),
+        foreign_keys=tuple(
+            ForeignKey(columns=(column,), table=table, target=("id",)) for column, table in (keys or {}).items()
+        ),
+    )
+
+
+def _music() -> DatabaseSchema:
+    return DatabaseSchema(
+        name="music",
+        tables=(
+            _table("singer", "id", "name", "age"),
+            _table("concert", "id", "year", "stadium_id", keys={"stadium_id": "stadium"}),
+            _table("stadium", "id", "capacity"),
+            _table(
+                "singer_in_concert", "singer_id", "concert_id", keys={"singer_id": "singer", "concert_id": "concert"}
+            ),
+        ),
+    )
+
+
+def _shop() -> DatabaseSchema:
+    return DatabaseSchema(name="shop", tables=(_table("customer", "id", "name"), _table("highschooler", "id", "grade")))
+
+
+def _linked(
+    question: str, *schemas: DatabaseSchema, synonyms: Synonyms = HINTS, evidence: Evidence = NOTHING, tables: int = 9
+) -> Linked:
+    linker = Linker(NameIndex(schemas or (_music(), _shop()), synonyms))
+    entities = find_entities(question, known=linker.known_values, today=date(2026, 1, 1))
+    return linker.link(question, entities, evidence, tables=tables)
+
+
+def _first(linked: Linked) -> str:
+    return f"{linked.tables[0].database}.{linked.tables[0].table}"
+
+
+@pytest.mark.parametrize(
+    ("question", "table"),
+    [
+        ("How many singers are there?", "music.singer"),
+        ("capacity of all stadiums", "music.stadium"),
+        ("names of customers", "shop.customer"),
+        ("high schoolers by grade", "shop.highschooler"),
+        ("how many custommers", "shop.customer"),
+    ],
+)
+def test_a_table__is_found_by_plural_compound_and_misspelt_names(question: str, table: str) -> None:
+    assert _first(_linked(question)) == table
+
+
+def test_a_database__gains_where_it_has_words_for_the_whole_question() -> None:
+    # `name` is in both; only one has singers beside it.
+    linked = _linked("names of singers who sang in a stadium")
+    assert linked.tables[0].database == "music"
+    assert linked.tables[0].parts["database"] > next(
+        table.parts["database"] for table in linked.tables if table.database == "shop"
+    )
+
+
+def test_columns__of_a_join_that_the_question_needs_come_first() -> None:
+    linked = _linked("singers and the year of their concert", _music())
+    assert {"singer", "concert"} <= set(linked.chosen)
+    first = {f"{column.table}.{column.column}" for column in linked.columns[:7]}
+    assert {"singer_in_concert.singer_id", "singer_in_concert.concert_id", "concert.year"} <= first
+
+
+def test_a_table__is_chosen_for_a_word_that_no_other_has() -> None:
+    assert _linked("concert capacity", _music()).chosen == ("concert", "stadium")
+
+
+def test_synonyms__lead_both_ways_and_by_phrases() -> None:
+    both = Synonyms([Rule(asked=("seats on offer", "capacity"), sought=("seats on offer", "capacity"))])
+    assert _first(_linked("how many seats on offer", synonyms=both)) == "music.stadium"
+    assert _first(_linked("how many seats on offer", synonyms=Synonyms([]))) != "music.stadium"
+
+
+def test_hints__lead_from_what_is_asked_to_what_columns_are_called() -> None:
+    linked = _linked("Who is the oldest?", _music())
+    assert linked.columns[0].table == "singer"
+    assert {column.column for column in linked.columns[:2]} == {"name", "age"}
+
+
+def test_parts__add_up_to_the_score() -> None:
+    linked = _linked("year of the concert", evidence=Evidence(tables={("music", "concert"): 0.5}, columns={}))
+    for parts, score in [(found.parts, found.score) for found in linked.tables] + [
+        (found.parts, found.score) for found in linked.columns
+    ]:
+        assert sum(parts.values()) == pytest.approx(score)
+
+
+def test_meaning__decides_where_words_say_nothing() -> None:
+    found = Evidence(tables={("shop", "customer"): 0.9, ("music", "singer"): 0.1}, columns={})
+    assert _first(_linked("zzz", evidence=found)) == "shop.customer"
+
+
+def test_evidence_of_what_is_not_there__counts_for_nothing() -> None:
+    found = Evidence(tables={("gone", "gone"): 0.9}, columns={("music", "singer", "gone"): 0.9})
+    assert _first(_linked("stadium", evidence=found)) == "music.stadium"
+
+
+def test_weights_of_nothing__leave_the_order_of_the_schemas() -> None:
+    none = Weights(words=0, named=0, database=0, meaning=0, database_meaning=0, chosen=0)
+    linker = Linker(NameIndex((_music(), _shop()), HINTS), none)
+    entities = find_entities("customers", today=date(2026, 1, 1))
+    assert linker.link("customers", entities, NOTHING, tables=2).tables[0].table == "singer"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        DatabaseSchema(name="empty"),
+        DatabaseSchema(name="bare", tables=(TableSchema(name="bare"),)),
+        DatabaseSchema(name="odd", tables=(_table('🔥"order"', "🔥", "select", "id"), TableSchema(name="none"))),
+    ],
+)
+def test_odd_schemas__are_linked(schema: DatabaseSchema) -> None:
+    linked = _linked("select the order of 🔥", schema)
+    assert len(linked.tables) == len(schema.tables)
+
+
+def test_a_table_of_2000_columns__is_linked() -> None:
+    wide = _table("wide", "id", *(f"measure_{number}" for number in range(1999)), "temperature")
+    linked = _linked("temperature", DatabaseSchema(name="wide", tables=(wide,)))
+    assert linked.columns[0].column == "temperature"
+
+
+def test_keys_in_a_circle_and_to_itself__are_linked() -> None:
+    schema = DatabaseSchema(
+        name="circle",
+        tables=(
+            _table("one", "id", "two_id", "one_id", keys={"two_id": "two", "one_id": "one"}),
+            _table("two", "id", "one_id", keys={"one_id": "one"}),
+        ),
+    )
+    assert set(_linked("one and two", schema).chosen) == {"one", "two"}

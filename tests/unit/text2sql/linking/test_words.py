@@ -1,0 +1,33 @@
+"""Words of questions and of names."""
+
+import pytest
+
+from kosmos_rag.text2sql.linking.words import question_words, stem, stems_of_name
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("singers", "singer"), ("countries", "country"), ("titled", "title"), ("stopped", "stop"), ("hiring", "hire")],
+)
+def test_stem__is_the_same_for_forms_of_a_word(one: str, other: str) -> None:
+    assert stem(one) == stem(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("status", "state"), ("king", "k"), ("red", "r"), ("user", "usage")])
+def test_stem__keeps_words_apart(one: str, other: str) -> None:
+    assert stem(one) != stem(other)
+
+
+def test_question_words__leave_out_quoted_values() -> None:
+    assert question_words('Who wrote the song "Hey Jude"?') == ["who", "wrote", "the", "song"]
+    assert question_words("the singer's age, not 'Smith'") == ["the", "singer", "s", "age", "not"]
+
+
+def test_question_words__takes_names_of_columns_apart() -> None:
+    assert question_words("show program_statistics.success_count") == [
+        "show", "program", "statistics", "success", "count",
+    ]  # fmt: skip
+
+
+def test_stems_of_name__writes_short_forms_out() -> None:
+    assert stems_of_name("avgExecTime") == tuple(map(stem, ("average", "execution", "time")))
