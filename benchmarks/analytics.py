@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 
 import yaml
 
-from kosmos_rag import Engine, Retrieval, Settings, TenantScope
+from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.retrieval.signals.apply import Signals
 from kosmos_rag.retrieval.signals.base import Asked
@@ -60,7 +60,7 @@ def questions(path: Path) -> list[Question]:
     ]
 
 
-def place(found: Retrieval, wanted: Question) -> int | None:
+def place(found: SearchResult, wanted: Question) -> int | None:
     """Return the rank of the first hit from the right file and section; None where there is none."""
     ranks = (
         hit.rank
@@ -93,9 +93,9 @@ def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
     return found
 
 
-def measure(scope: TenantScope, asked: Sequence[Question], *, misses: bool) -> dict[str, dict[str, float]]:
+def measure(scope: Tenant, asked: Sequence[Question], *, misses: bool) -> dict[str, dict[str, float]]:
     """Ask everything, and return the shares by part of the questions."""
-    results = [(question, scope.retrieve(question.text, 10)) for question in asked]
+    results = [(question, scope.search(question.text, 10)) for question in asked]
     table = {}
     parts = {"tuned on": False, "kept apart": True}
     for name, apart in parts.items():
@@ -109,11 +109,11 @@ def measure(scope: TenantScope, asked: Sequence[Question], *, misses: bool) -> d
             print(f"{rank} {question.intent} ({found.intent}): {question.text}\n   -> {question.section}")
             for hit in found.hits[:3]:
                 changes = {name: round(change, 2) for name, change in hit.signals.items()}
-                print(f"      {hit.score:.2f} {PurePath(hit.source).name} | {hit.place} {changes}")
+                print(f"      {hit.score:.2f} {PurePath(hit.source).name} | {hit.location} {changes}")
     return table
 
 
-def timing(found: Retrieval, settings: Settings) -> dict[str, float]:
+def timing(found: SearchResult, settings: Settings) -> dict[str, float]:
     """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
     rag = load(PRESET, settings).over(settings).rag
     signals = Signals(rag.signals, rag.intents)
@@ -148,7 +148,7 @@ def main() -> None:
                     count, first, three = row["questions"], row["rank 1"], row["top 3"]
                     print(f"{name:<23}  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
             if arguments.timing:
-                plain = engine.tenant("analytics", collection="no-signals").retrieve(asked[0].text, _CANDIDATES)
+                plain = engine.tenant("analytics", collection="no-signals").search(asked[0].text, _CANDIDATES)
                 report["milliseconds"] = timing(plain, settings)
                 print(report["milliseconds"])
     if arguments.json:

@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from kosmos_rag import Engine, Settings, TenantScope
+from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.answering.abstention import confidence, features
 from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.evidence import weigh
@@ -94,7 +94,7 @@ class Fit:
         return 1 / (1 + math.exp(-self.intercept - sum(self.coefficients[key] * features[key] for key in features)))
 
 
-def asked(scope: TenantScope, field: str, questions: Path, embedder: Embedder, passages: int) -> list[Asked]:
+def asked(scope: Tenant, field: str, questions: Path, embedder: Embedder, passages: int) -> list[Asked]:
     """Ask the questions of a field."""
     found = []
     for entry in yaml.safe_load(questions.read_text(encoding="utf-8")):
@@ -182,7 +182,7 @@ def errors(rows: Sequence[Asked], threshold: float) -> list[str]:
     ]
 
 
-def checking(scope: TenantScope, embedder: Embedder, citation_format: str) -> dict[str, Any]:
+def checking(scope: Tenant, embedder: Embedder, citation_format: str) -> dict[str, Any]:
     """Measure how the checker judges claims against the passages of their question."""
     claims = yaml.safe_load((ROOT / "benchmarks" / "claims.yaml").read_text(encoding="utf-8"))
     found: dict[bool, list[bool]] = {True: [], False: []}

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 import yaml
 
-from kosmos_rag import Engine, Settings, TenantScope
+from kosmos_rag import Engine, Settings, Tenant
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MODEL = {
@@ -61,19 +61,19 @@ def _summary(times: list[float]) -> dict[str, float]:
     return {"p50_ms": round(statistics.median(times), 2), "p95_ms": round(cuts[-1], 2)}
 
 
-def cost(plain: TenantScope, audited: TenantScope, questions: list[str], rounds: int) -> dict[str, dict[str, float]]:
+def cost(plain: Tenant, audited: Tenant, questions: list[str], rounds: int) -> dict[str, dict[str, float]]:
     """Return the times of both, and of the difference of each pair."""
     times: dict[str, list[float]] = {"without": [], "with": []}
     for turn in range(rounds):
         for question in questions:
             order = [("without", plain), ("with", audited)]
             for name, scope in order if turn % 2 else reversed(order):
-                times[name].append(_ms(partial(scope.retrieve, question)))
+                times[name].append(_ms(partial(scope.search, question)))
     added = [after - before for before, after in zip(times["without"], times["with"], strict=True)]
     return {name: _summary(taken) for name, taken in (times | {"added": added}).items()}
 
 
-def reading(admin: str, scope: TenantScope, records: int) -> dict[str, float]:
+def reading(admin: str, scope: Tenant, records: int) -> dict[str, float]:
     """Fill a tenant's log, and return how long looking into it takes."""
     values = {"tenant_id": scope.id, "records": records, "documents": DOCUMENTS, "passages": PASSAGES}
     with psycopg.connect(admin, autocommit=True) as connection:

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from kosmos_rag import Engine, Retrieval, Settings
+from kosmos_rag import Engine, SearchResult, Settings
 from kosmos_rag.core.types import EVERYONE
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "corporate" / "generate.py"
@@ -58,7 +58,7 @@ def questions(path: Path = QUESTIONS) -> list[Question]:
     ]
 
 
-def rank_of(found: Retrieval, wanted: Question, *, section: bool) -> int | None:
+def rank_of(found: SearchResult, wanted: Question, *, section: bool) -> int | None:
     """Return the rank of the first hit from the right document, and section where that is asked; None without one."""
     for hit in found.hits:
         path = PurePath(hit.source)
@@ -84,15 +84,15 @@ def measure(
     for question in answerable:
         held = {"nobody": [], "own": [f"department:{question.department}"], "manager": ["role:Manager"]}[readers]
         scope = engine.tenant("sample", collection=collection, principals=(EVERYONE, *held))
-        results.append((question, scope.retrieve(question.text, 5)))
-        took.append(scope.retrieve(f"{question.text} ", 5).timings_ms["total"])
+        results.append((question, scope.search(question.text, 5)))
+        took.append(scope.search(f"{question.text} ", 5).timings_ms["total"])
     documents = [rank_of(found, question, section=False) for question, found in results]
     sections = [rank_of(found, question, section=True) for question, found in results]
     for (question, found), rank in zip(results, documents, strict=True) if misses else ():
         if rank is None:
             print(f"{question.text}\n   -> {question.source} | {question.section}")
             for hit in found.hits:
-                print(f"      {hit.score:.2f} {hit.source} | {hit.place}")
+                print(f"      {hit.score:.2f} {hit.source} | {hit.location}")
     return {
         "recall@1": share(documents, 1),
         "recall@5": share(documents, 5),

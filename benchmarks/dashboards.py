@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.telemetry.metrics import (
     ANSWER_SECONDS,
     CACHE_LOOKUPS,
@@ -107,19 +107,19 @@ def _ratio(above: Sequence[float], below: Sequence[float]) -> list[float]:
     return [one / other if other else math.nan for one, other in zip(above, below, strict=True)]
 
 
-def _asking(scope: TenantScope, questions: Sequence[str], ended: threading.Event) -> None:
+def _asking(scope: Tenant, questions: Sequence[str], ended: threading.Event) -> None:
     for number, question in enumerate(itertools.cycle(questions)):
         if ended.wait(0.02 + 0.1 * (1 + math.sin(time.monotonic() / 6))):
             return
         # Some are asked for the first time: their vectors are not kept.
         text = question if number % 3 else f"{question} {number}"
         if number % 4:
-            scope.retrieve(text)
+            scope.search(text)
         else:
             scope.answer(text)
 
 
-def _ingesting(scope: TenantScope, texts: Sequence[bytes], ended: threading.Event) -> None:
+def _ingesting(scope: Tenant, texts: Sequence[bytes], ended: threading.Event) -> None:
     for number, text in enumerate(itertools.cycle(texts)):
         if ended.wait(1.0):
             return

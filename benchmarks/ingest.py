@@ -59,15 +59,15 @@ def _documents(count: int, chunks: int, dimensions: int, space_id: uuid.UUID) ->
             start, text = len(text), f"{text}{piece}\n\n"
             made.append(
                 Chunk(
-                    ordinal=ordinal, start=start, end=start + len(piece), text=piece, section=("Section",),
+                    chunk_index=ordinal, start=start, end=start + len(piece), text=piece, section=("Section",),
                     line_start=ordinal + 1, line_end=ordinal + 1, page_start=None, page_end=None, tokens=TOKENS,
-                    splitter="bench",
+                    chunker="bench",
                 )
             )  # fmt: skip
         documents.append(
             PreparedDocument(
                 id=uuid.uuid4(), version_id=uuid.uuid4(), source=f"doc-{number}", title=f"Document {number}",
-                media_type="text/plain", language="english", metadata={}, readers=(EVERYONE,), content_hash="0" * 64,
+                media_type="text/plain", language="english", metadata={}, acl=(EVERYONE,), content_hash="0" * 64,
                 fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, indexed=texts,
                 vectors={space_id: vectors[number * chunks : (number + 1) * chunks]},
             )

@@ -20,7 +20,7 @@ import ir_measures
 from ir_measures import MRR, R, nDCG
 
 from benchmarks.beir import EvaluationSet, load
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.common import overrides
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
@@ -54,12 +54,12 @@ ROWS: dict[str, dict[str, Any]] = {
 """Changes of settings under `rag`, by row."""
 
 
-def _run(scope: TenantScope, queries: dict[str, str]) -> tuple[list[Any], list[float]]:
+def _run(scope: Tenant, queries: dict[str, str]) -> tuple[list[Any], list[float]]:
     """Rank documents for each query by their best chunk."""
     run, times = [], []
     for query_id, question in queries.items():
         started = time.perf_counter()
-        found = scope.retrieve(question, CHUNKS)
+        found = scope.search(question, CHUNKS)
         times.append((time.perf_counter() - started) * 1000)
         documents = dict.fromkeys(hit.source for hit in found.hits)
         run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(documents)]

@@ -124,7 +124,7 @@ def in_turns(engine: Engine, servers: Mapping[str, str], questions: list[str], r
     scope = engine.tenant("acme")
     clients = {name: httpx.Client(base_url=url, trust_env=False, timeout=60) for name, url in servers.items()}
     ways: dict[str, Callable[[str], object]] = {
-        "library": scope.retrieve,
+        "library": scope.search,
         **{name: partial(_post, client) for name, client in clients.items()},
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -202,7 +202,7 @@ def by_library(engine: Engine, questions: list[str], seconds: float) -> Told:
     scope, threads = engine.tenant("acme"), engine.settings.database.pool_size
 
     def once(number: int, turn: int) -> int:
-        scope.retrieve(questions[(number * 7 + turn) % len(questions)])
+        scope.search(questions[(number * 7 + turn) % len(questions)])
         return 200
 
     return {"threads": threads, **_ask(threads, seconds, once)}

@@ -36,7 +36,7 @@ from benchmarks.reranker.latency import build_model, passages
 from benchmarks.scale.data import NaturalData, natural
 from benchmarks.scale.load import LARGEST, Share, publish_all
 from benchmarks.scale.measure import Prepared
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
@@ -88,14 +88,14 @@ def _settings(scratch: Path, backend: str, **changes: Any) -> Settings:
     return Settings.load(overrides={**fixed, **changes})
 
 
-def found_by(scope: TenantScope, question: str) -> None:
+def found_by(scope: Tenant, question: str) -> None:
     """Retrieve, and end the benchmark where that is not what is to be timed: nothing is found quickly."""
-    found = scope.retrieve(question)
-    if not found.hits or found.skipped or found.cached:
-        raise SystemExit(f"{question!r}: {found.returned} hits, skipped {found.skipped}, cached {found.cached}")
+    found = scope.search(question)
+    if not found.hits or found.degraded_stages or found.cached:
+        raise SystemExit(f"{question!r}: {found.returned} hits, skipped {found.degraded_stages}, cached {found.cached}")
 
 
-def retrieval(scope: TenantScope, questions: Sequence[str], rounds: int) -> list[float]:
+def retrieval(scope: Tenant, questions: Sequence[str], rounds: int) -> list[float]:
     """Return the milliseconds of each retrieval, some to warm up left out."""
     for question in questions[:WARM]:
         found_by(scope, question)
@@ -117,7 +117,7 @@ def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documen
             raise SystemExit(f"{len(report.failed)} documents were not ingested, the first: {report.failed[0]}")
         run = []
         for query_id, question in data.queries.items():
-            sources = dict.fromkeys(hit.source for hit in scope.retrieve(question, 30).hits)
+            sources = dict.fromkeys(hit.source for hit in scope.search(question, 30).hits)
             run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(sources)]
     qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
     figures = ir_measures.calc_aggregate([R @ 10, MRR @ 10, Success @ 10], qrels, run)
@@ -144,7 +144,7 @@ def reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int) 
     return statistics.median(times[3:])
 
 
-def observing(plain: TenantScope, observed: TenantScope, questions: Sequence[str], rounds: int) -> dict[str, float]:
+def observing(plain: Tenant, observed: Tenant, questions: Sequence[str], rounds: int) -> dict[str, float]:
     """Return the medians without and with an observer, and the median of what each pair differs by."""
     times: dict[str, list[float]] = {"without": [], "with": []}
     order = [("without", plain), ("with", observed)]

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from benchmarks.worker_work import open_hashing, open_nothing
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker import Supervisor
 from kosmos_rag.apps.worker.handlers import open_work
 from kosmos_rag.apps.worker.process import OpenWork
@@ -79,7 +79,7 @@ def work_until_idle(
     ).run()
 
 
-def seconds_of_documents(scope: TenantScope, engine: Engine) -> float:
+def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     """Return the time from the first taking of a document to the last end: without the start of processes."""
     with engine.parts.database.worker.queue() as connection:
         row = connection.execute(

@@ -31,7 +31,7 @@ def show(out: Console, context: Context) -> None:
     for passage in context.passages:
         citation = passage.citation
         out.print(
-            f"\n{citation.marker} {Path(citation.source).name} | {citation.place}", style="bold cyan", markup=False
+            f"\n{citation.marker} {Path(citation.source).name} | {citation.location}", style="bold cyan", markup=False
         )
         out.print(passage.text, markup=False, highlight=False)
     timings = context.retrieval.timings_ms

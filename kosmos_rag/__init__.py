@@ -19,12 +19,12 @@ if TYPE_CHECKING:
         Filter,
         IngestReport,
         Passage,
-        Retrieval,
+        SearchResult,
         SourceDocument,
     )
     from kosmos_rag.engine.aio import AsyncEngine
     from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.engine.tenant import Tenant
 
 __all__ = [
     "Answer",
@@ -37,10 +37,10 @@ __all__ = [
     "IngestReport",
     "KosmosError",
     "Passage",
-    "Retrieval",
+    "SearchResult",
     "Settings",
     "SourceDocument",
-    "TenantScope",
+    "Tenant",
     "__version__",
 ]
 
@@ -49,7 +49,7 @@ _HOME = {
     "Engine": "engine.engine",
     "KosmosError": "core.errors",
     "Settings": "core.config",
-    "TenantScope": "engine.tenant",
+    "Tenant": "engine.tenant",
 }
 
 

@@ -40,7 +40,7 @@ from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, provision
-from kosmos_rag.storage.tenants import Tenant, tenant
+from kosmos_rag.storage.tenants import TenantRef, tenant
 
 SECTIONS = 16
 BARE = "bare encode of the chunks"
@@ -69,7 +69,7 @@ class Ours:
         self.engine = Engine(self._settings, embedder=model)
         self.documents = self._chunked(tenant("chunks"))
 
-    def _chunked(self, owner: Tenant) -> list[ChunkedDocument]:
+    def _chunked(self, owner: TenantRef) -> list[ChunkedDocument]:
         documents = []
         for file in sorted(self._folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
@@ -80,7 +80,7 @@ class Ours:
     def corpus(self) -> Corpus:
         """Return the chunks as the peers are given them: without vectors, and with no question."""
         chunks = {
-            str(uuid.uuid5(version_id(document), str(chunk.ordinal))): text
+            str(uuid.uuid5(version_id(document), str(chunk.chunk_index))): text
             for document in self.documents
             for chunk, text in zip(document.chunks, document.indexed, strict=True)
         }

@@ -15,7 +15,7 @@ from benchmarks.peers.remembering import Remembering
 from benchmarks.peers.server import Server
 from benchmarks.peers.sets import TENANT, PreparedSet
 from benchmarks.peers.timing import K, measure, timed_in_turn
-from kosmos_rag import Engine, Retrieval, Settings, TenantScope
+from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.core.version import __version__
@@ -131,12 +131,12 @@ class Ours:
             whole, search = (
                 stack.enter_context(self._engine({}, one)).tenant(TENANT.name) for one in (model, self._handed)
             )
-            accounts = [search.retrieve(question, K) for question in questions]
+            accounts = [search.search(question, K) for question in questions]
             statements = [_statements(search, question) for question in questions]
             connection = stack.enter_context(bare.reader(self._addresses["database.url"]))
             calls: dict[str, list[Callable[[], object]]] = {
-                "whole": [partial(whole.retrieve, question, K) for question in questions],
-                "search": [partial(search.retrieve, question, K) for question in questions],
+                "whole": [partial(whole.search, question, K) for question in questions],
+                "search": [partial(search.search, question, K) for question in questions],
                 "bare": [partial(bare.replay, connection, told) for told in statements],
                 "embedding": [partial(model.embed_query, question) for question in questions],
             }
@@ -156,24 +156,24 @@ class Ours:
             return measure(
                 self._data.corpus,
                 way=way,
-                plan=_plan(of_search.retrieve(next(iter(self._data.corpus.questions.values())), K)),
-                whole=lambda question: _ids(of_whole.retrieve(question, K)),
-                search=lambda question, _vector: _ids(of_search.retrieve(question, K)),
+                plan=_plan(of_search.search(next(iter(self._data.corpus.questions.values())), K)),
+                whole=lambda question: _ids(of_whole.search(question, K)),
+                search=lambda question, _vector: _ids(of_search.search(question, K)),
                 rounds=rounds,
             )
 
 
-def _statements(scope: TenantScope, question: str) -> list[bare.Statement]:
+def _statements(scope: Tenant, question: str) -> list[bare.Statement]:
     with bare.recorded() as statements:
-        scope.retrieve(question, K)
+        scope.search(question, K)
     return statements
 
 
-def _plan(answer: Retrieval) -> str:
-    return "; ".join(f"{leg}: {account.plan}" for leg, account in answer.legs.items())
+def _plan(answer: SearchResult) -> str:
+    return "; ".join(f"{leg}: {account.plan}" for leg, account in answer.retrievers.items())
 
 
-def _ids(answer: Retrieval) -> list[str]:
+def _ids(answer: SearchResult) -> list[str]:
     return [str(hit.chunk_id) for hit in answer.hits]
 
 

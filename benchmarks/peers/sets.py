@@ -57,7 +57,7 @@ def prepare(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -
     texts = [text for document in documents for text in document.indexed]
     chunks = {
         # As publishing names them: questions are answered with these ids.
-        str(uuid.uuid5(version_id(document), str(chunk.ordinal))): document.source.source
+        str(uuid.uuid5(version_id(document), str(chunk.chunk_index))): document.source.source
         for document in documents
         for chunk in document.chunks
     }

@@ -23,7 +23,7 @@ from benchmarks.beir import EvaluationSet, load
 from benchmarks.reranker.compare import Run, compare
 from benchmarks.reranker.examples import Ranking, judged, made
 from benchmarks.reranker.model import build, learn, save
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import Passage
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.onnx import Precision
@@ -52,7 +52,7 @@ Hits = Mapping[str, Sequence[Passage]]
 """What was retrieved, by query."""
 
 
-def _ingest(engine: Engine, data: EvaluationSet) -> TenantScope:
+def _ingest(engine: Engine, data: EvaluationSet) -> Tenant:
     scope = engine.tenant(data.name)
     report = scope.ingest(
         SourceDocument(source=key, title=title or None, data=text.encode())
@@ -63,8 +63,8 @@ def _ingest(engine: Engine, data: EvaluationSet) -> TenantScope:
     return scope
 
 
-def _hits(scope: TenantScope, questions: Mapping[str, str], k: int, label: str) -> dict[str, tuple[Passage, ...]]:
-    return {key: scope.retrieve(question, k).hits for key, question in track(questions.items(), description=label)}
+def _hits(scope: Tenant, questions: Mapping[str, str], k: int, label: str) -> dict[str, tuple[Passage, ...]]:
+    return {key: scope.search(question, k).hits for key, question in track(questions.items(), description=label)}
 
 
 def _run(hits: Hits) -> Run:
@@ -93,7 +93,7 @@ def halves(queries: Sequence[str]) -> tuple[list[str], list[str]]:
     return [queries[at] for at in order[::2]], [queries[at] for at in order[1::2]]
 
 
-def _titles(data: EvaluationSet, scope: TenantScope) -> list[Ranking]:
+def _titles(data: EvaluationSet, scope: Tenant) -> list[Ranking]:
     draw = np.random.default_rng(SEED)
     chosen = draw.permutation([key for key, (title, _) in data.documents.items() if title])[:TITLES]
     questions = {str(key): data.documents[str(key)][0] for key in chosen}
@@ -112,7 +112,7 @@ def _judged(data: EvaluationSet, hits: Hits, queries: Sequence[str]) -> list[Ran
     return [ranking for ranking in rankings if ranking]
 
 
-def train(data: EvaluationSet, scope: TenantScope, hits: Hits, folder: Path) -> dict[str, float]:
+def train(data: EvaluationSet, scope: Tenant, hits: Hits, folder: Path) -> dict[str, float]:
     """Write a model for each half of the queries, trained on that half; return what it took."""
     torch.manual_seed(SEED)
     titles = _titles(data, scope)

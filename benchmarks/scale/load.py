@@ -122,9 +122,9 @@ def _documents(block: Block, space_id: uuid.UUID) -> Iterator[PreparedDocument]:
         for ordinal, text in enumerate(own):
             chunks.append(
                 Chunk(
-                    ordinal=ordinal, start=offset, end=offset + len(text), text=text, section=(),
+                    chunk_index=ordinal, start=offset, end=offset + len(text), text=text, section=(),
                     line_start=2 * ordinal + 1, line_end=2 * ordinal + 1, page_start=None, page_end=None,
-                    tokens=len(text.split()), splitter="bench",
+                    tokens=len(text.split()), chunker="bench",
                 )
             )  # fmt: skip
             offset += len(text) + 2
@@ -132,7 +132,7 @@ def _documents(block: Block, space_id: uuid.UUID) -> Iterator[PreparedDocument]:
         whole = "\n\n".join(own)
         yield PreparedDocument(
             id=key, version_id=uuid.uuid4(), source=f"bench/{key}", title="", media_type="text/plain",
-            language="english", metadata={}, readers=(EVERYONE,), content_hash="0" * 64, fingerprint="0" * 64,
+            language="english", metadata={}, acl=(EVERYONE,), content_hash="0" * 64, fingerprint="0" * 64,
             bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks, indexed=own,
             vectors={space_id: vectors[start : start + CHUNKS_A_DOCUMENT]},
         )  # fmt: skip

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.scale.data import ZipfData
 from benchmarks.scale.load import Share
-from kosmos_rag import Engine, KosmosError, Retrieval, Settings, TenantScope
+from kosmos_rag import Engine, KosmosError, SearchResult, Settings, Tenant
 from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
@@ -172,19 +172,19 @@ def measure_tenant(engines: Mapping[str, Engine], share: Share, warm: Sequence[s
     return Measured(rows=rows, exact=exact, scores=scores)
 
 
-def ask(scope: TenantScope, questions: Sequence[str]) -> tuple[list[Retrieval], list[float]]:
+def ask(scope: Tenant, questions: Sequence[str]) -> tuple[list[SearchResult], list[float]]:
     """Ask questions one after the other; returns the answers and the milliseconds of each."""
     answers, times = [], []
     for question in questions:
         began = time.perf_counter()
-        answers.append(scope.retrieve(question, DEPTH))
+        answers.append(scope.search(question, DEPTH))
         times.append((time.perf_counter() - began) * 1000)
     return answers, times
 
 
-def _row(name: str, share: Share, answers: Sequence[Retrieval], times: Sequence[float]) -> Row:
+def _row(name: str, share: Share, answers: Sequence[SearchResult], times: Sequence[float]) -> Row:
     leg, way = (DENSE, EXACT) if name == EXACT else (name, OURS)
-    legs = {one: [asdict(answer.legs[one]) for answer in answers] for one in answers[0].legs}
+    legs = {one: [asdict(answer.retrievers[one]) for answer in answers] for one in answers[0].retrievers}
     plans = [Counter(account["plan"] for account in legs[one]).most_common(1)[0][0] for one in sorted(legs)]
     stages = {
         stage: round(statistics.median(answer.timings_ms.get(stage, 0.0) for answer in answers), 3)
@@ -231,7 +231,7 @@ def recalls(found: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]]) ->
     return Recalls(recall_10=recall(10), recall_100=recall(100))
 
 
-def throughput(scope: TenantScope, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:
+def throughput(scope: Tenant, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:
     """Let clients ask without pause for a time. `fairness` is the slowest client's count by the fastest's."""
     times: list[list[float]] = [[] for _ in range(clients)]
     errors: list[Counter[str]] = [Counter() for _ in range(clients)]
@@ -241,7 +241,7 @@ def throughput(scope: TenantScope, questions: Sequence[str], clients: int, secon
         at = number * len(questions) // clients
         while (began := time.perf_counter()) < end:
             try:
-                scope.retrieve(questions[at % len(questions)], DEPTH)
+                scope.search(questions[at % len(questions)], DEPTH)
             except KosmosError as error:
                 errors[number][type(error).__name__] += 1
             else:

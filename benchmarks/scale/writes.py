@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.scale.data import Data
 from benchmarks.scale.load import LARGEST, create, publish_block
 from benchmarks.scale.measure import NEW_WORD, Prepared, ask, embedder, settings
-from kosmos_rag import Engine, TenantScope
+from kosmos_rag import Engine, Tenant
 from kosmos_rag.storage.pool import Database
 
 CHUNKS = 1_000
@@ -38,7 +38,7 @@ def found_at_once(database: Database, data_dir: Path, prepared: Prepared) -> dic
     """Publish one chunk of a word that no other has, and ask for it: whether each leg has it first."""
     publish_block(database, LARGEST, ([NEW_WORD], prepared.embed([NEW_WORD])), prepared)
     with Engine(settings(data_dir, prepared.dimensions, {}), embedder=prepared) as engine:
-        hits = [hit for hit in engine.tenant(LARGEST).retrieve(NEW_WORD, 10).hits if hit.text == NEW_WORD]
+        hits = [hit for hit in engine.tenant(LARGEST).search(NEW_WORD, 10).hits if hit.text == NEW_WORD]
     return {
         "lexical": any(hit.lexical_rank == 1 for hit in hits),
         "dense": any(hit.dense_rank == 1 for hit in hits),
@@ -66,7 +66,7 @@ def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[
     return result
 
 
-def _during(data_dir: Path, data: str, work: str, scope: TenantScope, questions: Sequence[str]) -> list[float]:
+def _during(data_dir: Path, data: str, work: str, scope: Tenant, questions: Sequence[str]) -> list[float]:
     """Ask for as long as a process of its own works; the time of its start does not count."""
     context = multiprocessing.get_context("spawn")
     started = context.Event()

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.schema.parts import TUNED_ON, parts
 from benchmarks.schema.vectors import KeptVectors
-from kosmos_rag import Engine, Settings, TenantScope
+from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.core.types import Filter
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
@@ -78,14 +78,14 @@ def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Sett
     return shaped.model_copy(update={"rag": rag.model_copy(update={"retrieval": retrieval, "signals": signals})})
 
 
-def plain(scope: TenantScope, gold: GoldQuestion) -> Figures:
+def plain(scope: Tenant, gold: GoldQuestion) -> Figures:
     """Measure the ranking of documents by themselves for one question; without columns, nothing is said of them."""
     text = gold.question.replace('"', " ")
     own = {"metadata.database": gold.database}
-    tables = scope.retrieve(text, 10, Filter(where={"metadata.kind": "schema_model"})).hits
+    tables = scope.search(text, 10, Filter(where={"metadata.kind": "schema_model"})).hits
     found = [(hit.metadata["database"], hit.metadata["table"]) for hit in tables]
     wanted = [(gold.database, table) for table in gold.tables]
-    in_own = scope.retrieve(text, 50, Filter(where={"metadata.kind": "schema_model", **own})).hits
+    in_own = scope.search(text, 50, Filter(where={"metadata.kind": "schema_model", **own})).hits
     measured = {
         "database_first": float(bool(found) and found[0][0] == gold.database),
         "tables_in_5": float(holds_all(found, wanted, 5)),
@@ -93,7 +93,7 @@ def plain(scope: TenantScope, gold: GoldQuestion) -> Figures:
         "r_precision": r_precision([hit.metadata["table"] for hit in in_own], gold.tables),
     }
     if gold.columns:
-        columns = scope.retrieve(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
+        columns = scope.search(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
         refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
         measured |= {f"columns_in_{k}": float(holds_all(refs, gold.columns, k)) for k in (5, 10)}
     return measured

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
 from benchmarks.schema.spider import DATA, embedder, settings_of
-from kosmos_rag import Engine, TenantScope
+from kosmos_rag import Engine, Tenant
 from kosmos_rag.core.types import Filter
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
@@ -84,15 +84,15 @@ def _measured(case: Case, every: Linker, own: Linker) -> dict[str, float]:
     return measured
 
 
-def searched(scope: TenantScope, gold: GoldQuestion) -> Case:
+def searched(scope: Tenant, gold: GoldQuestion) -> Case:
     """Search for a question as `SchemaGrounding.ask` does."""
     text = gold.question.replace('"', " ")
     own = Filter(where={"metadata.database": gold.database})
     return Case(
         gold=gold,
         entities=find_entities(gold.question, today=_TODAY),
-        every=Evidence.of(scope.retrieve(text).hits),
-        own=Evidence.of(scope.retrieve(text, filter=own).hits),
+        every=Evidence.of(scope.search(text).hits),
+        own=Evidence.of(scope.search(text, filter=own).hits),
     )
 
 

@@ -7,11 +7,11 @@ from kosmos_rag.answering.select import Selection, SpanReader, alone, select, wi
 from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Tokenizer
-from kosmos_rag.core.types import Citation, Context, ContextPassage, Retrieval, sha256_of
+from kosmos_rag.core.types import Citation, Context, ContextPassage, SearchResult, sha256_of
 
 
 def assemble(
-    retrieval: Retrieval,
+    retrieval: SearchResult,
     *,
     tokenizer: Tokenizer,
     settings: ContextSettings,
@@ -102,4 +102,4 @@ def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPa
 def _render(citation: Citation, text: str, *, include_metadata: bool) -> str:
     if not include_metadata:
         return f"{citation.marker} {text}"
-    return f"{citation.marker} {citation.title} | {citation.place} | {citation.source}\n{text}"
+    return f"{citation.marker} {citation.title} | {citation.location} | {citation.source}\n{text}"

@@ -25,7 +25,7 @@ class Searched:
     """The question to search for."""
 
     question: str
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """Why it is the one that was asked though a conversation went before."""
 
 
@@ -41,7 +41,7 @@ def condensed(model: LanguageModel, prompt: Prompt, question: str, history: Sequ
         finally:
             pieces.close()
     except Exception as error:  # noqa: BLE001 — whatever a model of the caller raises, the question can be asked
-        return Searched(question=question, notes=(f"searched without the conversation: {first_line(error)}",))
+        return Searched(question=question, warnings=(f"searched without the conversation: {first_line(error)}",))
 
 
 def _question(model: LanguageModel, pieces: Iterable[str]) -> str:

@@ -56,22 +56,22 @@ class Answerer:
             self._conversant = _needed(model, "rag.answer.history_turns")
             self._condensing = load("condense", SAMPLE_OF_CONVERSATION)
 
-    def searched(self, question: str, history: Sequence[Turn]) -> Searched:
+    def search_query(self, question: str, history: Sequence[Turn]) -> Searched:
         """Return the question to search for, after a conversation."""
         if not history:
             return Searched(question=question)
         if self._conversant is None:
-            return Searched(question=question, notes=("history is not looked at: rag.answer.history_turns is 0",))
+            return Searched(question=question, warnings=("history is not looked at: rag.answer.history_turns is 0",))
         return condensed(self._conversant, self._condensing, question, history[-self._settings.history_turns :])
 
-    def stream(self, question: str, context: Context, notes: tuple[str, ...] = ()) -> AnswerStream:
+    def stream(self, question: str, context: Context, warnings: tuple[str, ...] = ()) -> AnswerStream:
         """Answer from a context, which may be of another question than was asked: the one that was searched for.
 
         The evidence is weighed now; the language model is asked with the first piece. Raises ModelUnavailable.
         """
         weighed = self._weighed(context)
         refused = not weighed.evidence or weighed.confidence < self._settings.threshold
-        sources = AnswerSources(question=question, context=context, refused=refused, notes=notes)
+        sources = AnswerSources(question=question, context=context, refused=refused, warnings=warnings)
         pieces = DeferredStream(lambda: self._asked(context))
         return AnswerStream(sources, self._events(sources, weighed, pieces), pieces)
 
@@ -116,7 +116,7 @@ class Answerer:
             sentences=sentences,
             report=report,
             context=context,
-            notes=sources.notes + self._notes(cut=cut),
+            warnings=sources.warnings + self._notes(cut=cut),
         )
 
     def _notes(self, *, cut: bool) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class Selection:
     @property
     def cited(self) -> tuple[Passage, ...]:
         """The members whose span the citation has: all neighbours, and of a section the best hit."""
-        return self.members if self.best.around is None else (self.best,)
+        return self.members if self.best.parent_span is None else (self.best,)
 
     @property
     def quote(self) -> str:
@@ -104,8 +104,8 @@ def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[Selection]:
     Hits with a section around them are shown as that, once for all that stand in it; others are joined where they
     follow each other. Such texts are read from the document, so that they are the document's own to the last space.
     """
-    groups = _in_sections([hit for hit in hits if hit.around is not None])
-    groups += _neighbours([hit for hit in hits if hit.around is None])
+    groups = _in_sections([hit for hit in hits if hit.parent_span is not None])
+    groups += _neighbours([hit for hit in hits if hit.parent_span is None])
     spans = [group.span for group in groups if not group.is_one_chunk]
     excerpts = iter(read_spans(spans) if spans else ())
     selections = [
@@ -120,7 +120,7 @@ def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[Selection]:
     if excerpt is None:
         yield from (alone(hit) for hit in group.members)
         return
-    members = sorted(group.members, key=lambda passage: passage.ordinal)
+    members = sorted(group.members, key=lambda passage: passage.chunk_index)
     # Where a section was cut off at what is shown already, a blank line is left.
     blank = len(excerpt.text) - len(excerpt.text.lstrip())
     trimmed = replace(excerpt, text=excerpt.text.strip())
@@ -136,7 +136,7 @@ def _in_sections(hits: Sequence[Passage]) -> list[_Group]:
         if holding:
             holding[0].members.append(hit)
         else:
-            start, end = hit.around or (hit.start, hit.end)
+            start, end = hit.parent_span or (hit.start, hit.end)
             # Two windows into one long section may overlap: nothing is shown twice.
             start = max([start, *(group.end for group in same if group.end <= hit.start)])
             end = min([end, *(group.start for group in same if group.start >= hit.end)])
@@ -146,7 +146,7 @@ def _in_sections(hits: Sequence[Passage]) -> list[_Group]:
 
 def _neighbours(hits: Sequence[Passage]) -> list[_Group]:
     groups: list[_Group] = []
-    for hit in sorted(hits, key=lambda passage: (passage.version_id, passage.ordinal)):
+    for hit in sorted(hits, key=lambda passage: (passage.version_id, passage.chunk_index)):
         last = groups[-1] if groups else None
         if last is not None and _follows(last.members[-1], hit):
             last.members.append(hit)
@@ -158,4 +158,6 @@ def _neighbours(hits: Sequence[Passage]) -> list[_Group]:
 
 def _follows(one: Passage, other: Passage) -> bool:
     """Whether `other` is the next chunk of the same section: a citation names one section, and must be true."""
-    return one.version_id == other.version_id and one.ordinal + 1 == other.ordinal and one.section == other.section
+    return (
+        one.version_id == other.version_id and one.chunk_index + 1 == other.chunk_index and one.section == other.section
+    )

@@ -11,8 +11,8 @@
     │   └── ParseError            it was read, and is not a document we can use
     ├── ModelError
     │   ├── ModelUnavailable      the model cannot be loaded here
-    │   ├── SpaceMismatch         the tenant's vectors were made by another model
-    │   └── SpaceSwitched         another space has become live since the vectors were made
+    │   ├── EmbeddingSpaceMismatch         the tenant's vectors were made by another model
+    │   └── EmbeddingSpaceChanged         another space has become live since the vectors were made
     ├── RequestError              the caller asked for something that cannot be answered
     │   ├── SchemaInvalid         a description of a database has faults; `problems` names each with its place
     │   └── QueryRefused          SQL that is not run; `code` is stable
@@ -20,12 +20,12 @@
     │   ├── NotAuthenticated      no token or key came with it, or none that is valid
     │   ├── NotPermitted          who asks lacks the scope that it needs
     │   ├── NotFound              there is nothing of that name, or nothing that the reader may know of
-    │   ├── TooLarge              its body is larger than the service takes
+    │   ├── PayloadTooLarge              its body is larger than the service takes
     │   ├── TooManyRequests       the tenant or the subject has used up its rate
     │   ├── Overloaded            all turns are taken, or the service is about to stop
     │   ├── TimedOut              it took longer than it may
     │   └── ServiceUnreachable    to its client: nothing answers there, or nothing that is a service of ours
-    ├── IndexesBusy               another process works on the tenant's indexes
+    ├── IndexLocked               another process works on the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
 A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
@@ -112,11 +112,11 @@ class ModelUnavailable(ModelError):
     """The model cannot be loaded on this machine."""
 
 
-class SpaceMismatch(ModelError):
+class EmbeddingSpaceMismatch(ModelError):
     """The vectors of this tenant were made by another model than the one configured."""
 
 
-class SpaceSwitched(ModelError):
+class EmbeddingSpaceChanged(ModelError):
     """Another space has become live since these documents were embedded: nothing was written, embed them for it too."""
 
 
@@ -160,7 +160,7 @@ class NotFound(ServiceError):
     """There is nothing of that name, or nothing that the reader may know of: one message for both."""
 
 
-class TooLarge(ServiceError):
+class PayloadTooLarge(ServiceError):
     """The request's body is larger than the service takes."""
 
 
@@ -184,7 +184,7 @@ class ServiceUnreachable(ServiceError):
     """A client got no answer from a service, none to its end, or one that it does not understand."""
 
 
-class IndexesBusy(KosmosError):
+class IndexLocked(KosmosError):
     """Another process builds, tunes or merges the indexes of this tenant."""
 
 

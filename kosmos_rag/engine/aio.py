@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from kosmos_rag.core.config import Settings
 from kosmos_rag.engine.components import Parts
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,7 +46,7 @@ class AsyncEngine:
         """What services of ours work with, beyond what the scope of a tenant offers."""
         return self._engine.parts
 
-    def tenant(self, name: str, **options: Any) -> TenantScope:
+    def tenant(self, name: str, **options: Any) -> Tenant:
         """Return a tenant's scope, whose methods are to be called through `run`."""
         return self._engine.tenant(name, **options)
 

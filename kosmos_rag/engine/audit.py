@@ -23,7 +23,7 @@ from kosmos_rag.storage.audit.partitions import Months
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ class TenantAudit:
     Times without a time zone are refused; `since` is included, `until` is not. A `limit` is 1 to 10,000.
     """
 
-    def __init__(self, database: Database, owner: Tenant, months: Months) -> None:
+    def __init__(self, database: Database, owner: TenantRef, months: Months) -> None:
         self._database = database
         self._owner = owner
         self._months = months

@@ -15,7 +15,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
 from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant, create_tenant, well_formed
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, well_formed
 
 _KEPT = 64
 
@@ -29,7 +29,7 @@ class Collections:
         self._database = database
         self._settings = settings
 
-    def create(self, owner: Tenant, collection: str, preset: str | Path) -> None:
+    def create(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
         """Make a collection go by a preset, from now on; one that goes by the very same already stays as it is.
 
         Raises ConfigError on the preset, RequestError where the collection goes by another one.
@@ -47,18 +47,18 @@ class Collections:
                 "create one of another name"
             )
 
-    def infos(self, owner: Tenant, principals: Sequence[str]) -> list[CollectionInfo]:
+    def infos(self, owner: TenantRef, principals: Sequence[str]) -> list[CollectionInfo]:
         """Return the collections that have a preset, or documents that these principals may read, by name."""
         with self._database.app.transaction(owner.id, principals) as connection:
             rows = connection.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
         return [CollectionInfo(name=row[0], preset=row[1], chunks=row[2], created_at=row[3]) for row in rows]
 
-    def settings(self, owner: Tenant, collection: str) -> dict[str, Any]:
+    def settings(self, owner: TenantRef, collection: str) -> dict[str, Any]:
         """Return what a collection's preset sets."""
         preset = preset_of(self._database.worker, owner, collection)
         return {} if preset is None else preset.values
 
-    def delete(self, owner: Tenant, collection: str) -> None:
+    def delete(self, owner: TenantRef, collection: str) -> None:
         """Take the preset of a collection away; documents in it are the business of whoever deletes them."""
         values = {"tenant_id": owner.id, "collection": collection}
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
@@ -68,11 +68,11 @@ class Collections:
 class Documents(Protocol):
     """What removes the documents of a collection."""
 
-    def stored(self, tenant: Tenant, collection: str) -> Mapping[str, uuid.UUID]:
+    def stored(self, tenant: TenantRef, collection: str) -> Mapping[str, uuid.UUID]:
         """Return the ids of all documents of a collection by source."""
         ...
 
-    def delete(self, tenant: Tenant, collection: str, sources: Sequence[str]) -> int:
+    def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
         """Remove documents by source. Returns how many there were."""
         ...
 
@@ -81,7 +81,7 @@ class TenantCollections:
     """The collections of one tenant."""
 
     def __init__(
-        self, collections: Collections, documents: Documents, owner: Tenant, principals: Sequence[str]
+        self, collections: Collections, documents: Documents, owner: TenantRef, principals: Sequence[str]
     ) -> None:
         self._collections = collections
         self._documents = documents
@@ -119,7 +119,7 @@ class TenantCollections:
         return removed
 
 
-def preset_of(role: Role, owner: Tenant, collection: str) -> Preset | None:
+def preset_of(role: Role, owner: TenantRef, collection: str) -> Preset | None:
     """Return the preset that a collection goes by, as it is stored; None where it goes by the plain settings."""
     values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
@@ -127,7 +127,7 @@ def preset_of(role: Role, owner: Tenant, collection: str) -> Preset | None:
     return None if row is None else Preset(name=row[0], content=row[1])
 
 
-def settings_of_presets(role: Role, owner: Tenant, collection: str | None) -> list[dict[str, Any]]:
+def settings_of_presets(role: Role, owner: TenantRef, collection: str | None) -> list[dict[str, Any]]:
     """Return what the preset of a tenant's collection sets, or each preset of all of them."""
     values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
@@ -146,7 +146,7 @@ class PerCollection(Generic[_Part]):
         self._lock = threading.Lock()
         self._kept: LRUCache[str, _Part] = LRUCache(_KEPT)
 
-    def of(self, role: Role, owner: Tenant, collection: str | None) -> _Part:
+    def of(self, role: Role, owner: TenantRef, collection: str | None) -> _Part:
         """Return the part for a collection: it is looked up each time, so that it is never one of before.
 
         Raises ConfigError where the stored settings do not fit those of this process, DatabaseError.

@@ -14,7 +14,7 @@ from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.retrieval.pipeline import Retriever
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ class Shape:
     """That of the settings: equal means that questions are answered by the same ones."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "version", self.settings.rag_version)
+        object.__setattr__(self, "version", self.settings.settings_hash)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +51,6 @@ class Parts:
     reembedding_again: Callable[[], Reembedding]
     """Makes the same once more, for processes that open their own."""
 
-    def ingestor_of(self, owner: Tenant, collection: str) -> Ingestor:
+    def ingestor_of(self, owner: TenantRef, collection: str) -> Ingestor:
         """Return what ingests into a collection, by its preset."""
         return self.shapes.of(self.database.worker, owner, collection).ingestor

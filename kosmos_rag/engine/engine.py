@@ -14,7 +14,7 @@ from kosmos_rag.core.telemetry.observer import Observation
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.engine.collections import Collections, PerCollection
 from kosmos_rag.engine.components import Parts, Shape
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.assignment import Experiments
 from kosmos_rag.indexing.maintenance import Indexes
 from kosmos_rag.indexing.reembedding.migration import Reembedding
@@ -127,7 +127,7 @@ class Engine:
         principals: Sequence[str] = (EVERYONE,),
         collection: str | None = None,
         subject: str | None = None,
-    ) -> TenantScope:
+    ) -> Tenant:
         """Return the scope of a tenant, or of one collection of it, for a reader who holds these principals.
 
         `subject` is who that is, for the audit log: an id or a name, as the caller authenticated it.
@@ -139,7 +139,7 @@ class Engine:
             well_formed("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
-        return TenantScope(self._parts, tenant(name), tuple(principals), collection, subject)
+        return Tenant(self._parts, tenant(name), tuple(principals), collection, subject)
 
     @property
     def parts(self) -> Parts:

@@ -13,13 +13,13 @@ from kosmos_rag.core.types import ExperimentInfo, ExperimentMode, ExperimentRepo
 from kosmos_rag.evaluation.experiments import report as comparing
 from kosmos_rag.evaluation.experiments import store as storing
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.tenants import Tenant, well_formed
+from kosmos_rag.storage.tenants import TenantRef, well_formed
 
 
 class TenantExperiments:
     """The experiments of one tenant, and of one of its collections where the scope names one. Thread-safe."""
 
-    def __init__(self, database: Database, owner: Tenant, collection: str | None, settings: Settings) -> None:
+    def __init__(self, database: Database, owner: TenantRef, collection: str | None, settings: Settings) -> None:
         """`settings` are those that the questions are answered by."""
         self._database = database
         self._owner = owner

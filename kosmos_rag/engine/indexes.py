@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from kosmos_rag.core.types import IndexInfo, IndexStep
 from kosmos_rag.indexing.maintenance import Indexes
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 
 class TenantIndexes:
     """The indexes of one tenant: looked at, built, tuned. Thread-safe."""
 
-    def __init__(self, indexes: Indexes, owner: Tenant) -> None:
+    def __init__(self, indexes: Indexes, owner: TenantRef) -> None:
         self._indexes = indexes
         self._owner = owner
 
@@ -25,7 +25,7 @@ class TenantIndexes:
     def build(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
         """Build what is due: safe at any time, beside questions and ingestion.
 
-        Raises IndexesBusy while another process does so, ConfigError without `database.admin_url` where a vector index
+        Raises IndexLocked while another process does so, ConfigError without `database.admin_url` where a vector index
         is due, DatabaseError.
         """
         return self._indexes.build(self._owner, on_progress or _silent)

@@ -21,7 +21,7 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.storage.queue.runs import Ledgers
 from kosmos_rag.storage.queue.uploads import store_upload
-from kosmos_rag.storage.tenants import Tenant, create_tenant
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
 
 LONGEST_PAUSE = timedelta(days=366)
@@ -31,7 +31,7 @@ LONGEST_PAUSE = timedelta(days=366)
 class TenantJobs:
     """The jobs of one tenant; what is put in is for one collection of it. Thread-safe."""
 
-    def __init__(self, database: Database, settings: Settings, queue: Queue, owner: Tenant, collection: str) -> None:
+    def __init__(self, database: Database, settings: Settings, queue: Queue, owner: TenantRef, collection: str) -> None:
         self._database = database
         self._settings = settings
         self._queue = queue
@@ -61,16 +61,16 @@ class TenantJobs:
             return self._put(own, work, prune=prune, every=every, priority=priority)
 
     def sync_schema(
-        self, source: SchemaSource, *, readers: tuple[str, ...] = (EVERYONE,), every: timedelta | None = None
+        self, source: SchemaSource, *, acl: tuple[str, ...] = (EVERYONE,), every: timedelta | None = None
     ) -> int:
         """Have workers bring the collection up to a schema, with `every` again and again. Returns the job's id.
 
-        A source of the collection has one such job: put in again, it takes the newer recipes, samples, readers, pause.
+        A source of the collection has one such job: put in again, it takes the newer recipes, samples, acl, pause.
         Raises RequestError, DatabaseError.
         """
         _check_pause(every)
         key = _digest(source.identity)
-        jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "readers": list(readers)}}
+        jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "acl": list(acl)}}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             self._begin(connection)
             (job_id,) = enqueue(connection, self._owner, self._collection, kinds.SCHEMA, jobs, every=every)
@@ -124,7 +124,7 @@ class TenantJobs:
             "source": document.source,
             "title": document.title,
             "metadata": dict(document.metadata),
-            "readers": list(document.readers),
+            "acl": list(document.acl),
             "language": document.language,
         }
         return {"upload": str(store_upload(connection, self._owner.id, document.data)), "document": told}

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from kosmos_rag.answering.context import assemble
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings
-from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, Retrieval, Turn
+from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, SearchResult, Turn
 from kosmos_rag.engine.collections import settings_of_presets
 from kosmos_rag.engine.components import Parts
 from kosmos_rag.storage.audit.log import Reader, new_id, record, strictest
 from kosmos_rag.storage.documents import read_spans
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
-_Result = TypeVar("_Result", Retrieval, Context, Answer, AnswerSources)
+_Result = TypeVar("_Result", SearchResult, Context, Answer, AnswerSources)
 
 
 def rules_of(parts: Parts, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
@@ -26,7 +26,7 @@ def rules_of(parts: Parts, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
     return strictest(process, [AuditSettings(**(process.model_dump() | dict(values))) for values in told])
 
 
-def rules_of_collection(parts: Parts, owner: Tenant, collection: str | None) -> AuditSettings:
+def rules_of_collection(parts: Parts, owner: TenantRef, collection: str | None) -> AuditSettings:
     """Return the rules for the log of one collection, or of all. Raises DatabaseError."""
     presets = settings_of_presets(parts.database.app, owner, collection)
     return rules_of(parts, (values.get("rag", {}).get("audit", {}) for values in presets))
@@ -43,7 +43,7 @@ class Asking:
             self._shape = parts.shapes.of(parts.database.app, reader.tenant, reader.collection)
         self._trial = parts.experiments.trial(reader, self._shape.settings, self._shape.version)
 
-    def retrieve(self, question: str, k: int | None, filter: Filter | None) -> Retrieval:  # noqa: A002
+    def search(self, question: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
         """Return passages."""
         found, rules = self._retrieve(question, k, filter)
         return self._given_out(found, found, filter, rules)
@@ -90,7 +90,7 @@ class Asking:
     def _given_out(
         self,
         result: _Result,
-        retrieval: Retrieval,
+        retrieval: SearchResult,
         filter: Filter | None,  # noqa: A002
         rules: AuditSettings,
     ) -> _Result:
@@ -117,9 +117,9 @@ class Asking:
         history: Sequence[Turn],
     ) -> tuple[AnswerStream, AuditSettings]:
         answerer = self._shape.answerer
-        searched = answerer.searched(question, history)
+        searched = answerer.search_query(question, history)
         context, rules = self._context(searched.question, k, filter, max_tokens)
-        stream = answerer.stream(question, context, searched.notes)
+        stream = answerer.stream(question, context, searched.warnings)
         return stream.telling(self._parts.observation.answered), rules
 
     def _context(
@@ -146,10 +146,10 @@ class Asking:
         question: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
-    ) -> tuple[Retrieval, AuditSettings]:
+    ) -> tuple[SearchResult, AuditSettings]:
         reader = self._reader
         with self._parts.observation.retrieving():
-            found = self._shape.retriever.retrieve(
+            found = self._shape.retriever.search(
                 reader.tenant,
                 reader.principals,
                 question,

@@ -9,13 +9,13 @@ from kosmos_rag.core.types import SpaceInfo, SpaceQuality
 from kosmos_rag.evaluation.embedding_quality import read_judged
 from kosmos_rag.indexing.reembedding.migration import Progress, Reembedding
 from kosmos_rag.indexing.reembedding.ray import fill_by_ray
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 
 class TenantSpaces:
     """The embedding spaces of one tenant. Thread-safe."""
 
-    def __init__(self, reembedding: Reembedding, again: Callable[[], Reembedding], owner: Tenant) -> None:
+    def __init__(self, reembedding: Reembedding, again: Callable[[], Reembedding], owner: TenantRef) -> None:
         """`again` makes the same once more, for the processes that embed in bulk: they open their own."""
         self._reembedding = reembedding
         self._again = again
@@ -36,7 +36,7 @@ class TenantSpaces:
 
         Safe at any time, beside questions and ingestion; interrupted, it goes on when it is called again. `ray` lets
         the workers of a Ray cluster do it. Raises RequestError for a tenant without documents, ConfigError where there
-        is no other model or no Ray, ModelError, IndexesBusy, DatabaseError.
+        is no other model or no Ray, ModelError, IndexLocked, DatabaseError.
         """
         return self._reembedding.start(
             self._owner,
@@ -63,7 +63,7 @@ class TenantSpaces:
 
         `questions` is a file of questions with the sources of their answers, that both models are compared by. `force`
         is the reason to switch whatever is measured. Raises RequestError where the space is incomplete or measured to
-        be worse, ConfigError, ModelError, IndexesBusy, DatabaseError.
+        be worse, ConfigError, ModelError, IndexLocked, DatabaseError.
         """
         return self._reembedding.switch(
             self._owner,
@@ -79,7 +79,7 @@ class TenantSpaces:
     def drop(self, space: str, on_progress: Progress | None = None) -> list[SpaceInfo]:
         """Remove a space that is not live, by its model or id, with its vectors and its index.
 
-        Raises RequestError where it is live or not there, IndexesBusy, ConfigError, DatabaseError.
+        Raises RequestError where it is live or not there, IndexLocked, ConfigError, DatabaseError.
         """
         return self._reembedding.drop(self._owner, space, on_progress or _silent)
 

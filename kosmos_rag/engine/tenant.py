@@ -20,7 +20,7 @@ from kosmos_rag.core.types import (
     IngestReport,
     QuoteStatus,
     Rating,
-    Retrieval,
+    SearchResult,
     SourceDocument,
     Turn,
 )
@@ -45,13 +45,13 @@ from kosmos_rag.storage.documents import (
     read_totals,
 )
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _MAX_LINES = 10_000
 _LAST_LINE = 2**31 - 1 - _MAX_LINES
 
 
-class TenantScope:
+class Tenant:
     """One tenant as one reader sees it: everything that is done with documents goes through here.
 
     Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
@@ -62,7 +62,7 @@ class TenantScope:
     def __init__(
         self,
         parts: Parts,
-        owner: Tenant,
+        owner: TenantRef,
         principals: tuple[str, ...],
         collection: str | None,
         subject: str | None = None,
@@ -230,17 +230,17 @@ class TenantScope:
             record(app, self._reader, found, rules, self._shape().version)
         return found
 
-    def retrieve(
+    def search(
         self,
         question: str,
         k: int | None = None,
         filter: Filter | None = None,  # noqa: A002 — the word that callers expect
-    ) -> Retrieval:
+    ) -> SearchResult:
         """Return the best passages for a question, with the account of how they were found.
 
-        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError.
+        Raises RequestError, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        return Asking(self._parts, self._reader).retrieve(question, k, filter)
+        return Asking(self._parts, self._reader).search(question, k, filter)
 
     def context(
         self,
@@ -250,7 +250,7 @@ class TenantScope:
         *,
         max_tokens: int | None = None,
     ) -> Context:
-        """Return numbered, cited evidence for a question within a token budget. Raises what `retrieve` raises."""
+        """Return numbered, cited evidence for a question within a token budget. Raises what `search` raises."""
         return Asking(self._parts, self._reader).context(question, k, filter, max_tokens)
 
     def answer(
@@ -265,7 +265,7 @@ class TenantScope:
         """Answer from the evidence, each sentence cited, or refuse where it does not carry the question.
 
         `history` is the conversation that went before, the last turn last; `rag.answer.history_turns` of it are looked
-        at. Raises what `retrieve` raises, and ModelError where a language model is to write and fails.
+        at. Raises what `search` raises, and ModelError where a language model is to write and fails.
         """
         return Asking(self._parts, self._reader).answer(question, k, filter, max_tokens, history)
 
@@ -281,7 +281,7 @@ class TenantScope:
         """Do as `answer`, and return it as it comes: its sources, its text piece by piece, and the whole at the end.
 
         What was retrieved is in the log, where one is kept, before this returns, and where the model then refuses, that
-        is too, before the end is given out. Raises what `retrieve` raises.
+        is too, before the end is given out. Raises what `search` raises.
         """
         return Asking(self._parts, self._reader).stream(question, k, filter, max_tokens, history)
 
@@ -317,7 +317,7 @@ class TenantScope:
         chunk_id: uuid.UUID | None = None,
         comment: str | None = None,
     ) -> Feedback:
-        """Keep what the subject thinks of a retrieval (`Retrieval.id`) or a question, or of one passage of it.
+        """Keep what the subject thinks of a retrieval (`SearchResult.id`) or a question, or of one passage of it.
 
         What the subject said of the same before is replaced. Raises RequestError, NotFound, ConfigError, DatabaseError.
         """

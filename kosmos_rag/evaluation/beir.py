@@ -103,7 +103,7 @@ def _entry(line: str, place: str) -> dict[str, Any]:
 
 
 class Writing(Protocol):
-    """A tenant whose documents can be written: a TenantScope is one."""
+    """A tenant whose documents can be written: a Tenant is one."""
 
     def ingest(
         self, items: Iterable[SourceDocument], *, on_progress: Callable[[int, int, str], None] | None = None

@@ -18,7 +18,7 @@ from kosmos_rag.core.types import Space, SpaceQuality
 from kosmos_rag.core.types.questions import Question, read_questions
 from kosmos_rag.indexing import recall as tuning
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 MAX_LOSS = 0.02
 """How much less nDCG@10 than the live space a new one may have."""
@@ -35,7 +35,7 @@ def read_judged(path: Path) -> list[Question]:
 
 def ndcg_at_10(
     connection: psycopg.Connection,
-    tenant: Tenant,
+    tenant: TenantRef,
     space: Space,
     embedder: Embedder,
     questions: Sequence[Question],
@@ -51,7 +51,7 @@ def ndcg_at_10(
     )
 
 
-def _documents(connection: psycopg.Connection, tenant: Tenant, chunk_ids: list[Any]) -> list[str]:
+def _documents(connection: psycopg.Connection, tenant: TenantRef, chunk_ids: list[Any]) -> list[str]:
     """Return the sources of chunks, each once, in their order."""
     values = {"tenant_id": tenant.id, "chunk_ids": chunk_ids}
     rows = connection.execute(statement("sources_of_chunks"), values).fetchall()

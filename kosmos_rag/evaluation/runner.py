@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, Answer, IndexInfo, Retrieval, SpaceInfo
+from kosmos_rag.core.types import EVERYONE, Answer, IndexInfo, SearchResult, SpaceInfo
 from kosmos_rag.core.types.questions import Question, QuestionSet
 from kosmos_rag.core.version import __version__
 from kosmos_rag.evaluation.metrics import measured, parsed
@@ -45,7 +45,7 @@ class HasSpaces(Protocol):
 
 
 class Scope(Protocol):
-    """One tenant as one reader sees it: a TenantScope is one."""
+    """One tenant as one reader sees it: a Tenant is one."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Scope(Protocol):
         """The tenant's embedding spaces."""
         ...
 
-    def retrieve(self, question: str, k: int | None = None) -> Retrieval:
+    def search(self, question: str, k: int | None = None) -> SearchResult:
         """Return the best passages for a question."""
         ...
 
@@ -132,7 +132,7 @@ def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress
         answered=plan.answers,
         measures=_in_order(means(results), settings.evaluation.measures),
         settings=settings.rag.model_dump(mode="json"),
-        settings_version=settings.rag_version,
+        settings_version=settings.settings_hash,
         code_version=__version__,
         index_state=index_state,
         seconds=round(seconds, 3),
@@ -163,7 +163,7 @@ def _asks_model(plan: Plan) -> bool:
 
 
 def _asked(scope: Scope, question: Question, depth: int, *, answers: bool) -> QuestionResult:
-    found = scope.retrieve(question.text, depth)
+    found = scope.search(question.text, depth)
     ranking = tuple(dict.fromkeys(name for hit in found.hits for name in question.names_of(hit)))
     result = QuestionResult(
         question_id=question.id,
@@ -171,7 +171,7 @@ def _asked(scope: Scope, question: Question, depth: int, *, answers: bool) -> Qu
         judged=question.judged,
         ranking=ranking,
         timings_ms={stage: round(milliseconds, 3) for stage, milliseconds in found.timings_ms.items()},
-        measures={DEGRADED: float(bool(found.skipped))},
+        measures={DEGRADED: float(bool(found.degraded_stages))},
     )
     return _answered(scope, question, result) if answers else result
 

@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation.types import Evaluation, QuestionResult
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 LATEST = "latest"
 """The reference to the newest evaluation of a tenant."""
@@ -21,7 +21,7 @@ LATEST = "latest"
 class Evaluations:
     """The evaluations of one tenant: for those who run it, for their questions are of any reader's documents."""
 
-    def __init__(self, database: Database, owner: Tenant) -> None:
+    def __init__(self, database: Database, owner: TenantRef) -> None:
         self._role = database.worker
         self._owner = owner
 

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.errors import IndexesBusy
+from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.storage.sql import statement
 
 SEGMENT = "segment"
@@ -55,11 +55,11 @@ def insert(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -
 
 
 def change(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -> None:
-    """Store state, settings and health of an index. Raises IndexesBusy where another process has removed it."""
+    """Store state, settings and health of an index. Raises IndexLocked where another process has removed it."""
     values = {"id": entry.id, "state": entry.state, "now": entry.checked_at or datetime.now(UTC)}
     values |= {"settings": Jsonb(entry.settings), "health": Jsonb(entry.health)}
     if not connection.execute(statement("change_index"), {"tenant_id": tenant_id, **values}).rowcount:
-        raise IndexesBusy(f"the index {entry.relation} has been removed by another process; try again later")
+        raise IndexLocked(f"the index {entry.relation} has been removed by another process; try again later")
 
 
 def retire(connection: psycopg.Connection, tenant_id: uuid.UUID, gone: Sequence[Entry]) -> None:

@@ -16,7 +16,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import DatabaseError, IndexesBusy, KosmosError
+from kosmos_rag.core.errors import DatabaseError, IndexLocked, KosmosError
 from kosmos_rag.core.types import EVERYONE, IndexInfo, IndexStep, Space
 from kosmos_rag.indexing import ann as vectors
 from kosmos_rag.indexing import catalog as catalogue
@@ -38,7 +38,7 @@ from kosmos_rag.indexing.status import (
 from kosmos_rag.models.embedding.registry import Embedders
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant, live_space
+from kosmos_rag.storage.tenants import TenantRef, live_space
 
 Progress = Callable[[str], None]
 """Told what is being done, one line a step."""
@@ -57,7 +57,7 @@ _CHANGED = 0.1
 class _Run:
     """One maintenance of one tenant, under its lock."""
 
-    tenant: Tenant
+    tenant: TenantRef
     progress: Progress
 
 
@@ -80,16 +80,16 @@ class Indexes:
         self._embedders = embedders
         self._settings = settings.indexes
 
-    def status(self, tenant: Tenant) -> list[IndexInfo]:
+    def status(self, tenant: TenantRef) -> list[IndexInfo]:
         """Return what indexes there are, how they are, and what is due. Raises DatabaseError."""
         with self._transaction(tenant) as connection:
             return inspect(connection, tenant, self._settings)
 
-    def build(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
+    def build(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Build what is due: pack and merge segments, build the vector index or make it again after drift.
 
-        Raises IndexesBusy while another maintenance of the tenant runs, ConfigError without `database.admin_url` where
-        a vector index is due, SpaceMismatch and ModelUnavailable where it cannot be measured, DatabaseError.
+        Raises IndexLocked while another maintenance of the tenant runs, ConfigError without `database.admin_url` where
+        a vector index is due, EmbeddingSpaceMismatch and ModelUnavailable where it cannot be measured, DatabaseError.
         """
         with self._locked(tenant, progress) as run:
             self._clean_up(run)
@@ -98,7 +98,7 @@ class Indexes:
             self._build_vectors(run, self._live(tenant))
         return self.status(tenant)
 
-    def rebuild(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
+    def rebuild(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Build all indexes again, whether due or not. Raises what `build` raises."""
         with self._locked(tenant, progress) as run:
             self._clean_up(run)
@@ -107,26 +107,26 @@ class Indexes:
             self._build_vectors(run, self._live(tenant), asked="asked for")
         return self.status(tenant)
 
-    def tune(self, tenant: Tenant, progress: Progress) -> list[IndexInfo]:
+    def tune(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Measure the vector index again, and search it as far as the recall target asks. Raises as `build` does."""
         with self._locked(tenant, progress) as run:
             if (space := self._live(tenant)) is not None:
                 self._tune(run, space)
         return self.status(tenant)
 
-    def log(self, tenant: Tenant, *, limit: int = 20) -> list[IndexStep]:
+    def log(self, tenant: TenantRef, *, limit: int = 20) -> list[IndexStep]:
         """Return what was done to the tenant's vector indexes, and why, the latest first. Raises DatabaseError."""
         with self._transaction(tenant) as connection:
             return log.steps(connection, tenant.id, limit=limit)
 
-    def in_use(self, tenant: Tenant) -> tuple[uuid.UUID, datetime] | None:
+    def in_use(self, tenant: TenantRef) -> tuple[uuid.UUID, datetime] | None:
         """Return the vector index over the live space, and when it was last built or tuned. Raises DatabaseError."""
         space = self._live(tenant)
         entry = None if space is None else self._ready(tenant, space)
         return None if entry is None else (entry.id, entry.checked_at or entry.created_at)
 
     def restore(
-        self, tenant: Tenant, queries: Sequence[NDArray[np.float32]], why: str, progress: Progress
+        self, tenant: TenantRef, queries: Sequence[NDArray[np.float32]], why: str, progress: Progress
     ) -> str | None:
         """Bring back the recall of the live vector index, which these vectors of questions have shown to be low.
 
@@ -147,7 +147,7 @@ class Indexes:
                 log.note(connection, tenant.id, log.LEFT, f"{why}; {hindrance}", index_id=entry.id, before=entry)
             return log.LEFT
 
-    def prepare_space(self, tenant: Tenant, space: Space, progress: Progress) -> Entry | None:
+    def prepare_space(self, tenant: TenantRef, space: Space, progress: Progress) -> Entry | None:
         """Build the vector index that a space beside the live one is due, or measure the one that it has.
 
         Returns it as it is then; None where the space is to be scanned. Raises what `build` raises.
@@ -160,8 +160,8 @@ class Indexes:
                 self._tune(run, space)
         return self._ready(tenant, space)
 
-    def drop_space(self, tenant: Tenant, space: Space, progress: Progress) -> None:
-        """Drop the vector indexes over a space that is not live. Raises IndexesBusy, ConfigError, DatabaseError."""
+    def drop_space(self, tenant: TenantRef, space: Space, progress: Progress) -> None:
+        """Drop the vector indexes over a space that is not live. Raises IndexLocked, ConfigError, DatabaseError."""
         with self._locked(tenant, progress) as run:
             self._clean_up(run)
             self._drop([entry for entry in self._entries(tenant) if entry.space_id == space.id], tenant)
@@ -169,23 +169,23 @@ class Indexes:
     # --- one lock, one transaction -----------------------------------------------------------------------------
 
     @contextmanager
-    def _locked(self, tenant: Tenant, progress: Progress) -> Iterator[_Run]:
+    def _locked(self, tenant: TenantRef, progress: Progress) -> Iterator[_Run]:
         with self._database.worker.session() as session:
             row = session.execute(statement("try_maintenance_lock"), {"tenant_id": tenant.id}).fetchone()
             if row != (True,):
-                raise IndexesBusy(
+                raise IndexLocked(
                     f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
                 )
             yield _Run(tenant=tenant, progress=progress)
 
     @contextmanager
-    def _transaction(self, tenant: Tenant) -> Iterator[psycopg.Connection]:
+    def _transaction(self, tenant: TenantRef) -> Iterator[psycopg.Connection]:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             # The limit of a statement is meant for questions: counting and merging take what they take.
             connection.execute(statement("no_statement_timeout"))
             yield connection
 
-    def _entries(self, tenant: Tenant) -> list[Entry]:
+    def _entries(self, tenant: TenantRef) -> list[Entry]:
         with self._transaction(tenant) as connection:
             return catalogue.entries(connection, tenant.id)
 
@@ -203,7 +203,7 @@ class Indexes:
                     entry = segments.pack_tail(connection, run.tenant.id, collection, covered=covered(held))
                 left = left - entry.rows if entry else 0
 
-    def _tails(self, tenant: Tenant) -> dict[str, int]:
+    def _tails(self, tenant: TenantRef) -> dict[str, int]:
         sizes = {}
         with self._transaction(tenant) as connection:
             rows = connection.execute(statement("corpora_of_tenant"), {"tenant_id": tenant.id}).fetchall()
@@ -230,11 +230,11 @@ class Indexes:
 
     # --- the dense leg ------------------------------------------------------------------------------------------
 
-    def _live(self, tenant: Tenant) -> Space | None:
+    def _live(self, tenant: TenantRef) -> Space | None:
         with self._transaction(tenant) as connection:
             return live_space(connection, tenant.id)
 
-    def _ready(self, tenant: Tenant, space: Space) -> Entry | None:
+    def _ready(self, tenant: TenantRef, space: Space) -> Entry | None:
         of_space = (entry for entry in self._entries(tenant) if entry.space_id == space.id and entry.state == READY)
         return next(of_space, None)
 
@@ -391,7 +391,7 @@ class Indexes:
         counted = {"rows": survey.rows, "published": survey.published}
         return replace(measured, health={**entry.health, **measured.health, **counted})
 
-    def _drop(self, gone: list[Entry], tenant: Tenant, why: str | None = None) -> None:
+    def _drop(self, gone: list[Entry], tenant: TenantRef, why: str | None = None) -> None:
         """Drop indexes; where nothing takes their place, `why` goes into the log."""
         if not gone:
             return

@@ -16,7 +16,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag.core.errors import IndexesBusy
+from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.core.text import bm25
 from kosmos_rag.indexing import catalog as catalogue
 from kosmos_rag.indexing.catalog import READY, SEGMENT, Entry
@@ -44,7 +44,7 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     """Pack the oldest chunks of the tail into a segment, in the caller's transaction; None where there are none.
 
     `covered` is the serial up to which segments exist. Publications take turns and serials rise with their commits, so
-    whatever is to come has a serial above those that are seen here. Raises IndexesBusy.
+    whatever is to come has a serial above those that are seen here. Raises IndexLocked.
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     cursor = connection.cursor(binary=True)
@@ -93,7 +93,7 @@ def mergeable(segments: Sequence[Entry]) -> list[Entry]:
 def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[Entry]) -> Entry:
     """Merge neighbouring segments into one without what has been deleted, in the caller's transaction.
 
-    Raises IndexesBusy.
+    Raises IndexLocked.
     """
     collection, first, last = segments[0].collection, _serials(segments[0]).start, _serials(segments[-1]).stop
     assert collection is not None, "a segment is of a collection"
@@ -123,7 +123,7 @@ def _serials(segment: Entry) -> range:
 
 
 def _require_alone(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> None:
-    """Raise IndexesBusy where another transaction has packed or merged these chunks in the meantime.
+    """Raise IndexLocked where another transaction has packed or merged these chunks in the meantime.
 
     The lock of a maintenance ends with its session, and its last transaction may end a moment later.
     """
@@ -133,7 +133,7 @@ def _require_alone(connection: psycopg.Connection, tenant_id: uuid.UUID, segment
             continue
         theirs = _serials(other)
         if theirs.start < mine.stop and mine.start < theirs.stop:
-            raise IndexesBusy(
+            raise IndexLocked(
                 f"segments of collection {segment.collection} have been changed by another process; try again later"
             )
 

@@ -12,7 +12,7 @@ from kosmos_rag.indexing import catalog as catalogue
 from kosmos_rag.indexing.catalog import READY, SEGMENT, Entry
 from kosmos_rag.indexing.segments import mergeable
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 LIVE_SHARE = 0.7
 """A segment is packed again when less of it than this is still there."""
@@ -76,7 +76,7 @@ def why_due(entry: Entry, rows: int, published: int, settings: IndexSettings) ->
     return None
 
 
-def inspect(connection: psycopg.Connection, tenant: Tenant, settings: IndexSettings) -> list[IndexInfo]:
+def inspect(connection: psycopg.Connection, tenant: TenantRef, settings: IndexSettings) -> list[IndexInfo]:
     """Return the indexes of a tenant, and what is scanned for want of one."""
     entries = catalogue.entries(connection, tenant.id)
     values = {"tenant_id": tenant.id}

@@ -23,12 +23,12 @@ def governed(document: SourceDocument, access: AccessSettings) -> SourceDocument
     Idempotent. `everyone`, which is what a document has that names none, does not count as named. Raises IngestionError
     where the department is not known: such a document would be everybody's or nobody's.
     """
-    if access.by is None or document.readers != (EVERYONE,):
+    if access.by is None or document.acl != (EVERYONE,):
         return document
     department = _department(document.source, document.metadata, access)
     if department in access.open:
         return document
-    return replace(document, readers=(f"{access.key}:{department}", *(f"role:{role}" for role in access.privileged)))
+    return replace(document, acl=(f"{access.key}:{department}", *(f"role:{role}" for role in access.privileged)))
 
 
 def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings) -> str:

@@ -68,7 +68,7 @@ def check(document: SourceDocument, *, max_bytes: int) -> None:
         )
     if not isinstance(document.data, bytes):
         raise SourceError("unreadable", f"data of {name!r} is {type(document.data).__name__}; give bytes")
-    readers = document.readers
+    readers = document.acl
     if not readers or not are_names(readers):
         raise SourceError("unreadable", f"readers of {name!r} are {readers!r}; give at least one name, ('finance',)")
     try:

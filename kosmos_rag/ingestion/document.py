@@ -110,7 +110,7 @@ def fingerprint(document: SourceDocument, key: str) -> str:
     """Return a hash over content, what is kept with it, and the pipeline: equal means that nothing is to be done."""
     language = own_language(document)
     kept = json.dumps(
-        [document.title, dict(document.metadata), sorted(document.readers), *([] if language is None else [language])],
+        [document.title, dict(document.metadata), sorted(document.acl), *([] if language is None else [language])],
         sort_keys=True,
         default=str,
     )

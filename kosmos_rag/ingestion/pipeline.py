@@ -40,7 +40,7 @@ from kosmos_rag.models.embedding.registry import Embedders
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""
@@ -116,7 +116,7 @@ class Ingestor:
 
     def run(
         self,
-        tenant: Tenant,
+        tenant: TenantRef,
         collection: str,
         items: Iterable[SourceDocument | Path],
         *,
@@ -145,13 +145,13 @@ class Ingestor:
         ledger.reused = publisher.reused
         return ledger.report()
 
-    def delete(self, tenant: Tenant, collection: str, sources: Sequence[str]) -> int:
+    def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
         """Remove documents by source with all their rows. Returns how many there were."""
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return remove(connection, tenant.id, ids, collection=collection)
 
-    def stored(self, tenant: Tenant, collection: str) -> dict[str, uuid.UUID]:
+    def stored(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
         """Return the ids of all documents of a collection by source, in its order, whoever may read them."""
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return _stored(connection, tenant, collection)
@@ -177,7 +177,7 @@ class Ingestor:
 
     def _ingest_window(
         self,
-        tenant: Tenant,
+        tenant: TenantRef,
         collection: str,
         documents: Sequence[SourceDocument],
         publisher: Publisher,
@@ -238,7 +238,7 @@ class Ingestor:
         files.check(document, max_bytes=self.settings.ingestion.max_file_bytes)
         governed(document, self.settings.rag.access)
 
-    def publisher(self, tenant: Tenant, collection: str) -> Publisher:
+    def publisher(self, tenant: TenantRef, collection: str) -> Publisher:
         """Return what publishes into a collection."""
         return Publisher(self._database, self._embedders, tenant, collection, self._observation)
 
@@ -260,20 +260,20 @@ class Ingestor:
                 mark=mark,
             )
 
-    def fingerprints(self, tenant: Tenant, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    def fingerprints(self, tenant: TenantRef, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Return the fingerprints of those of the documents that are stored."""
         values = {"tenant_id": tenant.id, "document_ids": list(ids)}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return dict(connection.execute(statement("fingerprints"), values).fetchall())
 
-    def _withdraw(self, tenant: Tenant, collection: str, failures: Sequence[IngestFailure]) -> int:
+    def _withdraw(self, tenant: TenantRef, collection: str, failures: Sequence[IngestFailure]) -> int:
         """Remove what is stored of documents that failed and would stay open to all; returns how many there were."""
         failed = {document_id(tenant.id, collection, one.source): one.code for one in failures if is_text(one.source)}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return withdraw(connection, tenant.id, failed, self.settings.rag.access, collection=collection)
 
     def _prune(
-        self, tenant: Tenant, collection: str, listings: Sequence[Listing], seen: set[str], ledger: _Ledger
+        self, tenant: TenantRef, collection: str, listings: Sequence[Listing], seen: set[str], ledger: _Ledger
     ) -> None:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             gone: dict[str, uuid.UUID] = {}
@@ -288,6 +288,6 @@ class Ingestor:
                 ledger.removed = remove(connection, tenant.id, list(gone.values()), collection=collection)
 
 
-def _stored(connection: psycopg.Connection, tenant: Tenant, collection: str) -> dict[str, uuid.UUID]:
+def _stored(connection: psycopg.Connection, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
     values = {"tenant_id": tenant.id, "collection": collection}
     return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import psycopg
 
-from kosmos_rag.core.errors import IngestionError, SpaceSwitched, StatementFailed
+from kosmos_rag.core.errors import EmbeddingSpaceChanged, IngestionError, StatementFailed
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Observation
@@ -21,7 +21,7 @@ from kosmos_rag.models.embedding.registry import Embedders
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish, stored_vectors, text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant, ensure_tenant, written_spaces
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, written_spaces
 
 
 class Fence(Protocol):
@@ -47,7 +47,7 @@ class Publisher:
         self,
         database: Database,
         embedders: Embedders,
-        tenant: Tenant,
+        tenant: TenantRef,
         collection: str,
         observation: Observation | None = None,
     ) -> None:
@@ -69,14 +69,14 @@ class Publisher:
         """Embed and publish; yields each document with None, or with why it was not written.
 
         Codes: `storage` where the database refused it, `lease_lost` where the fence no longer held it.
-        Raises SpaceMismatch, ModelError, DatabaseUnavailable.
+        Raises EmbeddingSpaceMismatch, ModelError, DatabaseUnavailable.
         """
         if not documents:
             return
         prepared = self._prepare(documents)
         try:
             held = self._write(prepared, fence)
-        except SpaceSwitched:
+        except EmbeddingSpaceChanged:
             # What is written in both spaces already is found by its hash, the rest is embedded by the other model.
             yield from self.publish(documents, fence=fence)
         except StatementFailed:
@@ -173,7 +173,7 @@ def _prepared(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -
         media_type=document.parsed.media_type,
         language=document.language,
         metadata=dict(source.metadata),
-        readers=source.readers,
+        acl=source.acl,
         content_hash=content_hash(source),
         fingerprint=document.fingerprint,
         bytes=len(source.data),

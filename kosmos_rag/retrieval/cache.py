@@ -11,7 +11,7 @@ from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from kosmos_rag.core.protocols import Embedder
-from kosmos_rag.core.types import Expansion, Retrieval
+from kosmos_rag.core.types import Expansion, SearchResult
 from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.snapshot import Snapshot
 
@@ -25,7 +25,7 @@ class Results:
 
     def __init__(self, *, kept: int) -> None:
         self._lock = threading.Lock()
-        self._kept: LRUCache[Hashable, Retrieval] = LRUCache(maxsize=kept)
+        self._kept: LRUCache[Hashable, SearchResult] = LRUCache(maxsize=kept)
         self.hits = self.misses = 0
 
     @property
@@ -33,7 +33,7 @@ class Results:
         """Whether any result is kept."""
         return self._kept.maxsize > 0
 
-    def find(self, key: Hashable) -> Retrieval | None:
+    def find(self, key: Hashable) -> SearchResult | None:
         """Return what is kept under a key."""
         with self._lock:
             result = self._kept.get(key)
@@ -41,9 +41,9 @@ class Results:
             self.misses += result is None
         return deepcopy(result)
 
-    def keep(self, key: Hashable, result: Retrieval) -> None:
+    def keep(self, key: Hashable, result: SearchResult) -> None:
         """Keep a result, except one without a stage that it should have had: the next may have it."""
-        if result.skipped:
+        if result.degraded_stages:
             return
         with self._lock:
             # Copied here and there: a caller may change the mappings of what it gets.

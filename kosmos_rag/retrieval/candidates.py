@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kosmos_rag.core.types import Candidate, LegAccount
+from kosmos_rag.core.types import Candidate, RetrieverStats
 
 DENSE, LEXICAL = "dense", "lexical"
 
@@ -14,10 +14,10 @@ class Leg:
     """Candidates of one leg, best first, and what was done to find them."""
 
     candidates: tuple[Candidate, ...]
-    account: LegAccount
+    explain: RetrieverStats
 
 
-def without_plan(account: LegAccount) -> LegAccount:
+def without_plan(account: RetrieverStats) -> RetrieverStats:
     """Return the account without what depends on documents that its reader may not read."""
     return replace(account, plan="not told", read={})
 
@@ -33,5 +33,5 @@ def leg(
             Candidate(chunk_id=chunk_id, score=score, rank=rank)
             for rank, (chunk_id, score) in enumerate(ordered, start=1)
         ),
-        account=LegAccount(asked=depth, returned=len(ordered), plan=plan, read=dict(read), reason=reason),
+        explain=RetrieverStats(asked=depth, returned=len(ordered), plan=plan, read=dict(read), reason=reason),
     )

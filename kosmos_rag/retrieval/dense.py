@@ -59,11 +59,11 @@ def few_in_reach(
 def share_in_reach(snapshot: Snapshot, scope: Mapping[str, Any], principals: Sequence[str]) -> float:
     """Estimate the share of the vector index that a reader may read in the collection; 1 if nothing is known."""
     index = snapshot.vector_index
-    total = sum(index.readers.values()) if index is not None else 0
+    total = sum(index.acl.values()) if index is not None else 0
     if index is None or not total:
         return 1.0
     held = set(principals)
-    visible = sum(count for readers, count in index.readers.items() if held.intersection(readers.split("\x1f")))
+    visible = sum(count for readers, count in index.acl.items() if held.intersection(readers.split("\x1f")))
     of_collection = snapshot.total / index.rows if scope["collection"] is not None else 1.0
     return visible / total * min(1.0, of_collection)
 

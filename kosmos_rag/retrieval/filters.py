@@ -239,8 +239,8 @@ def _shown(value: Any) -> str:
 _FIELDS = {
     **{
         name: _Field(path=f'$."{name}"', operand=_text)
-        for name in ("source", "title", "media_type", "language", "collection", "readers")
+        for name in ("source", "title", "media_type", "language", "collection", "acl")
     },
     **{name: _Field(path=f'$."{name}"', operand=_moment) for name in ("created_at", "updated_at")},
-    "department": _Field(path='$."readers"', operand=_principal, operators=_EQUALITY),
+    "department": _Field(path='$."acl"', operand=_principal, operators=_EQUALITY),
 }

@@ -27,7 +27,7 @@ class Fused:
     chunk_id: uuid.UUID
     score: float
     by_list: Mapping[str, Candidate]
-    shares: Mapping[str, float]
+    score_contributions: Mapping[str, float]
     """What each list adds to the score."""
 
 
@@ -106,4 +106,4 @@ def _fused(lists: Lists, share_in: Callable[[str], _Share], limit: int | None) -
 
 def _entry(score: float, by_list: dict[str, Candidate], shares: dict[str, float]) -> Fused:
     chunk_id = next(iter(by_list.values())).chunk_id
-    return Fused(chunk_id=chunk_id, score=score, by_list=by_list, shares=shares)
+    return Fused(chunk_id=chunk_id, score=score, by_list=by_list, score_contributions=shares)

@@ -14,7 +14,7 @@ PHRASE = "phrase"
 class Ranked:
     """Candidates in their fused order, and the lists that proposed them."""
 
-    legs: dict[str, Leg]
+    retrievers: dict[str, Leg]
     fused: list[Fused]
 
 
@@ -29,9 +29,10 @@ def filled_up(holding: Ranked, all_of: Ranked, phrases: Sequence[str]) -> tuple[
         return holding, None
     ahead = others[0].score
     first = [
-        replace(entry, score=entry.score + ahead, shares={**entry.shares, PHRASE: ahead}) for entry in holding.fused
+        replace(entry, score=entry.score + ahead, score_contributions={**entry.score_contributions, PHRASE: ahead})
+        for entry in holding.fused
     ]
     quoted = ", ".join(f'"{phrase}"' for phrase in phrases)
     count = f"{len(first)} chunks hold {quoted}, the other hits do not" if first else f"no chunk holds {quoted}"
-    legs = {**all_of.legs, **{f"{name} quoted": leg for name, leg in holding.legs.items()}}
-    return Ranked(legs=legs, fused=[*first, *others]), f"{count}; put + before the quotes to have no others"
+    legs = {**all_of.retrievers, **{f"{name} quoted": leg for name, leg in holding.retrievers.items()}}
+    return Ranked(retrievers=legs, fused=[*first, *others]), f"{count}; put + before the quotes to have no others"

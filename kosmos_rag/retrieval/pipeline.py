@@ -20,7 +20,7 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Observation
-from kosmos_rag.core.types import Expansion, Filter, Passage, Retrieval, RunningExperiment
+from kosmos_rag.core.types import Expansion, Filter, Passage, RunningExperiment, SearchResult
 from kosmos_rag.models.embedding.registry import Embedders
 from kosmos_rag.retrieval.cache import QuestionVectors, Results, key_of
 from kosmos_rag.retrieval.candidates import DENSE, LEXICAL, Leg, without_plan
@@ -40,14 +40,14 @@ from kosmos_rag.retrieval.signals.base import Asked
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.retrieval.timer import Watch
 from kosmos_rag.storage.pool import Database, Role
-from kosmos_rag.storage.tenants import Tenant, live_space
+from kosmos_rag.storage.tenants import TenantRef, live_space
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrieved:
     """A retrieval, and what whoever gives it out has to go by."""
 
-    retrieval: Retrieval
+    retrieval: SearchResult
     audit: tuple[Mapping[str, Any], ...]
     """What presets of the collections that were searched set of `rag.audit`, at the moment of the question."""
 
@@ -142,9 +142,9 @@ class Retriever:
             self._sampler.close()
 
     @tracing.spanned("kosmos.retrieve")
-    def retrieve(
+    def search(
         self,
-        tenant: Tenant,
+        tenant: TenantRef,
         principals: Sequence[str],
         question: str,
         *,
@@ -158,15 +158,15 @@ class Retriever:
 
         `choose` may have another one of this kind answer, from the moment on that the snapshot says what runs: nothing
         that was done before depends on which. Where that one fails, `failed` is told, and this one answers after all.
-        Raises RequestError, SpaceMismatch, ModelUnavailable, DatabaseError, and what `choose` raises.
+        Raises RequestError, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError, and what `choose` raises.
         """
         asked = self._request(question, k, filter)
         watch = Watch()
         expanded = self._expander.expand(asked.parsed.text)
-        if expanded.expansion != Expansion() or expanded.notes:
+        if expanded.expansion != Expansion() or expanded.warnings:
             watch.lap("expand")
-        if expanded.notes:
-            self._observation.record(RETRIEVAL_FALLBACKS, len(expanded.notes), "expand", "model")
+        if expanded.warnings:
+            self._observation.record(RETRIEVAL_FALLBACKS, len(expanded.warnings), "expand", "model")
 
         def searches_of(one: Retriever, embedder: Embedder) -> list[Search]:
             wanted = asked if one is self else one._request(question, k, filter)
@@ -176,7 +176,7 @@ class Retriever:
 
     def _answered(
         self,
-        tenant: Tenant,
+        tenant: TenantRef,
         principals: Sequence[str],
         searches_of: Callable[["Retriever", Embedder], Sequence[Search]],
         expanded: Expanded,
@@ -214,7 +214,7 @@ class Retriever:
         expanded: Expanded,
         snapshot: Snapshot,
         watch: Watch,
-    ) -> Callable[[], Retrieval]:
+    ) -> Callable[[], SearchResult]:
         """Read all that is read in the transaction, and return what makes the result of it, outside."""
         key = self._key(searches[0], expanded.expansion, snapshot)
         if key is not None and (kept := self._results.find(key)) is not None:
@@ -227,7 +227,7 @@ class Retriever:
 
     def _finished(
         self, key: Hashable | None, search: Search, expanded: Expanded, found: Found, watch: Watch
-    ) -> Retrieval:
+    ) -> SearchResult:
         watch.lap("fetch")
         asked = search.request
         reranked = self._reranked(asked.parsed.text, found.passages, watch)
@@ -255,7 +255,7 @@ class Retriever:
     def _searches(
         self,
         watch: Watch,
-        tenant: Tenant,
+        tenant: TenantRef,
         principals: Sequence[str],
         collection: str | None,
         asked: Request,
@@ -309,10 +309,10 @@ class Retriever:
         passages = fetch(connection, first.scope, ranked.fused[: self._pool(first.request)])
         where = "the tenant" if first.collection is None else f"the collection {first.collection}"
         notes = tuple(given for given in (note, _presets_left_out(first, snapshot)) if given)
-        accounts = {name: leg.account for name, leg in ranked.legs.items()}
+        accounts = {name: leg.explain for name, leg in ranked.retrievers.items()}
         if not self._tells_all(snapshot):
             accounts = {name: without_plan(account) for name, account in accounts.items()}
-        return Found(where=where, chunks=snapshot.chunks, legs=accounts, passages=passages, notes=notes)
+        return Found(where=where, chunks=snapshot.chunks, retrievers=accounts, passages=passages, warnings=notes)
 
     def _tells_all(self, snapshot: Snapshot) -> bool:
         """Whether this reader may know how answers are found: plans and what they read depend on all documents."""
@@ -336,7 +336,7 @@ class Retriever:
             legs[FEEDBACK] = feedback(connection, searches[0].scope, snapshot, ids)
             fused = self._fused(legs, None)
             watch.lap("feedback")
-        return Ranked(legs=legs, fused=fused)
+        return Ranked(retrievers=legs, fused=fused)
 
     def _fused(self, legs: Mapping[str, Leg], limit: int | None) -> list[Fused]:
         retrieval = self._settings.rag.retrieval
@@ -359,15 +359,15 @@ class Retriever:
     def _signalled(self, question: str, principals: Sequence[str], passages: list[Passage], watch: Watch) -> Applied:
         asked = Asked(text=question, principals=tuple(principals), today=_today())
         # What holds the phrases in quotes stays before the rest, as it does when it is reranked.
-        applied = self._signals.apply(asked, passages, ahead=lambda passage: PHRASE in passage.shares)
+        applied = self._signals.apply(asked, passages, ahead=lambda passage: PHRASE in passage.score_contributions)
         if self._signals.move_hits:
             watch.lap("signals")
         return applied
 
-    def _embedder(self, connection: psycopg.Connection, tenant: Tenant, space_id: UUID | None) -> Embedder | None:
+    def _embedder(self, connection: psycopg.Connection, tenant: TenantRef, space_id: UUID | None) -> Embedder | None:
         """Return the model of the space that answers in this snapshot; None where none does.
 
-        A space is looked at once. Raises SpaceMismatch where no model that is configured makes its vectors.
+        A space is looked at once. Raises EmbeddingSpaceMismatch where no model that is configured makes its vectors.
         """
         if space_id is None:
             return None

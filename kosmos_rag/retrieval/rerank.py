@@ -143,7 +143,7 @@ class Reranking:
             replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)
         ]
         # Sorting is stable: equal scores keep their fused order. What holds the phrases stays before the rest.
-        ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.shares, -passage.score))
+        ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
         kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
         dropped = len(ordered) - len(kept)
         note = f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"

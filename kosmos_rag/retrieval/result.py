@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kosmos_rag.core.types import LegAccount, Passage, Retrieval
+from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 from kosmos_rag.retrieval.expansion.expander import Expanded
 from kosmos_rag.retrieval.query import Request
 from kosmos_rag.retrieval.rerank import Reranked
@@ -18,32 +18,32 @@ class Found:
     """What was searched: the tenant, or one collection of it."""
     chunks: int
     """How many of that this reader may read."""
-    legs: dict[str, LegAccount]
+    retrievers: dict[str, RetrieverStats]
     passages: list[Passage]
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What the caller should know."""
 
 
 def result_of(
     asked: Request, expanded: Expanded, found: Found, reranked: Reranked, applied: Applied, watch: Watch
-) -> Retrieval:
+) -> SearchResult:
     hits = tuple(
         hit if hit.rank == rank else replace(hit, rank=rank)
         for rank, hit in enumerate(applied.passages[: asked.k], start=1)
     )
-    skipped = (*(["expand"] if expanded.notes else []), *(["rerank"] if not reranked.done else []))
-    return Retrieval(
+    skipped = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.done else []))
+    return SearchResult(
         question=asked.question,
         expansion=expanded.expansion,
         requested=asked.k,
         hits=hits,
         stages=watch.stages,
         timings_ms=watch.timings_ms(),
-        legs=found.legs,
-        notes=(*expanded.notes, *found.notes, *([reranked.note] if reranked.note else []), *applied.notes),
-        skipped=skipped,
+        retrievers=found.retrievers,
+        warnings=(*expanded.warnings, *found.warnings, *([reranked.note] if reranked.note else []), *applied.warnings),
+        degraded_stages=skipped,
         cached=False,
-        shortfall=_shortfall(found, reranked, applied) if len(hits) < asked.k else None,
+        incomplete_reason=_shortfall(found, reranked, applied) if len(hits) < asked.k else None,
         intent=applied.intent,
     )
 
@@ -53,8 +53,8 @@ def _shortfall(found: Found, reranked: Reranked, applied: Applied) -> str:
         return f"{found.where} has no documents"
     relevant, left = len(reranked.passages), len(applied.passages)
     if left < relevant:
-        return f"{len(found.passages)} passages found, {left} of them left by signals: {'; '.join(applied.notes)}"
+        return f"{len(found.passages)} passages found, {left} of them left by signals: {'; '.join(applied.warnings)}"
     if relevant < len(found.passages):
         return f"{len(found.passages)} passages found, {relevant} of them relevant enough for the reranking threshold"
-    reasons = "; ".join(f"{name}: {account.reason}" for name, account in found.legs.items() if account.reason)
+    reasons = "; ".join(f"{name}: {account.reason}" for name, account in found.retrievers.items() if account.reason)
     return f"only {relevant} passages are in reach of this question, its reader and its filter ({reasons})"

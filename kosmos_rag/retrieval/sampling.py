@@ -18,7 +18,7 @@ import numpy as np
 from cachetools import LRUCache
 from pgvector import HalfVector
 
-from kosmos_rag.core.config import GuardSettings
+from kosmos_rag.core.config import MonitorSettings
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.telemetry.metrics import GUARD_SAMPLES
 from kosmos_rag.core.telemetry.observer import Observation
@@ -42,14 +42,14 @@ _PAUSE_S = 5.0
 class _Sample:
     search: Search
     space_id: uuid.UUID
-    place: uuid.UUID
+    location: uuid.UUID
     at: datetime
 
 
 class Sampler:
     """Keeps some of the questions that a vector index answers. Thread-safe; its thread starts with the first one."""
 
-    def __init__(self, app: Role, settings: GuardSettings, observation: Observation) -> None:
+    def __init__(self, app: Role, settings: MonitorSettings, observation: Observation) -> None:
         self._app = app
         self._settings = settings
         self._observation = observation
@@ -76,7 +76,7 @@ class Sampler:
             if self._waiting.qsize() >= _HELD or self._closing.is_set():
                 self._observation.record(GUARD_SAMPLES, 1.0, DROPPED)
                 return
-            self._waiting.put(_Sample(search=search, space_id=snapshot.space_id, place=place, at=datetime.now(UTC)))
+            self._waiting.put(_Sample(search=search, space_id=snapshot.space_id, location=place, at=datetime.now(UTC)))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="kosmos-rag-samples", daemon=True)
                 self._thread.start()
@@ -116,7 +116,7 @@ class Sampler:
         assert search.vector is not None
         return {
             "tenant_id": search.tenant.id,
-            "id": sample.place,
+            "id": sample.location,
             "at": sample.at,
             "space_id": sample.space_id,
             "collection": search.collection,

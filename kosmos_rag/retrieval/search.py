@@ -22,14 +22,14 @@ from kosmos_rag.retrieval.query import Request
 from kosmos_rag.retrieval.snapshot import Snapshot, look
 from kosmos_rag.retrieval.timer import Watch
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
     """What is asked of the legs. A leg without which the answer would be the same is not asked."""
 
-    tenant: Tenant
+    tenant: TenantRef
     principals: Sequence[str]
     collection: str | None
     """None for all of the tenant's."""

@@ -61,7 +61,7 @@ class VectorIndex:
     ef_search: int
     rows: int
     """When it was built."""
-    readers: Mapping[str, int]
+    acl: Mapping[str, int]
     """How many of them each list of readers may read; the names of a list are joined by a unit separator."""
 
 
@@ -169,5 +169,5 @@ def _vector_index(ready: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
         lists=settings.get("lists", 1),
         ef_search=settings.get("ef_search", 40),
         rows=rows,
-        readers=health.get("readers", {}),
+        acl=health.get("readers", {}),
     )

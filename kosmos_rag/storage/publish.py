@@ -13,7 +13,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.errors import SpaceSwitched
+from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import Chunk
@@ -34,7 +34,7 @@ class PreparedDocument:
     language: str
     """Text search configuration that its chunks are analysed with."""
     metadata: dict[str, Any]
-    readers: tuple[str, ...]
+    acl: tuple[str, ...]
     content_hash: str
     fingerprint: str
     bytes: int
@@ -76,14 +76,14 @@ def publish(
 
     The old versions stay what readers see until the transaction commits. Vectors are written for those spaces that the
     tenant still has; a space that has come since they were made is filled by whoever builds it.
-    Raises SpaceSwitched where the live space is not among theirs.
+    Raises EmbeddingSpaceChanged where the live space is not among theirs.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
     written = documents[0].vectors.keys()
     texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
     analysis = corpus.analyse(connection, texts, languages)
-    readers = [document.readers for document in documents for _ in document.indexed]
+    readers = [document.acl for document in documents for _ in document.indexed]
     added = corpus.counted(analysis, readers, languages)
     columns = _chunk_columns(documents, analysis)
     chunks = _encoded(connection, columns, _CHUNK_TYPES)
@@ -121,9 +121,9 @@ def publish(
 
 
 def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written: Collection[uuid.UUID]) -> None:
-    """Raise SpaceSwitched unless the live space is among those written. Under the lock of the spaces it stays live."""
+    """Raise EmbeddingSpaceChanged unless the live space is among the written ones; the lock keeps it live."""
     if connection.execute(statement("live_space_id"), scope).fetchone() not in {(space_id,) for space_id in written}:
-        raise SpaceSwitched("another embedding space has become live meanwhile; embed the documents again")
+        raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
 
 
 def _pivot(before: corpus.Corpus, added: corpus.Analysis, removed: corpus.Removal) -> float:
@@ -161,7 +161,7 @@ def remove(
 def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uuid.UUID]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "metadata": [Jsonb(document.metadata) for document in documents],
-        "acl": [array_literal(document.readers) for document in documents],
+        "acl": [array_literal(document.acl) for document in documents],
         "pages": [array_literal([str(page) for page in document.pages]) for document in documents],
         "chunks": [len(document.chunks) for document in documents],
         "number": [numbers[document.id] + 1 for document in documents],
@@ -190,9 +190,9 @@ _VECTOR_TYPES = {"embedding": "halfvec"}
 
 def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analysis) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
-    readers = {document.id: array_literal(document.readers) for document in documents}
+    readers = {document.id: array_literal(document.acl) for document in documents}
     columns: dict[str, list[Any]] = {
-        "id": [uuid.uuid5(document.version_id, str(chunk.ordinal)) for document, chunk in rows],
+        "id": [uuid.uuid5(document.version_id, str(chunk.chunk_index)) for document, chunk in rows],
         "document_id": [document.id for document, _ in rows],
         "version_id": [document.version_id for document, _ in rows],
         "start_offset": [chunk.start for _, chunk in rows],
@@ -201,13 +201,15 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analy
         "page_end": [chunk.page_end or 0 for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
-        "around_start": [chunk.around[0] if chunk.around else 0 for _, chunk in rows],
-        "around_end": [chunk.around[1] if chunk.around else 0 for _, chunk in rows],
+        "around_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
+        "around_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
         "acl": [readers[document.id] for document, _ in rows],
         "text_hash": [text_hash(text) for document in documents for text in document.indexed],
         "tsv": analysis.tsvectors,
         "length": analysis.lengths.tolist(),
     }
-    for name in ("ordinal", "line_start", "line_end", "text", "tokens", "splitter"):
+    for name in ("line_start", "line_end", "text", "tokens"):
         columns[name] = [getattr(chunk, name) for _, chunk in rows]
+    columns["ordinal"] = [chunk.chunk_index for _, chunk in rows]
+    columns["splitter"] = [chunk.chunker for _, chunk in rows]
     return columns

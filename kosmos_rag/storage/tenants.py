@@ -20,16 +20,16 @@ BUILDING, READY, DROPPING = "building", "ready", "dropping"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tenant:
+class TenantRef:
     """A tenant: the scope that every row belongs to. The id follows from the name, so none has to be looked up."""
 
     id: uuid.UUID
     name: str
 
 
-def tenant(name: str) -> Tenant:
+def tenant(name: str) -> TenantRef:
     """Return the tenant of that name, whether it has documents or not. Raises RequestError on a malformed name."""
-    return Tenant(id=uuid.uuid5(_NAMESPACE, well_formed("tenant", name)), name=name)
+    return TenantRef(id=uuid.uuid5(_NAMESPACE, well_formed("tenant", name)), name=name)
 
 
 def well_formed(what: str, name: str) -> str:
@@ -59,7 +59,7 @@ class StoredSpace:
 
 
 def ensure_tenant(
-    connection: psycopg.Connection, owner: Tenant, collection: str, space: Space, *, now: datetime
+    connection: psycopg.Connection, owner: TenantRef, collection: str, space: Space, *, now: datetime
 ) -> None:
     """Create the tenant and the collection with this space where missing. A tenant that has a live space keeps it."""
     create_tenant(connection, owner, now=now)
@@ -70,7 +70,7 @@ def ensure_tenant(
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})
 
 
-def create_tenant(connection: psycopg.Connection, owner: Tenant, *, now: datetime) -> None:
+def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: datetime) -> None:
     """Create the tenant where it is missing."""
     connection.execute(statement("create_tenant"), {"tenant_id": owner.id, "name": owner.name, "now": now})
 

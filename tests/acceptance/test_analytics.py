@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.analytics import place, questions, share
-from kosmos_rag import Engine, Retrieval, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
@@ -22,7 +22,7 @@ def _documents(names: str = "*.md") -> list[SourceDocument]:
     ]
 
 
-def _scope(engine: Engine, names: str = "*.md") -> TenantScope:
+def _scope(engine: Engine, names: str = "*.md") -> Tenant:
     """Build the collection from its documents, and return it."""
     engine.tenant("acme").collections.create("kb", preset="analytics")
     scope = engine.tenant("acme", collection="kb")
@@ -40,18 +40,18 @@ def analyst(database: DatabaseSettings, minilm: SentenceTransformerEmbedder) -> 
         yield opened
 
 
-def _outcome(found: Retrieval) -> list[tuple[object, ...]]:
+def _outcome(found: SearchResult) -> list[tuple[object, ...]]:
     return [(hit.chunk_id, hit.version_id, hit.rank, hit.score, tuple(hit.signals.items())) for hit in found.hits]
 
 
 @pytest.mark.model
 def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
     scope = _scope(analyst)
-    found = scope.retrieve(QUESTION)
+    found = scope.search(QUESTION)
     best = found.hits[0]
     assert found.intent == "calculation"
     assert best.source == "docs/knowledge_base/example_sql.md"
-    assert re.fullmatch(r"Churn Calculation \| L\d+ to L\d+", best.place)
+    assert re.fullmatch(r"Churn Calculation \| L\d+ to L\d+", best.location)
     assert set(best.signals) >= {"header_match", "source_bonus", "word_overlap"}
     assert len({hit.source for hit in found.hits}) == found.returned
     assert all(re.search(r"\bchurn", " ".join((*hit.section, hit.text)), re.IGNORECASE) for hit in found.hits)
@@ -62,7 +62,7 @@ def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
 @pytest.mark.slow
 def test_questions__find_file_and_section(analyst: Engine) -> None:
     scope = _scope(analyst)
-    ranks = [place(scope.retrieve(asked.text, 10), asked) for asked in questions(ROOT / "examples" / "questions.yaml")]
+    ranks = [place(scope.search(asked.text, 10), asked) for asked in questions(ROOT / "examples" / "questions.yaml")]
     assert share(ranks, 1) >= 0.7
     assert share(ranks, 3) >= 0.75
 
@@ -72,9 +72,9 @@ def test_questions__find_file_and_section(analyst: Engine) -> None:
 def test_rebuild__gives_the_same_ids_order_and_scores(analyst: Engine) -> None:
     part = "metric_definitions.md"
     scope = _scope(analyst, part)
-    before = _outcome(scope.retrieve("What is a trial?"))
+    before = _outcome(scope.search("What is a trial?"))
     assert analyst.tenant("acme").collections.delete("kb") == 1
-    assert _outcome(_scope(analyst, part).retrieve("What is a trial?")) == before
+    assert _outcome(_scope(analyst, part).search("What is a trial?")) == before
     assert before
 
 

@@ -81,7 +81,7 @@ def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmo
     done = kosmos("search", "how is churn calculated", "-k", "2", "--json")
     assert done.exit_code == 0
     found = json.loads(done.stdout)
-    assert {"question", "requested", "returned", "hits", "stages", "timings_ms", "shortfall"} <= found.keys()
+    assert {"question", "requested", "returned", "hits", "stages", "timings_ms", "incomplete_reason"} <= found.keys()
     assert (found["experiment"], found["retrieval_id"]) == (None, None)
     assert (found["question"], found["requested"], found["returned"]) == ("how is churn calculated", 2, 2)
     hit = found["hits"][0]
@@ -225,7 +225,7 @@ def test_principal__is_who_reads(ingested: dict[str, Any], kosmos: Run, folder: 
     with Engine.open() as engine:
         engine.tenant("board").ingest(
             [
-                SourceDocument(source="minutes", data=b"The churn target of the year.", readers=("board",)),
+                SourceDocument(source="minutes", data=b"The churn target of the year.", acl=("board",)),
                 SourceDocument(source="notice", data=b"The churn rate is published."),
             ]
         )

@@ -33,7 +33,7 @@ def test_experiment__from_its_start_to_what_came_of_it(
     started = kosmos("start", "by-scores", "--change", "rag.retrieval.fusion=score", "--share", "1")
     assert started.stdout.startswith("the experiment by-scores (shadow, 100% of the questions to all collections) runs")
     for number in range(3):
-        scope.retrieve(f"churn account{number}", settings.rag.retrieval.top_k)
+        scope.search(f"churn account{number}", settings.rag.retrieval.top_k)
     assert engine.parts.experiments.drain(60)
     told = json.loads(kosmos("status", "by-scores", "--json").stdout)
     assert (told["results"], told["compared"], told["experiment"]["mode"]) == (3, 3, "shadow")
@@ -55,14 +55,14 @@ def test_search__tells_which_configuration_answered(engine: Engine) -> None:
     scope = engine.tenant("default")
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
     scope.experiments.start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
-    assert as_object(scope.retrieve("churn"))["experiment"] == {"experiment": "words", "arm": "second"}
+    assert as_object(scope.search("churn"))["experiment"] == {"experiment": "words", "arm": "second"}
 
 
 def test_status__tells_what_the_second_configuration_fails_with(kosmos: Run, engine: Engine) -> None:
     scope = engine.tenant("default")
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
     scope.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
-    assert as_object(scope.retrieve("churn"))["experiment"] == {"experiment": "reranked", "arm": "first"}
+    assert as_object(scope.search("churn"))["experiment"] == {"experiment": "reranked", "arm": "first"}
     assert engine.parts.experiments.drain(60)
     assert "failed with ConfigError (1)" in kosmos("status", "reranked").stdout
     assert json.loads(kosmos("status", "reranked", "--json").stdout)["faults"] == {"ConfigError": 1}

@@ -16,7 +16,7 @@ from kosmos_rag.storage.tenants import tenant
 
 Run = Callable[..., Result]
 FILES = 30
-COLUMNS = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
+COLUMNS = ("index", "of", "state", "rows", "now", "MB", "search_query", "recall@10", "p50 ms", "due")
 KEYS = {
     "kind", "state", "collection", "rows", "rows_now", "bytes", "settings", "health", "checked_at", "due"
 }  # fmt: skip
@@ -182,7 +182,7 @@ def test_maintenance__of_a_tenant_that_is_being_worked_on_says_so(
             "error: the indexes of tenant default are being worked on by another process; try again later\n"
         )
         body = json.loads(kosmos("index", command, "--json").stdout)
-        assert body["error"]["type"] == "IndexesBusy"
+        assert body["error"]["type"] == "IndexLocked"
         assert kosmos("index", "status").exit_code == 0
 
 

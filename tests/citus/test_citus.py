@@ -25,7 +25,7 @@ WORDS = ("churn", "revenue", "margin", "leave", "travel", "invoice")
 def _documents(count: int, readers: tuple[str, ...] = (EVERYONE,)) -> Iterator[SourceDocument]:
     for number in range(count):
         text = f"The {WORDS[number % 6]} of quarter {number} is {WORDS[(number + 1) % 6]} and number{number}."
-        yield SourceDocument(source=f"d{number}", data=text.encode(), readers=readers, metadata={"number": number})
+        yield SourceDocument(source=f"d{number}", data=text.encode(), acl=readers, metadata={"number": number})
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_shards__show_no_rows_to_who_has_entered_no_tenant(
 
 def test_tenants__see_their_own_rows_alone(engine: Engine, name: str, other_name: str, opened: Database) -> None:
     engine.tenant(name).ingest(_documents(20))
-    engine.tenant(other_name).ingest(_documents(7, readers=("department:board",)))
+    engine.tenant(other_name).ingest(_documents(7, acl=("department:board",)))
     assert len(engine.tenant(name).documents()) == 20
     assert engine.tenant(other_name).documents() == []
     assert len(engine.tenant(other_name, principals=["department:board"]).documents()) == 7
@@ -119,14 +119,14 @@ def test_both_legs__find_what_there_is_to_find(settings: Settings, name: str) ->
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)
         scope.ingest(_documents(60))
-        before = scope.retrieve("revenue of number7", 10)
+        before = scope.search("revenue of number7", 10)
         assert before.hits[0].source == "d7"
         assert {hit.dense_rank is None for hit in before.hits} == {False}
         scope.indexes.build()
         assert {info.kind for info in scope.indexes.status()} >= {"segment", "ivfflat"}
-        after = scope.retrieve("revenue of number7", 10)
+        after = scope.search("revenue of number7", 10)
         assert [hit.source for hit in after.hits[:3]] == [hit.source for hit in before.hits[:3]]
-        narrow = scope.retrieve("revenue", 10, Filter(where={"metadata.number": {"$lt": 3}}))
+        narrow = scope.search("revenue", 10, Filter(where={"metadata.number": {"$lt": 3}}))
         assert {hit.source for hit in narrow.hits} == {"d0", "d1", "d2"}
         assert scope.context("number7").passages[0].citation.source == "d7"
 
@@ -165,7 +165,7 @@ def test_deletion__leaves_nothing_on_any_shard(engine: Engine, name: str, admin:
     scope = engine.tenant(name)
     scope.ingest(_documents(12))
     assert scope.delete([f"d{number}" for number in range(12)]) == 12
-    assert scope.retrieve("revenue").hits == ()
+    assert scope.search("revenue").hits == ()
     for table in ("documents", "document_versions", "chunks", "embeddings", "lexemes", "lexical_tail"):
         rows = admin.execute(f"SELECT count(*) FROM kosmos.{table} WHERE tenant_id = %s", [tenant(name).id]).fetchone()
         assert rows == (0,), table

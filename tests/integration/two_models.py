@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag import SourceDocument
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 _TOLERANCE = 1e-3
@@ -29,7 +29,7 @@ def document(number: int, **more: Any) -> SourceDocument:
     return SourceDocument(source=f"d{number}", data=text.encode(), **more)
 
 
-def model_of(found: Retrieval) -> str:
+def model_of(found: SearchResult) -> str:
     """Return the one model that the scores of all hits are by; fails where there is none, or they are mixed."""
     scored = [hit for hit in found.hits if hit.dense_score is not None]
     fitting = [

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
-from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import TopicEmbedder, load, only
 from tests.integration.variants import changed
@@ -94,7 +94,7 @@ class Oracle:
         for number in range(10_000, 10_000 + count):
             vector = EMBEDDER.embed_query(question(number)).astype(np.float16).astype(np.float32)
             nearest = {text_of(int(place)) for place in np.argsort(-(self._vectors @ vector), kind="stable")[:FULL]}
-            found = {hit.text for hit in engine.tenant("acme").retrieve(question(number), FULL).hits}
+            found = {hit.text for hit in engine.tenant("acme").search(question(number), FULL).hits}
             shares.append(len(nearest & found) / FULL)
         return float(np.mean(shares))
 
@@ -111,15 +111,15 @@ class Load:
 
     def ask(self) -> None:
         while not self.stop.wait(0.02):
-            found = self.engine.tenant("acme").retrieve(self.question(self.answered), FULL)
+            found = self.engine.tenant("acme").search(self.question(self.answered), FULL)
             self.answered += 1
             self.short += found.returned < FULL
 
 
-def maintained(engine: Engine) -> list[GuardRun]:
+def maintained(engine: Engine) -> list[MonitorRun]:
     """A round of maintenance, as a worker does it."""
     engine.tenant("acme").indexes.build()
-    return Guard(engine).run_due(tenant("acme"), print)
+    return RecallMonitor(engine).run_due(tenant("acme"), print)
 
 
 def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: DatabaseSettings) -> None:
@@ -130,14 +130,14 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(asking.ask)
         try:
-            states = _until(engine, lambda run: run.state is GuardState.OK)
+            states = _until(engine, lambda run: run.state is MonitorState.OK)
             print(f"A: {built.settings['lists']} lists, probes {built.settings['probes']}; guard: {states[-1].why}")
             load(engine, "acme", range(CHUNKS, 2 * CHUNKS), text=text_of)
             oracle, asking.question = Oracle(2 * CHUNKS), question_of_b
             low, drifted_at = oracle.recall(engine, question_of_b), time.monotonic()
-            runs = _until(engine, lambda run: run.state is GuardState.ALARM)
+            runs = _until(engine, lambda run: run.state is MonitorState.ALARM)
             seen_s = time.monotonic() - drifted_at
-            good = _until(engine, lambda run: run.state is GuardState.OK)[-1]
+            good = _until(engine, lambda run: run.state is MonitorState.OK)[-1]
             restored = oracle.recall(engine, question_of_b)
         finally:
             asking.stop.set()
@@ -154,9 +154,9 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
     assert asking.answered > 100
 
 
-def _until(engine: Engine, wanted: Callable[[GuardRun], bool]) -> list[GuardRun]:
+def _until(engine: Engine, wanted: Callable[[MonitorRun], bool]) -> list[MonitorRun]:
     """Maintain again and again, until a run is what was waited for."""
-    seen: list[GuardRun] = []
+    seen: list[MonitorRun] = []
     until = time.monotonic() + 10 * PERIOD_S
     while time.monotonic() < until:
         seen += maintained(engine)
@@ -177,12 +177,12 @@ def test_guard__takes_a_fiftieth_of_one_connection_at_its_default_rate(
         Engine(changed(engine.settings, {"guard": Settings().guard}), embedder=EMBEDDER) as usual,
     ):
         for number in range(200):
-            asked.tenant("acme").retrieve(question_of_a(number), FULL)
+            asked.tenant("acme").search(question_of_a(number), FULL)
         sampler = asked._retriever._sampler
         assert sampler is not None
         sampler.flush()
         before = _active_ms(database)
-        [run] = Guard(usual).run("acme", [GuardKind.RECALL])
+        [run] = RecallMonitor(usual).run("acme", [MonitorKind.RECALL])
         used_ms = _active_ms(database) - before
         guard = usual.settings.guard
         wait_s = max(guard.every_s, run.milliseconds / 1000 / guard.database_share)
@@ -190,7 +190,7 @@ def test_guard__takes_a_fiftieth_of_one_connection_at_its_default_rate(
         f"{run.figures['samples']} samples of {CHUNKS:,} chunks: {run.milliseconds:.0f} ms of one connection, "
         f"{used_ms:.0f} ms active in the server, every {wait_s:.0f} s: {used_ms / 1000 / wait_s:.3%} of its time"
     )
-    assert run.state is GuardState.OK, "all of the samples were searched"
+    assert run.state is MonitorState.OK, "all of the samples were searched"
     assert used_ms / 1000 <= guard.database_share * wait_s
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.core.types import Retrieval
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.core.types import SearchResult
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.two_models import NEW, OLD, document, model_of
 from tests.integration.variants import opened
@@ -39,9 +39,9 @@ def engine(settings: Settings) -> Iterator[Engine]:
 class Load:
     """Threads that ask and ingest until they are told to stop."""
 
-    scope: TenantScope
+    scope: Tenant
     stop: threading.Event = field(default_factory=threading.Event)
-    answers: list[tuple[float, float, Retrieval]] = field(default_factory=list)
+    answers: list[tuple[float, float, SearchResult]] = field(default_factory=list)
     """When each was asked and answered."""
     ingested: int = 0
 
@@ -49,7 +49,7 @@ class Load:
         number = seed
         while not self.stop.is_set():
             asked = time.monotonic()
-            found = self.scope.retrieve(f"churn of account{number % CHUNKS}", 5)
+            found = self.scope.search(f"churn of account{number % CHUNKS}", 5)
             self.answers.append((asked, time.monotonic(), found))
             number += ASKERS
 
@@ -72,7 +72,7 @@ class Load:
         return {model_of(found) for asked, done, found in list(self.answers) if since < asked and done < until}
 
 
-def _missing(scope: TenantScope) -> list[int]:
+def _missing(scope: Tenant) -> list[int]:
     return [info.chunks - info.embedded for info in scope.spaces.status()]
 
 
@@ -141,7 +141,7 @@ def test_publication__that_a_switch_overtakes_is_written_in_the_space_that_is_li
         slow.may.set()
         assert coming.result().failed == ()
     assert _missing(scope) == [0, 0]
-    found = scope.retrieve("churn of account500", 5)
+    found = scope.search("churn of account500", 5)
     assert model_of(found) == NEW.name
     assert found.hits[0].source == "d500"
     assert found.hits[0].dense_rank == 1

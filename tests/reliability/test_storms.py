@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kosmos_rag import Engine, Settings, TenantScope
+from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.apps.worker.handlers.maintenance import orphans
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.types import JobState
@@ -48,7 +48,7 @@ def _unfinished(trial: "Trial") -> int:
     return trial.queue.unfinished(DOCUMENTS)
 
 
-def _scope(engine: Engine) -> TenantScope:
+def _scope(engine: Engine) -> Tenant:
     return engine.tenant("acme")
 
 

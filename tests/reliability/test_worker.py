@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from kosmos_rag.storage.tenants import Tenant, tenant
+from kosmos_rag.storage.tenants import TenantRef, tenant
 
 if TYPE_CHECKING:
     from conftest import Trial
@@ -159,7 +159,7 @@ def test_health__tells_alive_ready_and_metrics(trial: "Trial") -> None:
     assert httpx.get(f"{base}/nothing").status_code == 404
 
 
-def _owner() -> Tenant:
+def _owner() -> TenantRef:
     return tenant("acme")
 
 

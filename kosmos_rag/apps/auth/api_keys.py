@@ -16,7 +16,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant, create_tenant, tenant
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, tenant
 
 _PREFIX = "kosmos."
 _FORM = re.compile(r"kosmos\.([a-z0-9][a-z0-9_-]{0,62})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
@@ -53,7 +53,7 @@ class ApiKey:
 class ParsedKey:
     """What a key says of itself."""
 
-    tenant: Tenant
+    tenant: TenantRef
     id: uuid.UUID
     secret_sha256: str
 
@@ -66,7 +66,7 @@ class ApiKeys:
 
     def create(
         self,
-        owner: Tenant,
+        owner: TenantRef,
         name: str,
         *,
         scopes: Sequence[str],
@@ -83,7 +83,7 @@ class ApiKeys:
             create_tenant(connection, owner, now=now)
             return _made(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
 
-    def rotate(self, owner: Tenant, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
+    def rotate(self, owner: TenantRef, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
         """Make a key of the same name, scopes and principals, good for as long as the old one was made for.
 
         The old one ends after the overlap. None, and nothing changes, where it is not good, or was told to end sooner.
@@ -98,7 +98,7 @@ class ApiKeys:
             until = None if expires_at is None else now + (expires_at - created_at)
             return _made(connection, owner, name, scopes, principals, now=now, expires_at=until)
 
-    def infos(self, owner: Tenant) -> list[ApiKeyInfo]:
+    def infos(self, owner: TenantRef) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("list_api_keys"), {"tenant_id": owner.id}).fetchall()
@@ -115,7 +115,7 @@ class ApiKeys:
             for row in rows
         ]
 
-    def revoke(self, owner: Tenant, key_id: uuid.UUID) -> bool:
+    def revoke(self, owner: TenantRef, key_id: uuid.UUID) -> bool:
         """Make a key useless from now on. Returns whether it was good. Raises ConfigError, DatabaseError."""
         now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
@@ -149,7 +149,7 @@ class ApiKeys:
 
 def _made(
     connection: psycopg.Connection,
-    owner: Tenant,
+    owner: TenantRef,
     name: str,
     scopes: Sequence[str],
     principals: Sequence[str],
@@ -173,7 +173,7 @@ def _made(
 
 
 def _ended(
-    connection: psycopg.Connection, owner: Tenant, key_id: uuid.UUID, *, now: datetime, ends_at: datetime
+    connection: psycopg.Connection, owner: TenantRef, key_id: uuid.UUID, *, now: datetime, ends_at: datetime
 ) -> tuple[Any, ...] | None:
     values = {"tenant_id": owner.id, "id": key_id, "now": now, "ends_at": ends_at}
     return connection.execute(statement("revoke_api_key"), values).fetchone()

@@ -23,7 +23,7 @@ from kosmos_rag.core.errors import RequestError
 if TYPE_CHECKING:
     from kosmos_rag.apps.auth.api_keys import ApiKeys
     from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.storage.tenants import Tenant
+    from kosmos_rag.storage.tenants import TenantRef
 
 KeyArgument = Annotated[str, typer.Argument(help="Its id, as `key list` shows it.")]
 
@@ -36,7 +36,7 @@ def _keys(engine: "Engine") -> "ApiKeys":
     return ApiKeys(engine.parts.database)
 
 
-def _named(tenant: str) -> "Tenant":
+def _named(tenant: str) -> "TenantRef":
     from kosmos_rag.storage.tenants import tenant as named
 
     return named(tenant)

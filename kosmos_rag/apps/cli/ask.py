@@ -95,7 +95,7 @@ def _citation_object(citation: "Citation") -> dict[str, Any]:
 
 
 def _reference(citation: "Citation") -> str:
-    return f"{shown(citation.source)} | {citation.place}"
+    return f"{shown(citation.source)} | {citation.location}"
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:
@@ -158,8 +158,8 @@ def _show_context(context: "Context", *, as_json: bool) -> None:
 def _print_notes(context: "Context") -> None:
     out = console()
     if not context.passages:
-        out.print(f"No evidence: {context.retrieval.shortfall or 'nothing fits into the budget'}")
-    for note in context.retrieval.notes:
+        out.print(f"No evidence: {context.retrieval.incomplete_reason or 'nothing fits into the budget'}")
+    for note in context.retrieval.warnings:
         out.print(f"note: {note}")
     left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in context.omitted.items())
     out.print(

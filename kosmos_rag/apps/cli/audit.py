@@ -144,7 +144,7 @@ def failed(
         if as_json:
             print_json({"tenant": tenant, "questions": [plain(question) for question in found]})
             return
-        rows = table("times", "refused", "disliked", "readers", "last", "question", "comment")
+        rows = table("times", "refused", "disliked", "acl", "last", "question", "comment")
         for one in found:
             counts = (str(count) for count in (one.times, one.refused, one.disliked, one.subjects))
             told = one.question or f"sha256 {one.question_sha256}"

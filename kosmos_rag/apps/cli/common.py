@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kosmos_rag.core.config import Settings
     from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.engine.tenant import Tenant
 
 _WIDE = 10_000
 
@@ -83,7 +83,7 @@ def not_blank(values: list[str] | None, what: str, *, remedy: str = "name a file
     return values or []
 
 
-def reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "TenantScope":
+def reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "Tenant":
     """Return what a reader sees of a tenant. Raises RequestError on a malformed name."""
     from kosmos_rag.core.types import EVERYONE
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kosmos_rag.core.types import IndexInfo
-    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.engine.tenant import Tenant
 
 app = typer.Typer(help="Look after a tenant's indexes: what there is, what is due, and building it.")
 
@@ -87,7 +87,7 @@ def _how(index: Mapping[str, Any]) -> str:
 
 
 def _run(
-    action: "Callable[[TenantScope, Callable[[str], None] | None], Sequence[IndexInfo]]",
+    action: "Callable[[Tenant, Callable[[str], None] | None], Sequence[IndexInfo]]",
     tenant: str,
     config: "Path | None",
     set_: list[str] | None,
@@ -106,7 +106,7 @@ def _print(found: "Sequence[IndexInfo]") -> None:
     if not found:
         console().print("no documents, and so no indexes")
         return
-    columns = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
+    columns = ("index", "of", "state", "rows", "now", "MB", "search_query", "recall@10", "p50 ms", "due")
     rows = table(*columns, right={"rows", "now", "MB", "recall@10", "p50 ms"})
     for info in found:
         rows.add_row(*_row(info))

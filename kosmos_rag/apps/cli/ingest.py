@@ -23,7 +23,7 @@ from kosmos_rag.core.errors import KosmosError
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import IngestReport
-    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.engine.tenant import Tenant
     from kosmos_rag.ingestion.pipeline import Progress
 
 
@@ -87,7 +87,7 @@ class _ProgressBar:
         self._bar.stop()
 
 
-def _hint(scope: "TenantScope") -> None:
+def _hint(scope: "Tenant") -> None:
     """Say so where indexes are due. What was ingested is ingested, whether that can be told or not."""
     with suppress(KosmosError):
         if any(info.due for info in scope.indexes.status()):

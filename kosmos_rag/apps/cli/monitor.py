@@ -20,7 +20,7 @@ from kosmos_rag.apps.cli.common import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kosmos_rag.core.types import GuardRun
+    from kosmos_rag.core.types import MonitorRun
 
 app = typer.Typer(help="Measure live questions again, ask what has known answers, and try to read others' secrets.")
 
@@ -31,9 +31,11 @@ def run(
 ) -> None:
     """Look at everything now, due or not, and act as guard.act says. Exits with 1 on an alarm."""
     with reported(as_json=as_json), opened(config, set_) as engine:
-        from kosmos_rag.evaluation.monitor.monitor import Guard
+        from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 
-        found = Guard(engine).run(tenant, progress=None if as_json else lambda step: typer.echo(f"{step} …", err=True))
+        found = RecallMonitor(engine).run(
+            tenant, progress=None if as_json else lambda step: typer.echo(f"{step} …", err=True)
+        )
     if as_json:
         print_json({"tenant": tenant, "runs": [plain(one) for one in found]})
     else:
@@ -52,9 +54,9 @@ def status(
 ) -> None:
     """Show what the latest runs came to, and how many samples wait for the next."""
     with reported(as_json=as_json), opened(config, set_) as engine:
-        from kosmos_rag.evaluation.monitor.monitor import Guard
+        from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 
-        guard = Guard(engine)
+        guard = RecallMonitor(engine)
         found, waiting = guard.status(tenant, limit=limit), guard.waiting(tenant)
     if as_json:
         print_json({"tenant": tenant, "waiting": waiting, "runs": [plain(one) for one in found]})
@@ -63,7 +65,7 @@ def status(
     console().print(f"{waiting} samples wait")
 
 
-def _print(found: "Sequence[GuardRun]") -> None:
+def _print(found: "Sequence[MonitorRun]") -> None:
     if not found:
         console().print("nothing was measured: no vector index, and no question file")
         return

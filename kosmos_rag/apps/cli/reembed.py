@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kosmos_rag.core.types import SpaceInfo, SpaceQuality
-    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.engine.tenant import Tenant
     from kosmos_rag.indexing.reembedding.migration import Progress
 
 app = typer.Typer(help="Move a tenant to the model of rag.next_embedding, or back, without downtime.")
@@ -111,7 +111,7 @@ def drop(
 
 
 def _run(
-    action: "Callable[[TenantScope, Progress | None], Sequence[SpaceInfo]]",
+    action: "Callable[[Tenant, Progress | None], Sequence[SpaceInfo]]",
     tenant: str,
     config: Path | None,
     set_: list[str] | None,

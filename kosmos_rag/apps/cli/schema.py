@@ -112,7 +112,7 @@ class SourceOptions:
         namespaces, samples, not_sampled = of_database.values()
         return next(
             (
-                SchemaSource(kind=kind, place=place, namespaces=namespaces, samples=samples, not_sampled=not_sampled)
+                SchemaSource(kind=kind, location=place, namespaces=namespaces, samples=samples, not_sampled=not_sampled)
                 for kind, place in named
             ),
             None,

@@ -26,9 +26,9 @@ from kosmos_rag.apps.cli.options import with_options
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
-    from kosmos_rag.core.types import Filter, Passage, Retrieval
+    from kosmos_rag.core.types import Filter, Passage, SearchResult
     from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.engine.tenant import TenantScope
+    from kosmos_rag.engine.tenant import Tenant
 
 _PREVIEW_CHARS = 240
 
@@ -55,7 +55,7 @@ class SearchOptions:
     collection: ReadCollectionOption = None
     principal: PrincipalOption = None
 
-    def scope(self, engine: "Engine") -> "TenantScope":
+    def scope(self, engine: "Engine") -> "Tenant":
         """Return what is searched. Raises RequestError on a malformed name."""
         return reader(engine, self.tenant, self.collection, self.principal)
 
@@ -117,7 +117,7 @@ def search(
         with opened(config, set_) as engine:
             scope = options.scope(engine)
             engine.warm_up()
-            found = scope.retrieve(question, options.k, wanted)
+            found = scope.search(question, options.k, wanted)
     if as_json:
         print_json(as_object(found))
     elif explain:
@@ -127,7 +127,7 @@ def search(
         _print(found)
 
 
-def as_object(found: "Retrieval") -> dict[str, Any]:
+def as_object(found: "SearchResult") -> dict[str, Any]:
     """Return a retrieval as one JSON object."""
     return {
         "retrieval_id": None if found.id is None else str(found.id),
@@ -140,11 +140,11 @@ def as_object(found: "Retrieval") -> dict[str, Any]:
         "hits": [_hit(hit) for hit in found.hits],
         "stages": list(found.stages),
         "timings_ms": dict(found.timings_ms),
-        "legs": {name: dataclasses.asdict(leg) for name, leg in found.legs.items()},
-        "notes": list(found.notes),
-        "skipped": list(found.skipped),
+        "retrievers": {name: dataclasses.asdict(leg) for name, leg in found.retrievers.items()},
+        "warnings": list(found.warnings),
+        "degraded_stages": list(found.degraded_stages),
         "cached": found.cached,
-        "shortfall": found.shortfall,
+        "incomplete_reason": found.incomplete_reason,
     }
 
 
@@ -160,34 +160,34 @@ def _hit(hit: "Passage") -> dict[str, Any]:
         "lines": [hit.line_start, hit.line_end],
         "page": hit.page_start,
         "text": hit.text,
-        "citation": f"{shown(hit.source)} | {hit.place}",
+        "citation": f"{shown(hit.source)} | {hit.location}",
         "chunk_id": str(hit.chunk_id),
         "document_id": str(hit.document_id),
         "version": hit.version,
         "span": [hit.start, hit.end],
         "metadata": dict(hit.metadata),
-        "splitter": hit.splitter,
+        "chunker": hit.chunker,
         "dense_rank": hit.dense_rank,
         "dense_score": hit.dense_score,
         "lexical_rank": hit.lexical_rank,
         "lexical_score": hit.lexical_score,
         "fused_rank": hit.fused_rank,
         "fused_score": hit.fused_score,
-        "shares": dict(hit.shares),
+        "score_contributions": dict(hit.score_contributions),
         "rerank_score": hit.rerank_score,
         "signals": dict(hit.signals),
     }
 
 
-def _print(found: "Retrieval") -> None:
+def _print(found: "SearchResult") -> None:
     out = console()
     for hit in found.hits:
-        out.print(f"{hit.rank:>2}. {shown(hit.source)} | {hit.place}  ({hit.score:.4f})", style="bold")
+        out.print(f"{hit.rank:>2}. {shown(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
         out.print(f"    {preview(hit.text)}")
-    for note in found.notes:
+    for note in found.warnings:
         out.print(f"note: {note}")
-    if found.shortfall:
-        out.print(f"{found.returned} of {found.requested} asked for: {found.shortfall}")
+    if found.incomplete_reason:
+        out.print(f"{found.returned} of {found.requested} asked for: {found.incomplete_reason}")
     out.print(f"{found.returned} hits in {found.timings_ms['total']:.0f} ms", style="dim")
 
 

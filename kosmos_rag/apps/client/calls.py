@@ -20,7 +20,7 @@ from kosmos_rag.core.types import (
     JobInfo,
     JobState,
     Rating,
-    Retrieval,
+    SearchResult,
     SourceDocument,
     Turn,
 )
@@ -46,7 +46,7 @@ def search(
     *,
     collection: str | None = None,
     explain: bool = False,
-) -> Call[Retrieval]:
+) -> Call[SearchResult]:
     """Find the best passages for a question; scores are told where `explain` asks for them, to the scope admin."""
     body = _asked(question, k, filter, collection=collection, explain=explain)
     return Call(method="POST", path="/v1/search", body=body, read=decoding.retrieval)
@@ -100,7 +100,7 @@ def upload(document: SourceDocument, *, collection: str | None = None, key: str 
         "collection": collection,
         "title": document.title,
         "language": document.language,
-        "reader": list(document.readers),
+        "reader": list(document.acl),
         "metadata": json.dumps(dict(document.metadata)),
     }
     return Call(
@@ -189,7 +189,7 @@ def feedback(
     comment: str | None = None,
     collection: str | None = None,
 ) -> Call[Feedback]:
-    """Say what you think of a retrieval (`Retrieval.id`), a question, or one passage, in place of what you said."""
+    """Say what you think of a retrieval (`SearchResult.id`), a question, or one passage, in place of what you said."""
     body = _body(
         rating=str(rating),
         retrieval_id=None if retrieval_id is None else str(retrieval_id),

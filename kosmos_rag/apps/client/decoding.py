@@ -21,14 +21,14 @@ from kosmos_rag.core.types import (
     ContextPassage,
     DocumentInfo,
     Expansion,
+    ExperimentAssignment,
     Feedback,
     JobInfo,
     JobState,
-    LegAccount,
     Passage,
     Rating,
-    Retrieval,
-    Served,
+    RetrieverStats,
+    SearchResult,
 )
 
 if TYPE_CHECKING:
@@ -47,24 +47,24 @@ _NO_SCORES: Told = {
     "fused_rank": 0,
     "fused_score": math.nan,
     "rerank_score": None,
-    "shares": {},
+    "score_contributions": {},
     "signals": {},
 }
 
 
-def retrieval(told: Told) -> Retrieval:
+def retrieval(told: Told) -> SearchResult:
     """Read the answer to a search; legs and stages are known where it was asked to explain."""
-    account = told["account"] or {}
+    account = told["explain"] or {}
     expansion = account.get("expansion", {})
     return _retrieval(
         told,
         hits=tuple(passage(hit) for hit in told["hits"]),
         requested=told["requested"],
         stages=tuple(told["stages"]),
-        skipped=tuple(told["skipped"]),
-        shortfall=told["shortfall"],
+        degraded_stages=tuple(told["degraded_stages"]),
+        incomplete_reason=told["incomplete_reason"],
         timings_ms=account.get("timings_ms", {"total": told["milliseconds"]}),
-        legs={name: _record(LegAccount, leg) for name, leg in account.get("legs", {}).items()},
+        retrievers={name: _record(RetrieverStats, leg) for name, leg in account.get("retrievers", {}).items()},
         expansion=Expansion(
             synonyms=tuple(expansion.get("synonyms", ())),
             wordings=tuple(expansion.get("wordings", ())),
@@ -75,29 +75,29 @@ def retrieval(told: Told) -> Retrieval:
     )
 
 
-def _retrieval(told: Told, **known: Any) -> Retrieval:
+def _retrieval(told: Told, **known: Any) -> SearchResult:
     unknown: Told = {
         "hits": (),
         "requested": 0,
         "stages": (),
-        "skipped": (),
-        "shortfall": None,
+        "degraded_stages": (),
+        "incomplete_reason": None,
         "timings_ms": {},
-        "legs": {},
+        "retrievers": {},
         "expansion": Expansion(),
         "cached": False,
     }
-    return Retrieval(
+    return SearchResult(
         **{**unknown, **known},
         question=told["question"],
-        notes=tuple(told["notes"]),
+        warnings=tuple(told["warnings"]),
         id=_uuid(told["retrieval_id"]),
         experiment=_served(told.get("experiment")),
     )
 
 
-def _served(told: Told | None) -> Served | None:
-    return None if told is None else Served(experiment=told["experiment"], arm=Arm(told["arm"]))
+def _served(told: Told | None) -> ExperimentAssignment | None:
+    return None if told is None else ExperimentAssignment(experiment=told["experiment"], arm=Arm(told["arm"]))
 
 
 def passage(told: Told) -> Passage:
@@ -111,9 +111,9 @@ def passage(told: Told) -> Passage:
         chunk_id=uuid.UUID(told["chunk_id"]),
         media_type=told["media_type"],
         metadata=told["metadata"],
-        ordinal=told["ordinal"],
+        chunk_index=told["chunk_index"],
         text=told["text"],
-        splitter=told["splitter"],
+        chunker=told["chunker"],
         collection=told["collection"],
     )
 
@@ -173,7 +173,7 @@ def _evidence(told: Told) -> ContextPassage:
 def sources(told: Told) -> AnswerSources:
     """Read the first event of an answer."""
     return AnswerSources(
-        question=told["question"], context=_looked_at(told), refused=told["refused"], notes=tuple(told["notes"])
+        question=told["question"], context=_looked_at(told), refused=told["refused"], warnings=tuple(told["warnings"])
     )
 
 
@@ -191,7 +191,7 @@ def answer(told: Told) -> Answer:
         sentences=tuple(_sentence(one) for one in told["sentences"]),
         report=None if report is None else CitationReport(sentences=tuple(_checked(one) for one in report)),
         context=_looked_at(told),
-        notes=tuple(told["notes"]),
+        warnings=tuple(told["warnings"]),
     )
 
 
@@ -199,9 +199,9 @@ def _looked_at(told: Told) -> Context:
     """Read the passages of an answer; the text that a prompt would have of them is not told."""
     passages = tuple(_evidence(one) for one in told["sources"])
     tokens = sum(one.tokens for one in passages)
-    searched = {**told, "question": told["searched"]}
+    searched = {**told, "question": told["search_query"]}
     return Context(
-        question=told["searched"],
+        question=told["search_query"],
         text="",
         passages=passages,
         tokens=tokens,
@@ -255,7 +255,7 @@ def feedback(told: Told) -> Feedback:
 
 def grounding(told: Told) -> Grounding:
     """Read the part of the schemas that a question needs."""
-    several = {name: tuple(told[name]) for name in ("tables", "schema_refs", "join_hints", "docs", "notes")}
+    several = {name: tuple(told[name]) for name in ("tables", "schema_refs", "join_hints", "docs", "warnings")}
     left_out = tuple((database, table) for database, table in told["left_out"])
     return _record(Grounding, told, **several, left_out=left_out)
 

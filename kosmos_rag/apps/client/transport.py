@@ -172,5 +172,5 @@ class Grounding:
     """Database and name of tables that the budget of the prompt had no room for."""
     docs: tuple[Mapping[str, Any], ...]
     """The documents found, best first: id, kind, and scores where they were asked for."""
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     milliseconds: float

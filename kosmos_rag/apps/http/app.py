@@ -100,7 +100,7 @@ async def of_ours(request: Request, error: Exception) -> Response:
 
 async def _of_validation(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    faults = [{"place": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
+    faults = [{"location": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
     return _response(INVALID, "values are missing or not as they should be", {}, errors=faults)
 
 

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kosmos_rag.apps.http.errors import send_problem
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import TimedOut, TooLarge
+from kosmos_rag.core.errors import PayloadTooLarge, TimedOut
 from kosmos_rag.core.problem_details import PROBLEMS, Problem
 
 UPLOADS = frozenset({"/v1/documents", "/documents"})
@@ -71,7 +71,7 @@ class _Exchange:
     def announces_too_much(self) -> bool:
         """Whether the body is too large by its own headers, and need not be looked at."""
         if self._announced > self._limit:
-            self._give_up(PROBLEMS[TooLarge], self._too_large())
+            self._give_up(PROBLEMS[PayloadTooLarge], self._too_large())
         return self.given_up
 
     def _give_up(self, problem: Problem, detail: str) -> None:
@@ -92,7 +92,7 @@ class _Exchange:
             raise _GivenUp from None
         self._count(message)
         if self._read > self._limit:
-            self._give_up(PROBLEMS[TooLarge], self._too_large())
+            self._give_up(PROBLEMS[PayloadTooLarge], self._too_large())
             raise _GivenUp
         return message
 

@@ -18,7 +18,7 @@ from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.streaming import Streams
 from kosmos_rag.core.config import Settings
 from kosmos_rag.engine.aio import AsyncEngine
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,7 +46,7 @@ class Caller:
     identity: Identity
     service: Service
 
-    def scope(self, collection: str | None = None) -> TenantScope:
+    def scope(self, collection: str | None = None) -> Tenant:
         """Return the tenant as the caller sees it. Raises RequestError on a malformed collection."""
         who = self.identity
         return self.service.engine.tenant(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.schemas import Request
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
 from kosmos_rag.text2sql.prompt import as_json
@@ -85,7 +85,7 @@ class GroundingView(BaseModel):
     selection: dict[str, Any] | None = Field(description="Tables, columns, joins, ambiguities and recipes, as values.")
     left_out: list[tuple[str, str]] = Field(description="Tables that the budget had no room for, with their database.")
     docs: list[SchemaDocumentView]
-    notes: list[str]
+    warnings: list[str]
     milliseconds: float
 
     @classmethod
@@ -105,7 +105,7 @@ class GroundingView(BaseModel):
             selection=as_json(result.selection) if result.selection else None,
             left_out=list(result.left_out),
             docs=[_document(told, explain=explain) for told in result.as_json()["docs"]],
-            notes=list(result.notes),
+            warnings=list(result.warnings),
             milliseconds=round(sum(result.timings_ms[name] for name in ("total", "ground")), 1),
         )
 
@@ -122,7 +122,7 @@ class Groundings:
         self._kept: LRUCache[tuple[str, ...], SchemaGrounding] = LRUCache(maxsize=_KEPT)
         self._lock = threading.Lock()
 
-    def ask(self, scope: TenantScope, who: Identity, asked: GroundingRequest) -> GroundingResult:
+    def ask(self, scope: Tenant, who: Identity, asked: GroundingRequest) -> GroundingResult:
         """Ground a question in what a scope of this caller's may read. Raises what `SchemaGrounding.ask` raises."""
         # With the subject: what is asked through it is in the log under that name.
         key = (who.tenant, who.subject, asked.collection, *who.principals)

@@ -29,8 +29,8 @@ _SCHEMA: Told = {
             "description": "Values that are missing or not as they should be.",
             "items": {
                 "type": "object",
-                "required": ["place", "message"],
-                "properties": {"place": {"type": "array"}, "message": {"type": "string"}},
+                "required": ["location", "message"],
+                "properties": {"location": {"type": "array"}, "message": {"type": "string"}},
             },
         },
     },

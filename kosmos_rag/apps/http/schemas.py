@@ -18,14 +18,14 @@ from kosmos_rag.core.types import (
     Context,
     ContextPassage,
     DocumentInfo,
+    ExperimentAssignment,
     Feedback,
     Filter,
     JobInfo,
     JobState,
     Passage,
     Rating,
-    Retrieval,
-    Served,
+    SearchResult,
     Turn,
     UnitKind,
     Verdict,
@@ -272,15 +272,15 @@ class HitView(BaseModel):
     section: list[str]
     lines: tuple[int, int]
     pages: tuple[int, int] | None
-    place: str
+    location: str
     text: str
     span: tuple[int, int]
     document_id: uuid.UUID
     version_id: uuid.UUID
     version: int
     chunk_id: uuid.UUID
-    ordinal: int
-    splitter: str
+    chunk_index: int
+    chunker: str
     media_type: str
     metadata: dict[str, Any]
     scores: dict[str, Any] | None = None
@@ -296,15 +296,15 @@ class HitView(BaseModel):
             section=list(hit.section),
             lines=(hit.line_start, hit.line_end),
             pages=page_range(hit),
-            place=hit.place,
+            location=hit.location,
             text=hit.text,
             span=(hit.start, hit.end),
             document_id=hit.document_id,
             version_id=hit.version_id,
             version=hit.version,
             chunk_id=hit.chunk_id,
-            ordinal=hit.ordinal,
-            splitter=hit.splitter,
+            chunk_index=hit.chunk_index,
+            chunker=hit.chunker,
             media_type=hit.media_type,
             metadata=dict(hit.metadata),
             scores=_scores(hit) if explain else None,
@@ -316,7 +316,7 @@ def _scores(hit: Passage) -> dict[str, Any]:
     return {
         **{name: getattr(hit, name) for name in names},
         "rerank_score": hit.rerank_score,
-        "shares": dict(hit.shares),
+        "score_contributions": dict(hit.score_contributions),
         "signals": dict(hit.signals),
     }
 
@@ -325,20 +325,20 @@ class SearchView(BaseModel):
     """The answer to a search."""
 
     retrieval_id: uuid.UUID | None = LOGGED
-    experiment: Served | None = TRIED
+    experiment: ExperimentAssignment | None = TRIED
     question: str
     requested: int
     returned: int
     hits: list[HitView]
-    notes: list[str]
-    skipped: list[str]
-    shortfall: str | None
+    warnings: list[str]
+    degraded_stages: list[str]
+    incomplete_reason: str | None
     milliseconds: float
     stages: list[str]
-    account: dict[str, Any] | None = None
+    explain: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, found: Retrieval, *, explain: bool) -> Self:
+    def of(cls, found: SearchResult, *, explain: bool) -> Self:
         """Tell of a retrieval."""
         return cls(
             retrieval_id=found.id,
@@ -347,19 +347,19 @@ class SearchView(BaseModel):
             requested=found.requested,
             returned=found.returned,
             hits=[HitView.of(hit, explain=explain) for hit in found.hits],
-            notes=list(found.notes),
-            skipped=list(found.skipped),
-            shortfall=found.shortfall,
+            warnings=list(found.warnings),
+            degraded_stages=list(found.degraded_stages),
+            incomplete_reason=found.incomplete_reason,
             milliseconds=round(found.timings_ms["total"], 1),
             stages=list(found.stages),
-            account=_account(found) if explain else None,
+            explain=_account(found) if explain else None,
         )
 
 
-def _account(found: Retrieval) -> dict[str, Any]:
+def _account(found: SearchResult) -> dict[str, Any]:
     return {
         "timings_ms": dict(found.timings_ms),
-        "legs": {name: dataclasses.asdict(leg) for name, leg in found.legs.items()},
+        "retrievers": {name: dataclasses.asdict(leg) for name, leg in found.retrievers.items()},
         "expansion": dataclasses.asdict(found.expansion),
         "intent": found.intent,
         "cached": found.cached,
@@ -374,7 +374,7 @@ class CitationView(BaseModel):
     title: str
     source: str
     section: list[str]
-    place: str
+    location: str
     lines: tuple[int, int]
     pages: tuple[int, int] | None
     span: tuple[int, int]
@@ -392,7 +392,7 @@ class CitationView(BaseModel):
             title=citation.title,
             source=citation.source,
             section=list(citation.section),
-            place=citation.place,
+            location=citation.location,
             lines=(citation.line_start, citation.line_end),
             pages=page_range(citation),
             span=(citation.start, citation.end),
@@ -432,14 +432,14 @@ class ContextView(BaseModel):
     """Evidence for a prompt."""
 
     retrieval_id: uuid.UUID | None = LOGGED
-    experiment: Served | None = TRIED
+    experiment: ExperimentAssignment | None = TRIED
     question: str
     text: str
     tokens: int
     max_tokens: int
     passages: list[EvidenceView]
     omitted: dict[str, int]
-    notes: list[str]
+    warnings: list[str]
 
     @classmethod
     def of(cls, context: Context) -> Self:
@@ -453,7 +453,7 @@ class ContextView(BaseModel):
             max_tokens=context.max_tokens,
             passages=[EvidenceView.of(passage) for passage in context.passages],
             omitted=dict(context.omitted),
-            notes=list(context.retrieval.notes),
+            warnings=list(context.retrieval.warnings),
         )
 
 
@@ -461,12 +461,12 @@ class SourcesView(BaseModel):
     """The first event of a stream: what the answer will be made of."""
 
     retrieval_id: uuid.UUID | None = LOGGED
-    experiment: Served | None = TRIED
+    experiment: ExperimentAssignment | None = TRIED
     question: str
-    searched: str
+    search_query: str
     refused: bool
     sources: list[EvidenceView]
-    notes: list[str]
+    warnings: list[str]
 
     @classmethod
     def of(cls, event: AnswerSources) -> Self:
@@ -475,10 +475,10 @@ class SourcesView(BaseModel):
             retrieval_id=event.context.retrieval.id,
             experiment=event.context.retrieval.experiment,
             question=event.question,
-            searched=event.context.question,
+            search_query=event.context.question,
             refused=event.refused,
             sources=[EvidenceView.of(passage) for passage in event.context.passages],
-            notes=[*event.notes, *event.context.retrieval.notes],
+            warnings=[*event.warnings, *event.context.retrieval.warnings],
         )
 
 
@@ -531,9 +531,9 @@ class AnswerView(BaseModel):
     """An answer, or a refusal where the evidence does not carry the question."""
 
     retrieval_id: uuid.UUID | None = LOGGED
-    experiment: Served | None = TRIED
+    experiment: ExperimentAssignment | None = TRIED
     question: str
-    searched: str
+    search_query: str
     text: str
     writer: Writer
     refused: bool
@@ -543,7 +543,7 @@ class AnswerView(BaseModel):
     problems: list[ProblemView]
     report: list[CheckedView] | None = Field(description="The check of what a model wrote, sentence by sentence.")
     sources: list[EvidenceView]
-    notes: list[str]
+    warnings: list[str]
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
@@ -553,7 +553,7 @@ class AnswerView(BaseModel):
             retrieval_id=answer.context.retrieval.id,
             experiment=answer.context.retrieval.experiment,
             question=answer.question,
-            searched=answer.searched,
+            search_query=answer.search_query,
             text=answer.text,
             writer=answer.writer,
             refused=answer.refused,
@@ -563,7 +563,7 @@ class AnswerView(BaseModel):
             problems=[ProblemView(text=one.text, verdict=one.verdict, reason=one.reason) for one in problems],
             report=[CheckedView.of(one) for one in answer.report.sentences] if answer.report else None,
             sources=[EvidenceView.of(passage) for passage in answer.context.passages],
-            notes=[*answer.notes, *answer.context.retrieval.notes],
+            warnings=[*answer.warnings, *answer.context.retrieval.warnings],
         )
 
 

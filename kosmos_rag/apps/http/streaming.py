@@ -178,7 +178,9 @@ def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
         return [event_of("error", document(problem, told(item, problem)))]
     if isinstance(item, AnswerSources):
         view = SourcesView.of(item)
-        return [event_of("sources", view.model_dump(mode="json") | {"notes": view.notes + ([note] if note else [])})]
+        return [
+            event_of("sources", view.model_dump(mode="json") | {"warnings": view.warnings + ([note] if note else [])})
+        ]
     if isinstance(item, AnswerPiece):
         return [event_of("token", {"text": item.text})]
     whole = AnswerView.of(item.answer).model_dump(mode="json")

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, SourceDocument
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import create_tenant, tenant
@@ -36,7 +36,7 @@ async def spooled(pieces: AsyncIterator[bytes]) -> BinaryIO:
 
 
 def enqueue_once(
-    database: Database, scope: TenantScope, document: SourceDocument, *, collection: str, subject: str, key: str | None
+    database: Database, scope: Tenant, document: SourceDocument, *, collection: str, subject: str, key: str | None
 ) -> int:
     """Put a document into the scope's queue and return its job; under a key that came before, the job of then.
 
@@ -75,7 +75,7 @@ def _digest(document: SourceDocument, collection: str) -> str:
         document.source,
         document.title,
         dict(document.metadata),
-        sorted(document.readers),
+        sorted(document.acl),
         document.language,
         hashlib.sha256(document.data).hexdigest(),
     ]

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 from kosmos_rag.apps.integrations.metadata import metadata_of
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Filter
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 try:
     from haystack import Document, component
@@ -19,7 +19,7 @@ _LIVE = "KosmosRetriever holds an open engine, which no YAML can hold; make it i
 class KosmosRetriever:
     """Passages that a scope's reader may read, best first."""
 
-    def __init__(self, scope: TenantScope, *, k: int | None = None, filter: Filter | None = None) -> None:  # noqa: A002
+    def __init__(self, scope: Tenant, *, k: int | None = None, filter: Filter | None = None) -> None:  # noqa: A002
         """`k` passages, as many as configured where it is None, of documents that the filter lets pass."""
         self._scope = scope
         self._k = k
@@ -27,8 +27,8 @@ class KosmosRetriever:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, k: int | None = None) -> dict[str, list[Document]]:
-        """Return the passages for a query as `documents`. Raises as `TenantScope.retrieve` does."""
-        found = self._scope.retrieve(query, self._k if k is None else k, self._filter)
+        """Return the passages for a query as `documents`. Raises as `Tenant.retrieve` does."""
+        found = self._scope.search(query, self._k if k is None else k, self._filter)
         return {
             "documents": [
                 Document(id=str(hit.chunk_id), content=hit.text, meta=metadata_of(hit), score=hit.score)

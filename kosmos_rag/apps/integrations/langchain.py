@@ -3,7 +3,7 @@
 from kosmos_rag.apps.integrations.metadata import metadata_of
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Filter
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 try:
     from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -14,14 +14,14 @@ except ImportError as error:
 
 
 class KosmosRetriever(BaseRetriever):
-    """Passages that a scope's reader may read, best first; `ainvoke` asks from a thread. Raises as `retrieve` does."""
+    """Passages that a scope's reader may read, best first; `ainvoke` asks from a thread. Raises as `search` does."""
 
-    scope: TenantScope
+    scope: Tenant
     k: int | None = None
     """How many; as configured where it is None."""
     filter: Filter | None = None
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         del run_manager  # tells of a run's children, and there are none
-        found = self.scope.retrieve(query, self.k, self.filter)
+        found = self.scope.search(query, self.k, self.filter)
         return [Document(id=str(hit.chunk_id), page_content=hit.text, metadata=metadata_of(hit)) for hit in found.hits]

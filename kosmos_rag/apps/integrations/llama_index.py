@@ -5,7 +5,7 @@ import asyncio
 from kosmos_rag.apps.integrations.metadata import metadata_of
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Filter, Passage
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 try:
     from llama_index.core.retrievers import BaseRetriever
@@ -18,9 +18,9 @@ _TOLD = "citation"
 
 
 class KosmosRetriever(BaseRetriever):
-    """Passages that a scope's reader may read, best first. Raises as `retrieve` does."""
+    """Passages that a scope's reader may read, best first. Raises as `search` does."""
 
-    def __init__(self, scope: TenantScope, *, k: int | None = None, filter: Filter | None = None) -> None:  # noqa: A002
+    def __init__(self, scope: Tenant, *, k: int | None = None, filter: Filter | None = None) -> None:  # noqa: A002
         """`k` passages, as many as configured where it is None, of documents that the filter lets pass."""
         super().__init__()
         self._scope = scope
@@ -28,7 +28,7 @@ class KosmosRetriever(BaseRetriever):
         self._filter = filter
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._scope.retrieve(query_bundle.query_str, self._k, self._filter)
+        found = self._scope.search(query_bundle.query_str, self._k, self._filter)
         return [NodeWithScore(node=_node(hit), score=hit.score) for hit in found.hits]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -18,7 +18,7 @@ def metadata_of(hit: Passage) -> dict[str, Any]:
         "pages": None if pages is None else list(pages),
         "document_id": str(hit.document_id),
         "version": hit.version,
-        "citation": f"{hit.source} | {hit.place}",
+        "citation": f"{hit.source} | {hit.location}",
         "rank": hit.rank,
         "score": hit.score,
     }

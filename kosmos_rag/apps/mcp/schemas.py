@@ -13,7 +13,7 @@ from kosmos_rag.core.types import (
     ContextPassage,
     DocumentLines,
     Passage,
-    Retrieval,
+    SearchResult,
     page_range,
     sha256_of,
 )
@@ -32,7 +32,7 @@ class Citation(BaseModel):
     title: str
     source: str
     section: list[str]
-    place: str = Field(description="Section and lines (or pages), for people.")
+    location: str = Field(description="Section and lines (or pages), for people.")
     lines: tuple[int, int]
     pages: Pages
     quote_sha256: str = Field(description="SHA-256 of the text that is cited.")
@@ -46,7 +46,7 @@ class Citation(BaseModel):
             title=cited.title,
             source=cited.source,
             section=list(cited.section),
-            place=cited.place,
+            location=cited.location,
             lines=(cited.line_start, cited.line_end),
             pages=page_range(cited),
             quote_sha256=quote_sha256,
@@ -74,22 +74,24 @@ class FoundPassage(BaseModel):
         )
 
 
-class SearchResult(BaseModel):
+class SearchOutput(BaseModel):
     """Passages, the best first."""
 
     question: str
     passages: list[FoundPassage]
-    shortfall: str | None = Field(description="Why there are fewer than asked for; null where there are as many.")
-    notes: list[str]
+    incomplete_reason: str | None = Field(
+        description="Why there are fewer than asked for; null where there are as many."
+    )
+    warnings: list[str]
 
     @classmethod
-    def of(cls, found: Retrieval) -> Self:
+    def of(cls, found: SearchResult) -> Self:
         """Tell of a retrieval."""
         return cls(
             question=found.question,
             passages=[FoundPassage.of(hit) for hit in found.hits],
-            shortfall=found.shortfall,
-            notes=list(found.notes),
+            incomplete_reason=found.incomplete_reason,
+            warnings=list(found.warnings),
         )
 
 
@@ -130,7 +132,7 @@ class AnswerResult(BaseModel):
     sentences: list[CitedSentence]
     unsupported: list[str] = Field(description="Sentences of the text that the evidence does not bear out.")
     evidence: list[Evidence]
-    notes: list[str]
+    warnings: list[str]
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
@@ -144,7 +146,7 @@ class AnswerResult(BaseModel):
             sentences=[CitedSentence.of(sentence) for sentence in answer.sentences],
             unsupported=[problem.text for problem in answer.report.problems] if answer.report else [],
             evidence=[Evidence.of(passage) for passage in answer.context.passages],
-            notes=[*answer.notes, *answer.context.retrieval.notes],
+            warnings=[*answer.warnings, *answer.context.retrieval.warnings],
         )
 
 

@@ -4,7 +4,7 @@ from kosmos_rag.core.config.display import mask_password
 from kosmos_rag.core.config.evaluation import EvaluationSettings
 from kosmos_rag.core.config.loading import Origin
 from kosmos_rag.core.config.mcp import McpSettings
-from kosmos_rag.core.config.monitor import GuardSettings
+from kosmos_rag.core.config.monitor import MonitorSettings
 from kosmos_rag.core.config.rag import (
     AccessSettings,
     AnswerSettings,
@@ -45,12 +45,12 @@ __all__ = [
     "EmbeddingSettings",
     "EvaluationSettings",
     "ExpansionSettings",
-    "GuardSettings",
     "IndexSettings",
     "IngestionSettings",
     "LanguageModelSettings",
     "McpSettings",
     "ModelsSettings",
+    "MonitorSettings",
     "NextEmbeddingSettings",
     "ObservabilitySettings",
     "Origin",

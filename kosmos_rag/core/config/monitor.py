@@ -11,7 +11,7 @@ from kosmos_rag.core.config.values import MAX_INTEGER, Count, File, Section, Swi
 Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
 
 
-class GuardSettings(Section):
+class MonitorSettings(Section):
     """What the guard keeps of questions, how often it measures them again, and what it may do about it."""
 
     sample: Switch = Field(

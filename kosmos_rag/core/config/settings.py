@@ -24,7 +24,7 @@ from kosmos_rag.core.config.loading import (
     read_preset,
 )
 from kosmos_rag.core.config.mcp import McpSettings
-from kosmos_rag.core.config.monitor import GuardSettings
+from kosmos_rag.core.config.monitor import MonitorSettings
 from kosmos_rag.core.config.rag import RagSettings
 from kosmos_rag.core.config.sections import (
     DatabaseSettings,
@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
-    guard: GuardSettings = GuardSettings()
+    guard: MonitorSettings = MonitorSettings()
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()
@@ -110,7 +110,7 @@ class Settings(BaseSettings):
         return laid
 
     @property
-    def rag_version(self) -> str:
+    def settings_hash(self) -> str:
         """A hash of `rag`: equal means that questions are answered by the same settings."""
         return sha256(self.rag.model_dump_json().encode()).hexdigest()[:16]
 

@@ -17,7 +17,7 @@ from kosmos_rag.core.telemetry.metrics import (
     TENANT_RETRIEVALS,
     Metric,
 )
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 
 log = logging.getLogger("kosmos_rag.retrieval")
 
@@ -74,7 +74,7 @@ class Observation:
         """Tell how long an answer took to its first piece, or to its end."""
         self.record(ANSWER_SECONDS, seconds, stage)
 
-    def retrieved(self, tenant: str, collection: str | None, found: Retrieval) -> None:
+    def retrieved(self, tenant: str, collection: str | None, found: SearchResult) -> None:
         """Tell of a retrieval."""
         total_ms = found.timings_ms["total"]
         if self._slow_ms and total_ms >= self._slow_ms:
@@ -83,13 +83,13 @@ class Observation:
             return
         for stage, milliseconds in found.timings_ms.items():
             self.record(RETRIEVAL_STAGE_SECONDS, milliseconds / 1000, stage)
-        if found.shortfall is not None:
+        if found.incomplete_reason is not None:
             self.record(RETRIEVAL_SHORT_OF_K)
         self.record(TENANT_RETRIEVALS, 1.0, tenant)
         self.record(TENANT_RETRIEVAL_SECONDS, total_ms / 1000, tenant)
 
 
-def _log_slow(tenant: str, collection: str | None, found: Retrieval) -> None:
+def _log_slow(tenant: str, collection: str | None, found: SearchResult) -> None:
     log.warning(
         "a retrieval took %.0f ms",
         found.timings_ms["total"],
@@ -100,12 +100,12 @@ def _log_slow(tenant: str, collection: str | None, found: Retrieval) -> None:
             "timings_ms": dict(found.timings_ms),
             "plan": {
                 name: {"plan": leg.plan, "asked": leg.asked, "returned": leg.returned, "read": dict(leg.read)}
-                for name, leg in found.legs.items()
+                for name, leg in found.retrievers.items()
             },
             "requested": found.requested,
             "returned": found.returned,
             "cached": found.cached,
-            "skipped": list(found.skipped),
+            "degraded_stages": list(found.degraded_stages),
             "texts": {"question": found.question},
         },
     )

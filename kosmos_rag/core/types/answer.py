@@ -62,11 +62,11 @@ class Answer:
     """The check of what a model wrote; None where nothing had to be checked."""
     context: Context
     """The passages that were looked at."""
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """What the caller should know, beside the notes of the retrieval."""
 
     @property
-    def searched(self) -> str:
+    def search_query(self) -> str:
         """The question that was searched and answered: another than was asked where a conversation went before."""
         return self.context.question
 
@@ -121,7 +121,7 @@ class AnswerSources:
     context: Context
     refused: bool
     """Whether the evidence does not carry the question, so that nobody is going to answer it."""
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -60,7 +60,7 @@ class AuditRecord:
     question: str | None
     """None where `rag.audit.questions` keeps texts out of the log."""
     question_sha256: str
-    searched: str | None
+    search_query: str | None
     """What was searched for, where a conversation made it another question; None where texts are kept out."""
     settings: str
     """The version of the settings that it was answered by."""

@@ -77,15 +77,15 @@ class SourceDocument:
     title: str | None = None
     """Overrides the title that the parser finds."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    readers: tuple[str, ...] = (EVERYONE,)
+    acl: tuple[str, ...] = (EVERYONE,)
     """Principals that may read it: a reader must hold at least one of them."""
     language: str | None = None
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
 
     def __post_init__(self) -> None:
         """Put the readers in order, each once: the same principals are one list of readers, however they are given."""
-        if are_names(self.readers):
-            object.__setattr__(self, "readers", tuple(sorted(set(self.readers))))
+        if are_names(self.acl):
+            object.__setattr__(self, "acl", tuple(sorted(set(self.acl))))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +145,7 @@ class ParsedDocument:
 class Chunk:
     """A piece of a document, with everything a citation of it needs. `parsed.text[start:end] == text`."""
 
-    ordinal: int
+    chunk_index: int
     """Position among the document's chunks, from 0."""
     start: int
     end: int
@@ -158,11 +158,11 @@ class Chunk:
     page_end: int | None
     tokens: int
     """Counted by the embedding model's own tokenizer, special tokens not included."""
-    splitter: str
+    chunker: str
     """Which splitter made it: semantic, recursive, markdown, paragraph or hierarchical."""
     fallback_reason: str | None = None
     """Why the configured splitter did not make it; None when it did."""
-    around: tuple[int, int] | None = None
+    parent_span: tuple[int, int] | None = None
     """Span of what is shown around it, its section or a part of that; only hierarchical chunks have one."""
 
 

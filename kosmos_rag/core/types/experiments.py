@@ -40,7 +40,7 @@ class RunningExperiment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
+class ExperimentAssignment:
     """Which of the two configurations of an experiment an answer is by."""
 
     experiment: str

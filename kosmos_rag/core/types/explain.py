@@ -4,29 +4,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kosmos_rag.core.types import LegAccount, Passage, Retrieval
+    from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 
 _HEADER = ("rank", "dense", "lexical", "fused", "shares", "reranked", "passage")
 _NONE = "-"
 
 
-def explanation(of: "Retrieval") -> str:
+def explanation(of: "SearchResult") -> str:
     """Return a table of the hits and the account of the stages, as lines of text without control characters."""
     lines = [f"question  {of.question}", *_expansion(of)]
     if of.intent is not None:
         lines.append(f"intent    {of.intent}")
-    width = max([9, *map(len, of.legs)])
-    lines += [f"{name:<{width}} {_account(leg)}" for name, leg in of.legs.items()]
+    width = max([9, *map(len, of.retrievers)])
+    lines += [f"{name:<{width}} {_account(leg)}" for name, leg in of.retrievers.items()]
     lines += ["", *_table([_HEADER, *(_row(hit) for hit in of.hits)]), *_signals(of.hits), ""]
-    lines += [f"note      {note}" for note in of.notes]
-    if of.shortfall:
-        lines.append(f"short     {of.returned} of {of.requested} asked for: {of.shortfall}")
+    lines += [f"note      {note}" for note in of.warnings]
+    if of.incomplete_reason:
+        lines.append(f"short     {of.returned} of {of.requested} asked for: {of.incomplete_reason}")
     kept = "kept from before; " if of.cached else ""
     lines.append(f"ms        {kept}{_timings(of.timings_ms)}")
     return "".join(f"{_printable(line).rstrip()}\n" for line in lines)
 
 
-def _expansion(of: "Retrieval") -> Iterator[str]:
+def _expansion(of: "SearchResult") -> Iterator[str]:
     if of.expansion.synonyms:
         yield f"synonyms  {', '.join(of.expansion.synonyms)}"
     for number, wording in enumerate(of.expansion.wordings, start=2):
@@ -35,7 +35,7 @@ def _expansion(of: "Retrieval") -> Iterator[str]:
         yield f"like      {of.expansion.passage}"
 
 
-def _account(leg: "LegAccount") -> str:
+def _account(leg: "RetrieverStats") -> str:
     read = ", ".join(f"{what.replace('_', ' ')} {count:,}" for what, count in leg.read.items())
     reason = f"; {leg.reason}" if leg.reason else ""
     return f"{leg.returned} of {leg.asked} candidates by {leg.plan}{f' ({read})' if read else ''}{reason}"
@@ -47,9 +47,9 @@ def _row(hit: "Passage") -> tuple[str, ...]:
         _ranked(hit.dense_rank, hit.dense_score, 3),
         _ranked(hit.lexical_rank, hit.lexical_score, 2),
         _ranked(hit.fused_rank, hit.fused_score, 4),
-        " + ".join(f"{share:.4f} {name}" for name, share in hit.shares.items()),
+        " + ".join(f"{share:.4f} {name}" for name, share in hit.score_contributions.items()),
         _NONE if hit.rerank_score is None else f"{hit.rerank_score:.3f}",
-        f"{hit.source} | {hit.place}",
+        f"{hit.source} | {hit.location}",
     )
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class GuardKind(StrEnum):
+class MonitorKind(StrEnum):
     """What a run of the guard looks at."""
 
     RECALL = "recall"
@@ -19,7 +19,7 @@ class GuardKind(StrEnum):
     """Two tenants of the guard's own, each asked for the other's secret."""
 
 
-class GuardState(StrEnum):
+class MonitorState(StrEnum):
     """What a run comes to."""
 
     OK = "ok"
@@ -29,13 +29,13 @@ class GuardState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GuardRun:
+class MonitorRun:
     """One run of the guard over a tenant."""
 
     id: uuid.UUID
     at: datetime
-    kind: GuardKind
-    state: GuardState
+    kind: MonitorKind
+    state: MonitorState
     why: str
     """In words: the figures that it goes by."""
     index_id: uuid.UUID | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kosmos_rag.core.types.documents import DocumentLines
-from kosmos_rag.core.types.experiments import Served
+from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
 
 
@@ -53,7 +53,7 @@ class Citation:
     """SHA-256 of the cited text, hexadecimal."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Section and lines (or pages) for a reader: `Churn Calculation | L12 to L38`."""
         return _place(self)
 
@@ -73,7 +73,7 @@ class Passage:
     title: str
     media_type: str
     metadata: Mapping[str, Any]
-    ordinal: int
+    chunk_index: int
     section: tuple[str, ...]
     start: int
     end: int
@@ -82,7 +82,7 @@ class Passage:
     page_start: int | None
     page_end: int | None
     text: str
-    splitter: str
+    chunker: str
     collection: str
     dense_rank: int | None
     dense_score: float | None
@@ -93,17 +93,17 @@ class Passage:
     fused_rank: int
     """Among all candidates, before reranking."""
     fused_score: float
-    shares: Mapping[str, float]
+    score_contributions: Mapping[str, float]
     """What each list of candidates adds to the fused score: `dense`, `lexical`, and of other wordings `dense 2`."""
     rerank_score: float | None
     """Relevance by the reranker, 0 to 1; None where it did not run."""
     signals: Mapping[str, float] = field(default_factory=dict)
     """What each signal added to the score; what it was before is the score as a share of the best one's."""
-    around: tuple[int, int] | None = None
+    parent_span: tuple[int, int] | None = None
     """Span of its document that the context shows in its place; None where it is shown itself."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Section and lines (or pages) for a reader: `Churn Calculation | L12 to L38`."""
         return _place(self)
 
@@ -124,7 +124,7 @@ def _place(of: Citation | Passage) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LegAccount:
+class RetrieverStats:
     """What one leg was asked for and gave."""
 
     asked: int
@@ -150,7 +150,7 @@ class Expansion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Retrieval:
+class SearchResult:
     """The answer to one question, with its account."""
 
     question: str
@@ -161,21 +161,21 @@ class Retrieval:
     """The stages that ran, in order."""
     timings_ms: Mapping[str, float]
     """Milliseconds of each stage, and `total`."""
-    legs: Mapping[str, LegAccount]
+    retrievers: Mapping[str, RetrieverStats]
     """By list of candidates: `dense`, `lexical`, and of other wordings `dense 2`."""
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What the caller should know: a stage that was skipped and why, hits that were dropped."""
-    skipped: tuple[str, ...]
+    degraded_stages: tuple[str, ...]
     """Stages that the settings ask for and that could not run in time, or at all: `expand`, `rerank`."""
     cached: bool
     """Whether it is a result kept from before, of the same documents."""
-    shortfall: str | None
+    incomplete_reason: str | None
     """Why fewer came than requested; None when all came."""
     intent: str | None = None
     """What kind of question it is by the rules of `rag.intents`; None where none of them fits."""
     id: uuid.UUID | None = field(default=None, compare=False)
     """Of its record in the log, for feedback on it; None where no log is kept."""
-    experiment: Served | None = field(default=None, compare=False)
+    experiment: ExperimentAssignment | None = field(default=None, compare=False)
     """Which configuration of an experiment answered; None where none runs that may change that."""
 
     @property
@@ -241,7 +241,7 @@ class Context:
     max_tokens: int
     omitted: Mapping[str, int]
     """Hits that are not shown, by reason: `near_duplicate`, `budget`."""
-    retrieval: Retrieval
+    retrieval: SearchResult
 
     @property
     def citations(self) -> tuple[Citation, ...]:

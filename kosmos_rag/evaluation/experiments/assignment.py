@@ -17,7 +17,15 @@ from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
 from kosmos_rag.core.telemetry.observer import Observation
-from kosmos_rag.core.types import EVALUATOR, Arm, ExperimentMode, Filter, Retrieval, RunningExperiment, Served
+from kosmos_rag.core.types import (
+    EVALUATOR,
+    Arm,
+    ExperimentAssignment,
+    ExperimentMode,
+    Filter,
+    RunningExperiment,
+    SearchResult,
+)
 from kosmos_rag.evaluation.experiments import store as storing
 from kosmos_rag.evaluation.experiments.background import Background
 from kosmos_rag.evaluation.experiments.rank_overlap import overlap, rank_biased_overlap
@@ -26,7 +34,7 @@ from kosmos_rag.retrieval.pipeline import Retriever
 from kosmos_rag.storage.audit.log import Reader
 from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.provision import APP
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _LOG = logging.getLogger(__name__)
 _ACTION = "experiment_failed"
@@ -91,9 +99,9 @@ class Experiments:
                         "for the process, and false in the presets of collections that are to go without"
                     )
                 # No preset has such a version: what is kept of one configuration is never found by the other.
-                retriever = self._retriever.under(laid, f"experiment {laid.rag_version}")
+                retriever = self._retriever.under(laid, f"experiment {laid.settings_hash}")
                 self._kept[version, preset.version] = _Second(
-                    retriever=retriever, shadow=retriever.beside(self._apart), version=laid.rag_version
+                    retriever=retriever, shadow=retriever.beside(self._apart), version=laid.settings_hash
                 )
             return self._kept[version, preset.version]
 
@@ -102,7 +110,7 @@ class Experiments:
         if not self._background.submit(call):
             self.count(DROPPED)
 
-    def store(self, owner: Tenant, experiment_id: uuid.UUID, result: Result) -> None:
+    def store(self, owner: TenantRef, experiment_id: uuid.UUID, result: Result) -> None:
         """Keep a result, and count it. What goes wrong is logged."""
         try:
             storing.add(self._database.worker, owner, experiment_id, result)
@@ -176,24 +184,26 @@ class Trial:
         self._second, self._fault = None, type(error).__name__
         self.version = self._first_version
 
-    def told(self, retrieval: Retrieval) -> Retrieval:
+    def told(self, retrieval: SearchResult) -> SearchResult:
         """Return the retrieval with who answered, where an experiment may have changed that."""
         running = self._running
         if running is None or running.mode is ExperimentMode.SHADOW:
             return retrieval
         what = f"the second configuration of the experiment {running.name}"
-        notes = retrieval.notes
+        notes = retrieval.warnings
         if self._fault is not None:
             notes = (*notes, f"{what} failed ({self._fault}), and the first one answered")
         elif self._second is not None:
             notes = (*notes, f"answered by {what}")
-        return replace(retrieval, experiment=Served(experiment=running.name, arm=self._arm), notes=notes)
+        return replace(
+            retrieval, experiment=ExperimentAssignment(experiment=running.name, arm=self._arm), warnings=notes
+        )
 
     @property
     def _arm(self) -> Arm:
         return Arm.FIRST if self._second is None else Arm.SECOND
 
-    def given_out(self, retrieval: Retrieval, filter: Filter | None) -> None:  # noqa: A002 — the word that callers expect
+    def given_out(self, retrieval: SearchResult, filter: Filter | None) -> None:  # noqa: A002 — the word that callers expect
         """Have the question compared, or counted, afterwards. Does not wait, and raises nothing."""
         running, second = self._running, self._second
         if running is None:
@@ -219,7 +229,7 @@ class Trial:
         """Ask the second configuration the same, as the same reader, and keep how like the two answers are."""
         reader = self._reader
         try:
-            found = second.shadow.retrieve(
+            found = second.shadow.search(
                 reader.tenant,
                 reader.principals,
                 question,
@@ -243,7 +253,7 @@ def _unless_ended(experiment_id: uuid.UUID, running: RunningExperiment | None, q
         raise _Ended
 
 
-def _served(retrieval: Retrieval, arm: Arm) -> Result:
+def _served(retrieval: SearchResult, arm: Arm) -> Result:
     milliseconds = None if retrieval.cached else retrieval.timings_ms["total"]
     first = arm is Arm.FIRST
     return Result(
@@ -254,16 +264,16 @@ def _served(retrieval: Retrieval, arm: Arm) -> Result:
         second_ms=None if first else milliseconds,
         first_hits=retrieval.returned if first else None,
         second_hits=None if first else retrieval.returned,
-        degraded=bool(retrieval.skipped),
+        degraded=bool(retrieval.degraded_stages),
     )
 
 
-def _after_embedding(retrieval: Retrieval) -> float:
+def _after_embedding(retrieval: SearchResult) -> float:
     """Return the milliseconds without the question's vector: the second one finds that of the first."""
     return round(retrieval.timings_ms["total"] - retrieval.timings_ms.get("embed", 0.0), 3)
 
 
-def _compared(first: Result, ids: list[uuid.UUID], second: Retrieval) -> Result:
+def _compared(first: Result, ids: list[uuid.UUID], second: SearchResult) -> Result:
     others = [hit.chunk_id for hit in second.hits]
     return replace(
         first,
@@ -271,5 +281,5 @@ def _compared(first: Result, ids: list[uuid.UUID], second: Retrieval) -> Result:
         second_hits=second.returned,
         overlap=overlap(ids, others),
         rbo=rank_biased_overlap(ids, others),
-        degraded=first.degraded or bool(second.skipped),
+        degraded=first.degraded or bool(second.degraded_stages),
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kosmos_rag.core.types import EVERYONE, IngestReport, Retrieval, SourceDocument
+from kosmos_rag.core.types import EVERYONE, IngestReport, SearchResult, SourceDocument
 from kosmos_rag.evaluation.monitor.verdict import Verdict, judged_permission
 
 TENANTS = ("kosmos-canary-a", "kosmos-canary-b")
@@ -19,13 +19,13 @@ _K = 10
 
 
 class Scope(Protocol):
-    """One tenant as one reader sees it: a TenantScope is one."""
+    """One tenant as one reader sees it: a Tenant is one."""
 
     def ingest(self, items: Sequence[SourceDocument]) -> IngestReport:
         """Ingest documents; unchanged ones are passed over."""
         ...
 
-    def retrieve(self, question: str, k: int | None = None) -> Retrieval:
+    def search(self, question: str, k: int | None = None) -> SearchResult:
         """Return the best passages for a question."""
         ...
 
@@ -50,7 +50,7 @@ class _Secret:
     @property
     def document(self) -> SourceDocument:
         text = f"The secret word of {self.tenant} for {self.reader} is {self.words}."
-        return SourceDocument(source=self.reader, data=text.encode(), readers=(self.reader,))
+        return SourceDocument(source=self.reader, data=text.encode(), acl=(self.reader,))
 
 
 SECRETS = tuple(_Secret(tenant=name, reader=reader) for name in TENANTS for reader in (EVERYONE, _DEPARTMENT))
@@ -74,5 +74,5 @@ def check(open_scope: OpenScope) -> Verdict:
 
 
 def _texts(scope: Scope, secret: _Secret) -> Iterator[str]:
-    for hit in scope.retrieve(f"secret word {secret.words}", _K).hits:
+    for hit in scope.search(f"secret word {secret.words}", _K).hits:
         yield hit.text

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import Connection, sql
 
-from kosmos_rag.core.config import GuardSettings
+from kosmos_rag.core.config import MonitorSettings
 from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
 from kosmos_rag.indexing import recall as tuning
 from kosmos_rag.retrieval.candidates import DENSE, Leg
@@ -24,7 +24,7 @@ from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.timer import Watch
 from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _ANY = request("any", k=10, filter=None, max_chars=10)
 """What a search has to have and the dense leg does not look at."""
@@ -67,9 +67,9 @@ class Remeasured:
 
 def remeasure(
     app: Role,
-    owner: Tenant,
+    owner: TenantRef,
     samples: Sequence[Sample],
-    settings: GuardSettings,
+    settings: MonitorSettings,
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> Remeasured:
@@ -102,7 +102,7 @@ def remeasure(
     )
 
 
-def _searched(app: Role, owner: Tenant, sample: Sample, settings: GuardSettings) -> _Found | None:
+def _searched(app: Role, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Found | None:
     """Search one sample both ways in one snapshot; None where no index answers it any more."""
     search = Search(
         tenant=owner,
@@ -134,10 +134,10 @@ def _searched(app: Role, owner: Tenant, sample: Sample, settings: GuardSettings)
     )
 
 
-def _be_modest(connection: Connection, settings: GuardSettings) -> None:
+def _be_modest(connection: Connection, settings: MonitorSettings) -> None:
     connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(sql.Literal(settings.statement_timeout_ms)))
     connection.execute(statement("one_core"))
 
 
 def _came_short(leg: Leg, there: int) -> bool:
-    return leg.account.plan.startswith("exact scan, for") or len(leg.candidates) < there
+    return leg.explain.plan.startswith("exact scan, for") or len(leg.candidates) < there

@@ -11,11 +11,11 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import EVERYONE, GuardKind, GuardRun, GuardState
+from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.recall import Sample
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _SAMPLE_AGE = timedelta(days=1)
 
@@ -23,7 +23,7 @@ _SAMPLE_AGE = timedelta(days=1)
 class Stored:
     """Samples and runs of one tenant."""
 
-    def __init__(self, database: Database, owner: Tenant) -> None:
+    def __init__(self, database: Database, owner: TenantRef) -> None:
         self._database = database
         self._owner = owner
 
@@ -65,7 +65,7 @@ class Stored:
             row = connection.execute(statement("guard_baseline"), values).fetchone()
         return [] if row is None else list(row[0])
 
-    def keep(self, run: GuardRun, scores: Sequence[float], *, keep_days: int) -> None:
+    def keep(self, run: MonitorRun, scores: Sequence[float], *, keep_days: int) -> None:
         """Write down a run, and forget those that are older than that."""
         values: dict[str, Any] = {
             "tenant_id": self._owner.id,
@@ -84,12 +84,14 @@ class Stored:
             before = run.at - timedelta(days=keep_days)
             connection.execute(statement("prune_guard_runs"), {"tenant_id": self._owner.id, "before": before})
 
-    def runs(self, kind: GuardKind | None = None, *, limit: int) -> list[GuardRun]:
+    def runs(self, kind: MonitorKind | None = None, *, limit: int) -> list[MonitorRun]:
         """Return the latest runs, the newest first."""
         values = {"tenant_id": self._owner.id, "kind": None if kind is None else str(kind), "limit": limit}
         with self._transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(statement("list_guard_runs"), values).fetchall()
-        return [GuardRun(**{**row, "kind": GuardKind(row["kind"]), "state": GuardState(row["state"])}) for row in rows]
+        return [
+            MonitorRun(**{**row, "kind": MonitorKind(row["kind"]), "state": MonitorState(row["state"])}) for row in rows
+        ]
 
     def vector_indexes(self) -> int:
         """Count the vector indexes of all tenants."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kosmos_rag.core.types import GuardState
+from kosmos_rag.core.types import MonitorState
 from kosmos_rag.evaluation.monitor import verdict as drift
 from kosmos_rag.evaluation.monitor.recall import Remeasured
 
@@ -46,7 +46,7 @@ MEASURES = (_RECALL, _MRR)
 class Verdict:
     """A state, why, and what it goes by."""
 
-    state: GuardState
+    state: MonitorState
     why: str
     figures: Mapping[str, Any] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class Verdict:
 def too_few(samples: int) -> Verdict:
     """Return the verdict on samples that are not worth to be searched yet."""
     return Verdict(
-        state=GuardState.UNKNOWN, why=f"{samples} samples, {MIN_SAMPLES} are needed", figures={"samples": samples}
+        state=MonitorState.UNKNOWN, why=f"{samples} samples, {MIN_SAMPLES} are needed", figures={"samples": samples}
     )
 
 
@@ -65,7 +65,9 @@ def judged_recall(seen: Remeasured, before: Sequence[float], target: float, *, i
     """
     if seen.recall is None or seen.samples < MIN_SAMPLES:
         why = too_few(seen.samples).why + (f"; {seen.given_up} took too long" if seen.given_up else "")
-        return Verdict(state=GuardState.UNKNOWN, why=why, figures={"samples": seen.samples, "given_up": seen.given_up})
+        return Verdict(
+            state=MonitorState.UNKNOWN, why=why, figures={"samples": seen.samples, "given_up": seen.given_up}
+        )
     recall, error = seen.recall.recall_at_10, seen.recall.error
     figures: dict[str, Any] = {
         "samples": seen.samples,
@@ -84,7 +86,7 @@ def judged_recall(seen: Remeasured, before: Sequence[float], target: float, *, i
         if figures["drift"] > figures["drift_limit"]:
             why += "; the best scores are others than at the last build or tuning"
     low = recall + _ERRORS * error < target
-    return Verdict(state=GuardState.ALARM if low else GuardState.OK, why=why, figures=figures)
+    return Verdict(state=MonitorState.ALARM if low else MonitorState.OK, why=why, figures=figures)
 
 
 def judged_answers(measures: Mapping[str, float], questions: int, alerts: Mapping[str, float]) -> Verdict:
@@ -92,17 +94,17 @@ def judged_answers(measures: Mapping[str, float], questions: int, alerts: Mappin
     figures = {"questions": questions, "recall_at_10": measures.get(_RECALL), "mrr": measures.get(_MRR)}
     if questions < MIN_QUESTIONS:
         why = f"{questions} questions with an answer, {MIN_QUESTIONS} are needed"
-        return Verdict(state=GuardState.UNKNOWN, why=why, figures={"questions": questions})
+        return Verdict(state=MonitorState.UNKNOWN, why=why, figures={"questions": questions})
     low = [name for name in MEASURES if measures[name] < alerts.get(name, 0.0)]
     why = ", ".join(f"{name} {measures[name]:.3f} (alert below {alerts.get(name, 0.0)})" for name in MEASURES)
-    return Verdict(state=GuardState.ALARM if low else GuardState.OK, why=why, figures=figures)
+    return Verdict(state=MonitorState.ALARM if low else MonitorState.OK, why=why, figures=figures)
 
 
 def judged_permission(leaks: Sequence[str], missed: Sequence[str]) -> Verdict:
     """Judge what readers found of secrets: of others', and of their own that they should find."""
     figures = {"leaks": len(leaks), "missed": len(missed)}
     if leaks:
-        return Verdict(state=GuardState.ALARM, why="; ".join(leaks), figures=figures)
+        return Verdict(state=MonitorState.ALARM, why="; ".join(leaks), figures=figures)
     if missed:
-        return Verdict(state=GuardState.UNKNOWN, why="; ".join(missed), figures=figures)
-    return Verdict(state=GuardState.OK, why="no reader found a secret of others", figures=figures)
+        return Verdict(state=MonitorState.UNKNOWN, why="; ".join(missed), figures=figures)
+    return Verdict(state=MonitorState.OK, why="no reader found a secret of others", figures=figures)

@@ -20,7 +20,7 @@ from kosmos_rag.ingestion.document import Piece, indexed_texts
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant, written_spaces
+from kosmos_rag.storage.tenants import TenantRef, written_spaces
 
 BATCH_CHUNKS = 256
 """Chunks embedded and written together: publications wait while they are written, for less than a second."""
@@ -57,7 +57,7 @@ class Filler:
     """Fills one space of one tenant."""
 
     database: Database
-    tenant: Tenant
+    tenant: TenantRef
     space: Space
     embedder: Embedder
     tokenizer: Tokenizer

@@ -11,13 +11,13 @@ from kosmos_rag.indexing.reembedding.backfill import EVERY_ID
 from kosmos_rag.indexing.reembedding.transactions import alone, count_vectors, transaction
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant, spaces_of
+from kosmos_rag.storage.tenants import TenantRef, spaces_of
 
 _SLICE = 4_096
 """Vectors deleted in one transaction: publications wait for it."""
 
 
-def condemn(database: Database, tenant: Tenant, name: str) -> Space:
+def condemn(database: Database, tenant: TenantRef, name: str) -> Space:
     """Take the space of that id or model out of use, so that nobody writes to it or switches to it; returns it.
 
     Raises RequestError where it is live, not there or ambiguous.
@@ -40,7 +40,7 @@ def condemn(database: Database, tenant: Tenant, name: str) -> Space:
     return found.space
 
 
-def delete_space(database: Database, tenant: Tenant, space: Space, on_progress: Callable[[int, int], None]) -> None:
+def delete_space(database: Database, tenant: TenantRef, space: Space, on_progress: Callable[[int, int], None]) -> None:
     """Delete a condemned space without indexes, and tell how many of how many vectors are gone."""
     with transaction(database, tenant) as connection:
         total = count_vectors(connection, tenant, space)
@@ -61,6 +61,6 @@ def delete_space(database: Database, tenant: Tenant, space: Space, on_progress: 
         connection.execute(statement("delete_space"), {"tenant_id": tenant.id, "space_id": space.id})
 
 
-def _delete_slice(connection: psycopg.Connection, tenant: Tenant, space: Space, after: uuid.UUID) -> list[uuid.UUID]:
+def _delete_slice(connection: psycopg.Connection, tenant: TenantRef, space: Space, after: uuid.UUID) -> list[uuid.UUID]:
     values = {"tenant_id": tenant.id, "space_id": space.id, "after": after, "limit": _SLICE}
     return [key for (key,) in connection.execute(statement("delete_vectors"), values).fetchall()]

@@ -30,7 +30,7 @@ from kosmos_rag.storage.tenants import (
     DROPPING,
     READY,
     StoredSpace,
-    Tenant,
+    TenantRef,
     create_space,
     spaces_of,
     written_spaces,
@@ -52,7 +52,7 @@ class Reembedding:
         self._recall_target = settings.indexes.recall_target
         self._reached: dict[uuid.UUID, uuid.UUID] = {}
 
-    def status(self, tenant: Tenant) -> list[SpaceInfo]:
+    def status(self, tenant: TenantRef) -> list[SpaceInfo]:
         """Return the tenant's spaces, the live one first. Loads no model. Raises DatabaseError."""
         with transaction(self._database, tenant) as connection:
             chunks = count_chunks(connection, tenant)
@@ -68,11 +68,11 @@ class Reembedding:
                 for stored in spaces_of(connection, tenant.id)
             ]
 
-    def begin(self, tenant: Tenant) -> None:
+    def begin(self, tenant: TenantRef) -> None:
         """Make the space of the other model, empty, where it is not there: publications write it from now on.
 
         Raises RequestError for a tenant without documents, ConfigError where no other model is configured,
-        SpaceMismatch where the model of the live space is not, ModelUnavailable, DatabaseError.
+        EmbeddingSpaceMismatch where the model of the live space is not, ModelUnavailable, DatabaseError.
         """
         space, there = self._other(tenant)
         if there is not None and there.state == DROPPING:
@@ -83,11 +83,11 @@ class Reembedding:
             with transaction(self._database, tenant) as connection:
                 create_space(connection, tenant.id, space, state=BUILDING, now=datetime.now(UTC))
 
-    def step(self, tenant: Tenant, limit: int) -> int:
+    def step(self, tenant: TenantRef, limit: int) -> int:
         """Embed up to `limit` chunks that a space lacks; returns how many, 0 where no space lacks any.
 
-        Spaces are those whose models are configured here, the live one among them. Raises SpaceMismatch where its
-        model is not, ModelUnavailable, DatabaseError.
+        Spaces are those whose models are configured here, the live one among them.
+        Raises EmbeddingSpaceMismatch where its model is not, ModelUnavailable, DatabaseError.
         """
         # The live space last: it lacks something only where a model was not configured everywhere.
         for filler in reversed(self._fillers(tenant)):
@@ -101,7 +101,7 @@ class Reembedding:
             self._reached.pop(key, None)
         return 0
 
-    def fill_part(self, tenant: Tenant, number: int, parts: int, chunks_per_second: float | None) -> int:
+    def fill_part(self, tenant: TenantRef, number: int, parts: int, chunks_per_second: float | None) -> int:
         """Fill one of so many equal parts of every space; returns how many chunks were embedded. Raises as `step`."""
         throttle = Throttle(chunks_per_second)
         for filler in self._fillers(tenant):
@@ -113,7 +113,7 @@ class Reembedding:
 
     def start(
         self,
-        tenant: Tenant,
+        tenant: TenantRef,
         *,
         chunks_per_second: float | None,
         parts: Callable[[float | None], Iterator[int]] | None,
@@ -137,7 +137,7 @@ class Reembedding:
         return self.status(tenant)
 
     def switch(
-        self, tenant: Tenant, *, questions: Sequence[Question], force: str | None, on_progress: Progress
+        self, tenant: TenantRef, *, questions: Sequence[Question], force: str | None, on_progress: Progress
     ) -> SpaceQuality:
         """Measure the space of the other model, and answer questions from it from now on.
 
@@ -163,11 +163,11 @@ class Reembedding:
         self._make_live(tenant, there.space)
         return quality
 
-    def drop(self, tenant: Tenant, name: str, on_progress: Progress) -> list[SpaceInfo]:
+    def drop(self, tenant: TenantRef, name: str, on_progress: Progress) -> list[SpaceInfo]:
         """Remove the space of that id or model, which is not live, with its vectors and its index.
 
         Interrupted, it goes on when it is called again. Raises RequestError where the space is live, not there or
-        ambiguous, IndexesBusy, ConfigError, DatabaseError.
+        ambiguous, IndexLocked, ConfigError, DatabaseError.
         """
         space = condemn(self._database, tenant, name)
         self._indexes.drop_space(tenant, space, lambda line: on_progress(0, 0, line))
@@ -179,10 +179,11 @@ class Reembedding:
         )
         return self.status(tenant)
 
-    def rollback(self, tenant: Tenant) -> list[SpaceInfo]:
+    def rollback(self, tenant: TenantRef) -> list[SpaceInfo]:
         """Answer questions from the space that was live before, from now on.
 
-        Raises RequestError where there is none or it is incomplete, SpaceMismatch where its model is not configured.
+        Raises RequestError where there is none or it is incomplete, EmbeddingSpaceMismatch where its model is not
+        configured.
         """
         before = [stored for stored in self._stored(tenant) if stored.state == READY and stored.live_until is not None]
         if not before:
@@ -191,11 +192,11 @@ class Reembedding:
         self._make_live(tenant, before[0].space)
         return self.status(tenant)
 
-    def _stored(self, tenant: Tenant) -> list[StoredSpace]:
+    def _stored(self, tenant: TenantRef) -> list[StoredSpace]:
         with transaction(self._database, tenant) as connection:
             return spaces_of(connection, tenant.id)
 
-    def _live(self, tenant: Tenant) -> tuple[Space, list[StoredSpace]]:
+    def _live(self, tenant: TenantRef) -> tuple[Space, list[StoredSpace]]:
         stored = self._stored(tenant)
         live = next((entry.space for entry in stored if entry.live), None)
         if live is None:
@@ -204,7 +205,7 @@ class Reembedding:
             )
         return live, stored
 
-    def _other(self, tenant: Tenant) -> tuple[Space, StoredSpace | None]:
+    def _other(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
         """Return the space of the model that is configured beside the live one's: as it would be made, and as it is."""
         live, stored = self._live(tenant)
         beside = self._embedders.space_beside(live, tenant.id, tenant.name)
@@ -223,7 +224,7 @@ class Reembedding:
             require_same(there.space, space, tenant.name)
         return space, there
 
-    def _fillers(self, tenant: Tenant) -> list[Filler]:
+    def _fillers(self, tenant: TenantRef) -> list[Filler]:
         with transaction(self._database, tenant) as connection:
             spaces = written_spaces(connection, tenant.id)
         return [
@@ -239,7 +240,7 @@ class Reembedding:
 
     def _filling(
         self,
-        tenant: Tenant,
+        tenant: TenantRef,
         chunks_per_second: float | None,
         parts: Callable[[float | None], Iterator[int]] | None,
     ) -> Iterator[int]:
@@ -251,7 +252,7 @@ class Reembedding:
             throttle.wait(chunks)
 
     def _measured(
-        self, tenant: Tenant, space: Space, questions: Sequence[Question], on_progress: Progress
+        self, tenant: TenantRef, space: Space, questions: Sequence[Question], on_progress: Progress
     ) -> SpaceQuality:
         live, _ = self._live(tenant)
         entry = self._indexes.prepare_space(tenant, space, lambda line: on_progress(0, 0, line))
@@ -274,7 +275,7 @@ class Reembedding:
             forced=None,
         )
 
-    def _make_live(self, tenant: Tenant, space: Space) -> None:
+    def _make_live(self, tenant: TenantRef, space: Space) -> None:
         with alone(self._database, tenant) as connection:
             stored = {entry.space.id: entry for entry in spaces_of(connection, tenant.id)}
             if space.id not in stored or stored[space.id].state == DROPPING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.indexing.reembedding.migration import Reembedding
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _PARTS_A_WORKER = 8
 """More parts than workers: one that is slower takes fewer, and progress is seen."""
@@ -21,7 +21,7 @@ class _Worker:
     """Fills the parts that it is given. One a processor, each with models of its own."""
 
     def __init__(
-        self, opened: Callable[[], Reembedding], tenant: Tenant, parts: int, chunks_per_second: float | None
+        self, opened: Callable[[], Reembedding], tenant: TenantRef, parts: int, chunks_per_second: float | None
     ) -> None:
         reembedding = opened()
         self._fill = partial(reembedding.fill_part, tenant, parts=parts, chunks_per_second=chunks_per_second)
@@ -31,7 +31,7 @@ class _Worker:
         return {"chunks": [self._fill(int(number)) for number in batch["number"]]}
 
 
-def fill_by_ray(opened: Callable[[], Reembedding], tenant: Tenant, chunks_per_second: float | None) -> Iterator[int]:
+def fill_by_ray(opened: Callable[[], Reembedding], tenant: TenantRef, chunks_per_second: float | None) -> Iterator[int]:
     """Fill a tenant's spaces on the cluster that RAY_ADDRESS names, else on this machine's processors.
 
     `opened` is called in each worker, and what it holds must be picklable. Yields the chunks of each part that is done.

@@ -9,11 +9,11 @@ import psycopg
 from kosmos_rag.core.types import EVERYONE, Space
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 
 @contextmanager
-def transaction(database: Database, tenant: Tenant) -> Iterator[psycopg.Connection]:
+def transaction(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
     """Open a transaction that takes its time: counting does, and so does waiting for a publication."""
     with database.worker.transaction(tenant.id, [EVERYONE]) as connection:
         connection.execute(statement("no_statement_timeout"))
@@ -21,7 +21,7 @@ def transaction(database: Database, tenant: Tenant) -> Iterator[psycopg.Connecti
 
 
 @contextmanager
-def alone(database: Database, tenant: Tenant) -> Iterator[psycopg.Connection]:
+def alone(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
     """Open a transaction that no publication overlaps, in any collection of the tenant."""
     with transaction(database, tenant) as connection:
         connection.execute(statement("lock_corpora"), {"tenant_id": tenant.id})
@@ -29,17 +29,17 @@ def alone(database: Database, tenant: Tenant) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def count_chunks(connection: psycopg.Connection, tenant: Tenant) -> int:
+def count_chunks(connection: psycopg.Connection, tenant: TenantRef) -> int:
     """Return how many chunks a tenant has."""
     return _number(connection, statement("count_chunks"), {"tenant_id": tenant.id})
 
 
-def count_vectors(connection: psycopg.Connection, tenant: Tenant, space: Space) -> int:
+def count_vectors(connection: psycopg.Connection, tenant: TenantRef, space: Space) -> int:
     """Return how many of a tenant's chunks have a vector in a space."""
     return _number(connection, statement("vectors_of_space"), {"tenant_id": tenant.id, "space_id": space.id})
 
 
-def count_missing(connection: psycopg.Connection, tenant: Tenant, space: Space) -> int:
+def count_missing(connection: psycopg.Connection, tenant: TenantRef, space: Space) -> int:
     """Return how many have none."""
     return _number(connection, statement("count_without_vectors"), {"tenant_id": tenant.id, "space_id": space.id})
 

@@ -1,4 +1,4 @@
-"""Five splitters behind the `Chunker` port, and the factory that builds the configured one."""
+"""Five chunkers behind the `Chunker` port, and the factory that builds the configured one."""
 
 from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.errors import ConfigError
@@ -17,7 +17,7 @@ _MIN_BUDGET = 8
 
 
 def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens: int) -> Chunker:
-    """Build the splitter that the settings name.
+    """Build the chunker that the settings name.
 
     No chunk has more than `max_tokens` tokens of the embedder's tokenizer, but for fenced blocks with `whole_blocks`.
     Raises ConfigError if these are fewer than 8.

@@ -1,4 +1,4 @@
-"""The hard limit of tokens, kept for every chunk whichever splitter made it."""
+"""The hard limit of tokens, kept for every chunk whichever chunker made it."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The hierarchical splitter: small pieces to be matched, each with the section around it to be shown."""
+"""The hierarchical chunker: small pieces to be matched, each with the section around it to be shown."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class HierarchicalChunker:
 
     A chunk knows the span of its section, the heading with its text up to the next heading. Of a section with more
     than `section_size` characters that is the span of the paragraphs around the chunk that fit; a part of a longer
-    paragraph has none. Fenced blocks are kept as the markdown splitter keeps them.
+    paragraph has none. Fenced blocks are kept as the markdown chunker keeps them.
     """
 
     name = "hierarchical"
@@ -36,7 +36,7 @@ class HierarchicalChunker:
         self._section_size = section_size
         self._budget = budget
         self._packer = Packer(
-            splitter=self.name,
+            chunker=self.name,
             min_size=min_size,
             max_size=max_size,
             budget=budget,
@@ -53,7 +53,7 @@ class HierarchicalChunker:
         ]
         pieces = [piece for packed in self._packer.pack(text, runs) for piece in packed]
         chunks = build_chunks(document, self._budget.fit(text, pieces))
-        return [replace(chunk, around=self._around(_section_of(chunk, found), chunk)) for chunk in chunks]
+        return [replace(chunk, parent_span=self._around(_section_of(chunk, found), chunk)) for chunk in chunks]
 
     def _around(self, units: Sequence[Unit], chunk: Chunk) -> Span | None:
         start, end = units[0].start, units[-1].end

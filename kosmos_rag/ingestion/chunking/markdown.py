@@ -1,4 +1,4 @@
-"""The header-aware splitter: a chunk lies within one section, and a heading stays with its text."""
+"""The header-aware chunker: a chunk lies within one section, and a heading stays with its text."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ class MarkdownChunker:
         self._overlap = overlap
         self._budget = budget
         self._packer = Packer(
-            splitter=self.name,
+            chunker=self.name,
             min_size=min_size,
             max_size=max_size,
             budget=budget,
@@ -65,7 +65,7 @@ class MarkdownChunker:
         yield from pieces[:1]
         fence_ends = [0, *(unit.end for unit in units if unit.fenced)]
         for previous, piece in pairwise(pieces):
-            if piece.splitter != self.name:
+            if piece.chunker != self.name:
                 yield piece
                 continue
             floor = max(previous.own, fence_ends[bisect_right(fence_ends, piece.own) - 1])

@@ -60,14 +60,14 @@ class Packer:
     def __init__(
         self,
         *,
-        splitter: str,
+        chunker: str,
         min_size: int,
         max_size: int,
         budget: TokenBudget,
         recursive: RecursiveChunker,
         whole_blocks: bool = False,
     ) -> None:
-        self._splitter = splitter
+        self._chunker = chunker
         self._min_size = min_size
         self._max_size = max_size
         self._budget = budget
@@ -162,7 +162,7 @@ class Packer:
         return tokens <= self._budget.max_tokens
 
     def _piece(self, start: int, end: int) -> Piece:
-        return Piece(start=start, own=start, end=end, splitter=self._splitter)
+        return Piece(start=start, own=start, end=end, chunker=self._chunker)
 
 
 def _extent(group: Sequence[_Counted]) -> int:

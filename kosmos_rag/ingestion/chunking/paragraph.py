@@ -1,4 +1,4 @@
-"""The paragraph splitter: text between blank lines, joined until it is long enough."""
+"""The paragraph chunker: text between blank lines, joined until it is long enough."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class ParagraphChunker:
         self._max_size = max_size
         self._budget = budget
         self._packer = Packer(
-            splitter=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
+            chunker=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:

@@ -1,4 +1,4 @@
-"""The recursive splitter: LangChain's algorithm, with exact spans and a hard bound."""
+"""The recursive chunker: LangChain's algorithm, with exact spans and a hard bound."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ class RecursiveChunker:
     def pieces(self, text: str, span: Span, *, fallback_reason: str | None = None) -> list[Piece]:
         """Cut a span of the text into pieces of at most `size` characters, overlap included."""
         pieces = [
-            Piece(start=start, own=start, end=end, splitter=self.name, fallback_reason=fallback_reason)
+            Piece(start=start, own=start, end=end, chunker=self.name, fallback_reason=fallback_reason)
             for start, end in trimmed(text, self._spans(text, span))
         ]
         overlapping = [

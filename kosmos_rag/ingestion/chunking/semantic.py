@@ -1,4 +1,4 @@
-"""The semantic splitter: a chunk ends where neighbouring sentences are about different things."""
+"""The semantic chunker: a chunk ends where neighbouring sentences are about different things."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
@@ -26,13 +26,13 @@ class _Sentence(NamedTuple):
 
 
 class _CannotSplitError(Exception):
-    """The document is not one for this splitter; the message says why."""
+    """The document is not one for this chunker; the message says why."""
 
 
 class SemanticChunker:
     """Cuts where the cosine similarity of neighbouring sentences is below `threshold`, and before every heading.
 
-    A sentence that is too long goes to the recursive splitter, and so does a whole document that cannot be
+    A sentence that is too long goes to the recursive chunker, and so does a whole document that cannot be
     treated so.
     """
 
@@ -54,7 +54,7 @@ class SemanticChunker:
         self._budget = budget
         self._recursive = recursive
         self._packer = Packer(
-            splitter=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
+            chunker=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:

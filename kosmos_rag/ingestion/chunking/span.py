@@ -1,4 +1,4 @@
-"""What the splitters share: trimming, cutting and overlapping spans, and turning them into chunks."""
+"""What the chunkers share: trimming, cutting and overlapping spans, and turning them into chunks."""
 
 import re
 import unicodedata
@@ -21,13 +21,13 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """A chunk to be: where it lies and which splitter made it."""
+    """A chunk to be: where it lies and which chunker made it."""
 
     start: int
     end: int
     own: int
     """Where the text begins that the piece before does not have; `start` is less where the two overlap."""
-    splitter: str
+    chunker: str
     fallback_reason: str | None = None
     whole: bool = False
     """Kept whole even where the model does not read all of it."""
@@ -128,7 +128,7 @@ def _body_start(document: ParsedDocument, headings: Sequence[Span], piece: Piece
 def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, piece: Piece, tokens: int) -> Chunk:
     last = piece.end - 1
     return Chunk(
-        ordinal=ordinal,
+        chunk_index=ordinal,
         start=piece.start,
         end=piece.end,
         text=document.text[piece.start : piece.end],
@@ -138,6 +138,6 @@ def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, pie
         page_start=document.page_at(piece.start),
         page_end=document.page_at(last),
         tokens=tokens,
-        splitter=piece.splitter,
+        chunker=piece.chunker,
         fallback_reason=piece.fallback_reason,
     )

@@ -33,7 +33,7 @@ SourcePath = Annotated[Path, BeforeValidator(_refuse_blank)]
 class DocumentOptions(Section):
     """What is given to every document of a source."""
 
-    readers: tuple[NotBlank, ...] = Field(default=(EVERYONE,), min_length=1)
+    acl: tuple[NotBlank, ...] = Field(default=(EVERYONE,), min_length=1)
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     language: str | None = None
 
@@ -46,7 +46,7 @@ class DocumentOptions(Section):
             data=data,
             title=title,
             metadata={**self.metadata, **(metadata or {})},
-            readers=self.readers,
+            acl=self.acl,
             language=self.language,
         )
 
@@ -55,7 +55,7 @@ class DocumentOptions(Section):
 
         Without the latter, readers that were taken out of a spec would keep what they could read.
         """
-        given = [sorted(self.readers), self.metadata, self.language]
+        given = [sorted(self.acl), self.metadata, self.language]
         text = json.dumps([given, state], sort_keys=True, default=str)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -55,7 +55,7 @@ class Embedders:
     def space_beside(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
         """Return the space that a tenant may be moved to, with its model; None where no other model is configured.
 
-        Raises SpaceMismatch where the live space is of neither.
+        Raises EmbeddingSpaceMismatch where the live space is of neither.
         """
         own = self.for_space(live, tenant)
         for model in self._models:
@@ -68,7 +68,7 @@ class Embedders:
         return self._found.get(space_id)
 
     def for_space(self, space: Space, tenant: str) -> Embedder:
-        """Return the model that makes vectors of a space. Raises SpaceMismatch where none does, ModelUnavailable."""
+        """Return the model that embeds into a space. Raises EmbeddingSpaceMismatch, ModelUnavailable."""
         found = self._find(space)
         if found is None:
             require_same(space, self._description(self._current), tenant)
@@ -78,8 +78,8 @@ class Embedders:
     def writable(self, spaces: Sequence[Space], tenant: str) -> list[tuple[Space, Embedder]]:
         """Return those of a tenant's spaces whose models are here; the first is the live one.
 
-        What is not written of the others is found missing later. Raises SpaceMismatch where the model of the live one
-        is not here.
+        What is not written of the others is found missing later.
+        Raises EmbeddingSpaceMismatch where the model of the live one is not here.
         """
         live, *others = spaces
         found = [(space, self._find(space)) for space in others]

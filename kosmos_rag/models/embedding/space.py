@@ -8,7 +8,7 @@ import uuid
 
 import numpy as np
 
-from kosmos_rag.core.errors import SpaceMismatch
+from kosmos_rag.core.errors import EmbeddingSpaceMismatch
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Space
 
@@ -40,9 +40,9 @@ def difference(stored: Space, ours: Space) -> str | None:
 
 
 def require_same(stored: Space, ours: Space, tenant: str) -> None:
-    """Raise SpaceMismatch unless `ours` makes vectors that can be compared with the stored ones."""
+    """Raise EmbeddingSpaceMismatch unless `ours` makes vectors that can be compared with the stored ones."""
     if (found := difference(stored, ours)) is not None:
-        raise SpaceMismatch(
+        raise EmbeddingSpaceMismatch(
             f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
             f"{found}; set rag.embedding.model to {stored.model!r}; to move the tenant to another model, name that one "
             "in rag.next_embedding and run kosmos-rag embed start"

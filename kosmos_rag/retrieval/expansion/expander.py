@@ -22,7 +22,7 @@ class Expanded:
     """An expansion, and what could not be had of it."""
 
     expansion: Expansion
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def _counting(rag: RagSettings) -> ExpansionSettings:
@@ -79,4 +79,4 @@ class Expander:
             wordings=tried(self._wordings, (), "no other wordings"),
             passage=tried(self._passage, None, "no hypothetical passage"),
         )
-        return Expanded(expansion=expansion, notes=tuple(notes))
+        return Expanded(expansion=expansion, warnings=tuple(notes))

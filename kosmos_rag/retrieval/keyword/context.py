@@ -21,7 +21,7 @@ log = logging.getLogger("kosmos_rag.retrieval.keyword")
 
 
 class Texts(Protocol):
-    """A body of documents whose texts can be read: a `TenantScope` is one."""
+    """A body of documents whose texts can be read: a `Tenant` is one."""
 
     def texts(self) -> Iterable[tuple[str, str]]:
         """Return source and text of each document."""

@@ -17,7 +17,7 @@ class Applied:
     passages: list[Passage]
     intent: str | None
     """What kind of question it is; None where no rule says."""
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What the caller should know: how many passages a signal left out."""
 
 
@@ -47,7 +47,7 @@ class Signals:
         signals = self._plain if intent is None else self._of_intent[intent.name]
         name = None if intent is None else intent.name
         if not signals or not passages:
-            return Applied(passages=list(passages), intent=name, notes=())
+            return Applied(passages=list(passages), intent=name, warnings=())
         best = max(passage.score for passage in passages)
         # What is added comes first, so that the order in the settings does not matter.
         scoring = sorted(
@@ -67,7 +67,7 @@ class Signals:
                 if len(chosen) < len(ordered):
                     notes.append(f"{key} left out {len(ordered) - len(chosen)} of {len(ordered)} passages")
                 ordered = chosen
-        return Applied(passages=ordered, intent=name, notes=tuple(notes))
+        return Applied(passages=ordered, intent=name, warnings=tuple(notes))
 
     def _recognised(self, question: str) -> Intent | None:
         return next((intent for intent in self._intents if intent.fits(question)), None)

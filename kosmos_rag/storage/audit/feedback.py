@@ -107,8 +107,8 @@ def _logged(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
     if record is None or record.subject != reader.subject:
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")
     return _Rated(
-        question=record.searched or record.question,
-        question_sha256=sha256_of(record.searched) if record.searched else record.question_sha256,
+        question=record.search_query or record.question,
+        question_sha256=sha256_of(record.search_query) if record.search_query else record.question_sha256,
         source=_source(record, opinion.chunk_id),
     )
 

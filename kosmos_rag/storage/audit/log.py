@@ -22,16 +22,16 @@ from kosmos_rag.core.types import (
     ContextPassage,
     DocumentLines,
     Passage,
-    Retrieval,
+    SearchResult,
     sha256_of,
     storable,
 )
 from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
-Recorded = Retrieval | Context | Answer | AnswerSources | DocumentLines
+Recorded = SearchResult | Context | Answer | AnswerSources | DocumentLines
 """What is given out: of an answer that comes by and by, the sources go first."""
 
 _RANDOM_BITS = 74
@@ -43,7 +43,7 @@ _VARIANT = 0b10 << 62
 class Reader:
     """Who asks: of which tenant, as whom, where."""
 
-    tenant: Tenant
+    tenant: TenantRef
     principals: tuple[str, ...]
     subject: str | None
     collection: str | None
@@ -123,7 +123,7 @@ def _milliseconds(at: datetime) -> int:
 
 
 def _kind(result: Recorded) -> AuditKind:
-    if isinstance(result, Retrieval | DocumentLines):
+    if isinstance(result, SearchResult | DocumentLines):
         return AuditKind.RETRIEVE
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 
@@ -135,8 +135,8 @@ def _question(result: Recorded) -> str:
     return result.question
 
 
-def _retrieval(result: Retrieval | Context | Answer | AnswerSources) -> Retrieval:
-    return result if isinstance(result, Retrieval) else _context(result).retrieval
+def _retrieval(result: SearchResult | Context | Answer | AnswerSources) -> SearchResult:
+    return result if isinstance(result, SearchResult) else _context(result).retrieval
 
 
 def _context(result: Context | Answer | AnswerSources) -> Context:
@@ -153,7 +153,7 @@ def _passages(result: Recorded) -> list[AuditPassage]:
     """Return all that the result carries: a context carries its retrieval, with the hits that it does not show."""
     if isinstance(result, DocumentLines):
         return [_of_lines(result)]
-    if isinstance(result, Retrieval):
+    if isinstance(result, SearchResult):
         return [_of_hit(hit, rank=hit.rank, shown=True) for hit in result.hits]
     context = _context(result)
     shown = [_of_passage(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
@@ -246,7 +246,7 @@ def _record(row: tuple[Any, ...], passages: Sequence[AuditPassage]) -> AuditReco
         principals=tuple(row[6]),
         question=row[7],
         question_sha256=row[8],
-        searched=row[9],
+        search_query=row[9],
         settings=row[10],
         cached=row[11],
         milliseconds=row[12],

@@ -17,7 +17,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.storage.errors import translated
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Months:
         self._keep_months = keep_months
         self._begun: set[date] = set()
 
-    def rotate(self, owner: Tenant, *, now: datetime) -> list[str]:
+    def rotate(self, owner: TenantRef, *, now: datetime) -> list[str]:
         """Make the partitions of the next months and give up what is past retention, where this is due.
 
         Returns what was done. Raises ConfigError where it is due and `database.admin_url` is not set, DatabaseError.

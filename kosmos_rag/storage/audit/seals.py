@@ -21,12 +21,12 @@ from kosmos_rag.core.types import EVERYONE, AuditRecord
 from kosmos_rag.storage.audit.log import records
 from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 # Which fields are hashed, and in which order, is for good: other ones would break every seal there is.
 _RECORD = attrgetter(
-    *("id", "at", "kind", "outcome", "collection", "subject", "principals", "question", "question_sha256", "searched"),
-    *("settings", "cached", "milliseconds", "follows"),
+    *("id", "at", "kind", "outcome", "collection", "subject", "principals", "question", "question_sha256"),
+    *("search_query", "settings", "cached", "milliseconds", "follows"),
 )
 _PASSAGE = attrgetter("rank", "shown", "document_id", "version_id", "version", "source", "chunk_ids", "score")
 Placed = tuple[int, AuditRecord]
@@ -105,7 +105,7 @@ def last_seal(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Seal | No
     return None if row is None else Seal.from_row(row)
 
 
-def seal(worker: Role, owner: Tenant) -> list[Seal]:
+def seal(worker: Role, owner: TenantRef) -> list[Seal]:
     """Seal all records of a tenant that are not sealed yet. Returns the new seals; beside another, what is left to it.
 
     Raises DatabaseError.
@@ -117,7 +117,7 @@ def seal(worker: Role, owner: Tenant) -> list[Seal]:
     return done
 
 
-def unsealed_since(worker: Role, owner: Tenant) -> datetime | None:
+def unsealed_since(worker: Role, owner: TenantRef) -> datetime | None:
     """Return when the oldest record was written that has no seal yet. Raises DatabaseError."""
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         before = last_seal(connection, owner.id)
@@ -128,7 +128,7 @@ def unsealed_since(worker: Role, owner: Tenant) -> datetime | None:
     return at
 
 
-def _given_out(worker: Role, owner: Tenant) -> int:
+def _given_out(worker: Role, owner: TenantRef) -> int:
     """Return a position such that all records of the tenant up to it are committed, and none of them will come."""
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         # Two statements: the second one sees what was given out while the first one waited.
@@ -138,7 +138,7 @@ def _given_out(worker: Role, owner: Tenant) -> int:
     return int(row[0])
 
 
-def _seal_batch(worker: Role, owner: Tenant, upto: int) -> list[Seal]:
+def _seal_batch(worker: Role, owner: TenantRef, upto: int) -> list[Seal]:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         before = last_seal(connection, owner.id)
         after = before.last_position if before else 0
@@ -161,7 +161,7 @@ def sealed(connection: psycopg.Connection, tenant_id: uuid.UUID, after: int, upt
     return list(zip((row[-1] for row in rows), records(connection, tenant_id, rows), strict=True))
 
 
-def _made(owner: Tenant, before: Seal | None, month: date, rows: Sequence[Placed]) -> Seal:
+def _made(owner: TenantRef, before: Seal | None, month: date, rows: Sequence[Placed]) -> Seal:
     draft = Seal(
         number=before.number + 1 if before else 1,
         at=datetime.now(UTC),

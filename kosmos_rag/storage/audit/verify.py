@@ -9,12 +9,12 @@ from kosmos_rag.core.types import EVERYONE, AuditReport
 from kosmos_rag.storage.audit.seals import Placed, Seal, chained, hash_of, last_seal, sealed
 from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 _PAGE = 500
 
 
-def check(worker: Role, owner: Tenant) -> AuditReport:
+def check(worker: Role, owner: TenantRef) -> AuditReport:
     """Recompute the seals of a tenant, the first one first.
 
     Records of months that rotation has given up may be gone: it leaves the day in the database, where who serves cannot
@@ -51,13 +51,13 @@ def _failing(report: AuditReport, seal: Seal, problem: str) -> AuditReport:
     )
 
 
-def _expired_before(worker: Role, owner: Tenant) -> date:
+def _expired_before(worker: Role, owner: TenantRef) -> date:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         ((told,),) = connection.execute(statement("expired_before")).fetchall()
     return date.min if told is None else told.astimezone(UTC).date()
 
 
-def _seals(worker: Role, owner: Tenant) -> Iterator[Seal]:
+def _seals(worker: Role, owner: TenantRef) -> Iterator[Seal]:
     after = 0
     while True:
         values = {"tenant_id": owner.id, "after": after, "limit": _PAGE}
@@ -69,7 +69,7 @@ def _seals(worker: Role, owner: Tenant) -> Iterator[Seal]:
         after = page[-1].number
 
 
-def _check(worker: Role, owner: Tenant, before: Seal | None, seal: Seal) -> tuple[int, str | None]:
+def _check(worker: Role, owner: TenantRef, before: Seal | None, seal: Seal) -> tuple[int, str | None]:
     """Return how many records the seal still has, and what is wrong with it; None where it holds."""
     if seal.number != (before.number if before else 0) + 1:
         return 0, f"seal {seal.number} does not follow the one before it: seals are missing"

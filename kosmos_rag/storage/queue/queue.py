@@ -21,7 +21,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 CHANNEL = "kosmos_jobs"
 WAKE_S = 0.5
@@ -40,7 +40,7 @@ def back_off(attempt: int) -> float:
 
 def enqueue(
     connection: psycopg.Connection,
-    owner: Tenant,
+    owner: TenantRef,
     collection: str,
     kind: str,
     jobs: Mapping[str, Mapping[str, Any]],
@@ -79,7 +79,7 @@ def enqueue(
 
 
 def enqueue_periodic(
-    connection: psycopg.Connection, owner: Tenant, collection: str, every: Mapping[str, timedelta]
+    connection: psycopg.Connection, owner: TenantRef, collection: str, every: Mapping[str, timedelta]
 ) -> None:
     """Have work of these kinds done for a tenant again and again, where it is not already."""
     values = {
@@ -93,7 +93,7 @@ def enqueue_periodic(
 
 
 def hopeless(
-    connection: psycopg.Connection, owner: Tenant, marks: Mapping[str, str | None]
+    connection: psycopg.Connection, owner: TenantRef, marks: Mapping[str, str | None]
 ) -> dict[str, tuple[str, str]]:
     """Return why work on these keys would be in vain: it failed for good on content of the same mark before.
 
@@ -212,12 +212,12 @@ class Queue:
         with self._role.queue() as connection:
             connection.execute(statement("lose_jobs"), {"tokens": list(tokens)})
 
-    def cancel(self, owner: Tenant, ids: Sequence[int]) -> list[int]:
+    def cancel(self, owner: TenantRef, ids: Sequence[int]) -> list[int]:
         """Cancel unfinished jobs; one that runs will not write its result. Returns those that were unfinished."""
         with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), {"tenant_id": owner.id, "ids": list(ids)}).fetchall()
 
-    def retry(self, owner: Tenant, ids: Sequence[int] | None = None) -> list[int]:
+    def retry(self, owner: TenantRef, ids: Sequence[int] | None = None) -> list[int]:
         """Put dead and cancelled jobs back into the queue, all of the tenant where none is named. Returns which."""
         values = {"tenant_id": owner.id, "ids": None if ids is None else list(ids)}
         with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
@@ -227,7 +227,7 @@ class Queue:
 
     def jobs(
         self,
-        owner: Tenant,
+        owner: TenantRef,
         *,
         ids: Sequence[int] | None = None,
         states: Sequence[JobState] | None = None,

@@ -10,10 +10,10 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.types import IngestFailure, RunInfo, storable
 from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 
-def open_run(connection: psycopg.Connection, owner: Tenant, collection: str, source: Mapping[str, Any]) -> uuid.UUID:
+def open_run(connection: psycopg.Connection, owner: TenantRef, collection: str, source: Mapping[str, Any]) -> uuid.UUID:
     """Begin a run; one over the same source that never came to its end is closed as failed. Returns its id."""
     run_id = uuid.uuid4()
     values = {"tenant_id": owner.id, "run_id": run_id, "collection": collection, "source": Jsonb(source)}
@@ -24,7 +24,7 @@ def open_run(connection: psycopg.Connection, owner: Tenant, collection: str, sou
 
 def note(
     connection: psycopg.Connection,
-    owner: Tenant,
+    owner: TenantRef,
     run_id: uuid.UUID,
     *,
     seen: int = 0,
@@ -59,7 +59,7 @@ class Ledgers:
     def __init__(self, role: Role) -> None:
         self._role = role
 
-    def runs(self, owner: Tenant, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
+    def runs(self, owner: TenantRef, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List a tenant's runs, newest first."""
         values = {"tenant_id": owner.id, "run_id": run_id, "limit": limit}
         with self._role.queue() as connection:
@@ -93,7 +93,7 @@ class Ledgers:
         with self._role.queue() as connection:
             return connection.execute(statement("close_runs")).rowcount
 
-    def abandon(self, owner: Tenant) -> int:
+    def abandon(self, owner: TenantRef) -> int:
         """Close as failed the runs of a tenant whose pass will not be taken up again. Returns how many."""
         with self._role.queue() as connection:
             return connection.execute(statement("abandon_runs"), {"tenant_id": owner.id}).rowcount

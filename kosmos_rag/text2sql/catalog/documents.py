@@ -24,7 +24,7 @@ def schema_documents(
     schema: DatabaseSchema,
     recipes: Iterable[Recipe] = (),
     *,
-    readers: tuple[str, ...] = (EVERYONE,),
+    acl: tuple[str, ...] = (EVERYONE,),
     language: str | None = "english",
 ) -> Iterator[SourceDocument]:
     """Make the documents of a schema and of recipes, tables first.
@@ -45,7 +45,7 @@ def schema_documents(
                 **({"dialect": schema.dialect} if schema.dialect else {}),
                 "definition": _definition(table_as_json(table)),
             },
-            readers=readers,
+            acl=acl,
             language=language,
         )
         for position, column in enumerate(table.columns):
@@ -60,7 +60,7 @@ def schema_documents(
                     "position": position,
                     "definition": _definition(column_as_json(column)),
                 },
-                readers=readers,
+                acl=acl,
                 language=language,
             )
     for recipe in recipes:
@@ -69,7 +69,7 @@ def schema_documents(
             _recipe_lines(recipe),
             title=recipe.title,
             metadata={"kind": "query_recipe", "database": schema.name, **_about_recipe(recipe)},
-            readers=readers,
+            acl=acl,
             language=language,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, DocumentInfo, Filter, IngestReport, Passage
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
@@ -68,7 +68,7 @@ class SchemaGrounding:
 
     def __init__(
         self,
-        scope: TenantScope,
+        scope: Tenant,
         *,
         weights: Weights | None = None,
         synonyms: Path | None = None,
@@ -91,7 +91,7 @@ class SchemaGrounding:
         self._looked_at = 0.0
 
     def build(
-        self, schema: DatabaseSchema, recipes: Iterable[Recipe] | None = None, *, readers: tuple[str, ...] = (EVERYONE,)
+        self, schema: DatabaseSchema, recipes: Iterable[Recipe] | None = None, *, acl: tuple[str, ...] = (EVERYONE,)
     ) -> BuildReport:
         """Make the collection tell of a schema and its recipes: changed documents are written, vanished ones removed.
 
@@ -101,10 +101,10 @@ class SchemaGrounding:
         Raises ConfigError, ModelError, DatabaseError.
         """
         listed = self._scope.documents()
-        unchanged = self._stands(schema, listed, readers)
+        unchanged = self._stands(schema, listed, acl)
         own = curated_of(listed, schema) if recipes is None else recipes
         every = {recipe.slug: recipe for recipe in (*template_recipes(schema), *own)}
-        documents = list(schema_documents(schema, every.values(), readers=readers))
+        documents = list(schema_documents(schema, every.values(), acl=acl))
         there = {document.source for document in documents}
         gone = [
             info.source for info in listed if info.metadata.get("database") == schema.name and info.source not in there
@@ -122,9 +122,9 @@ class SchemaGrounding:
             removed=removed,
         )
 
-    def build_all(self, schemas: Sequence[DatabaseSchema], *, readers: tuple[str, ...] = (EVERYONE,)) -> IngestReport:
+    def build_all(self, schemas: Sequence[DatabaseSchema], *, acl: tuple[str, ...] = (EVERYONE,)) -> IngestReport:
         """Make the collection tell of these schemas and of no others, without recipes, in one go. Raises as `build`."""
-        documents = [document for schema in schemas for document in schema_documents(schema, readers=readers)]
+        documents = [document for schema in schemas for document in schema_documents(schema, acl=acl)]
         there = {document.source for document in documents}
         gone = [info.source for info in self._scope.documents() if info.source not in there]
         report = self._scope.ingest(documents)
@@ -134,9 +134,9 @@ class SchemaGrounding:
             self._read = None
         return report
 
-    def _stands(self, schema: DatabaseSchema, listed: Sequence[DocumentInfo], readers: tuple[str, ...]) -> bool:
+    def _stands(self, schema: DatabaseSchema, listed: Sequence[DocumentInfo], acl: tuple[str, ...]) -> bool:
         """Whether the collection tells of the very same schema. Whom documents are for is not listed: all, or anew."""
-        if readers != (EVERYONE,):
+        if acl != (EVERYONE,):
             return False
         own = [info for info in listed if info.metadata.get("database") == schema.name]
         return any(stored.fingerprint() == schema.fingerprint() for stored in schemas_of(own))
@@ -163,7 +163,7 @@ class SchemaGrounding:
             raise RequestError(f"k is {k}, tables {tables} and max_tokens {max_tokens}: each must be at least 1")
         wanted = None if database is None else Filter(where={"metadata.database": database})
         # Quotes are operators of a search; here they mark values, and no document of a schema must hold one.
-        found = self._scope.retrieve(question.replace('"', " "), filter=wanted)
+        found = self._scope.search(question.replace('"', " "), filter=wanted)
         began = time.perf_counter()
         stands = self._fresh(found.hits)
         linker = stands.linker(database)
@@ -191,7 +191,7 @@ class SchemaGrounding:
             prompt=prompt,
             tokens=tokens,
             left_out=left_out,
-            notes=found.notes,
+            warnings=found.warnings,
             timings_ms={**found.timings_ms, "ground": (time.perf_counter() - began) * 1000},
         )
 

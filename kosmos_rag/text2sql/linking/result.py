@@ -54,7 +54,7 @@ class GroundingResult:
     """Of the prompt, counted by the embedding model."""
     left_out: tuple[tuple[str, str], ...]
     """Database and name of tables that the budget of the prompt had no room for."""
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     timings_ms: Mapping[str, float]
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class GroundingResult:
             "prompt": self.prompt,
             "tokens": self.tokens,
             "left_out": list(self.left_out),
-            "notes": list(self.notes),
+            "notes": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
             **({"selection": as_json(self.selection)} if self.selection else {}),
         }

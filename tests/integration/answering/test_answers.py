@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import quote_status
 from kosmos_rag.core.errors import RequestError
@@ -29,7 +29,7 @@ Money that went back to a customer is booked on the day of the refund.
 
 
 @pytest.fixture
-def scope(settings: Settings) -> Iterator[TenantScope]:
+def scope(settings: Settings) -> Iterator[Tenant]:
     """A tenant with one document, by an engine that answers whatever it finds evidence for."""
     answering = settings.rag.answer.model_copy(update={"threshold": 0.0})
     rag = settings.rag.model_copy(update={"answer": answering})
@@ -39,7 +39,7 @@ def scope(settings: Settings) -> Iterator[TenantScope]:
         yield opened
 
 
-def test_answer__cites_the_very_characters_of_the_stored_document(scope: TenantScope) -> None:
+def test_answer__cites_the_very_characters_of_the_stored_document(scope: Tenant) -> None:
     answer = scope.answer("How is churn calculated?")
     stored = dict(scope.texts())
     assert answer.sentences
@@ -52,15 +52,15 @@ def test_answer__cites_the_very_characters_of_the_stored_document(scope: TenantS
         assert cited.marker in answer.text
 
 
-def test_answer__shows_sql_as_sql_under_its_section_and_lines(scope: TenantScope) -> None:
+def test_answer__shows_sql_as_sql_under_its_section_and_lines(scope: Tenant) -> None:
     answer = scope.answer("How is churn calculated?")
     (code,) = [sentence for sentence in answer.sentences if sentence.kind == "code"]
     assert code.text.startswith("```sql\nselect count(*)")
-    assert code.citation.place == "Churn Calculation | L7 to L10"
+    assert code.citation.location == "Churn Calculation | L7 to L10"
     assert code.text in answer.text
 
 
-def test_answer__passes_its_own_check(scope: TenantScope) -> None:
+def test_answer__passes_its_own_check(scope: Tenant) -> None:
     answer = scope.answer("How is churn calculated?")
     report = scope.check_citations(answer.text, answer.context)
     assert report.supported, report.problems
@@ -77,18 +77,18 @@ def test_answer__refuses_below_the_threshold(settings: Settings) -> None:
     assert (answer.refused, answer.text, answer.sentences) == (True, REFUSAL, ())
 
 
-def test_answer__of_a_tenant_without_documents_is_a_refusal(scope: TenantScope, settings: Settings) -> None:
+def test_answer__of_a_tenant_without_documents_is_a_refusal(scope: Tenant, settings: Settings) -> None:
     with Engine(settings, embedder=HashingEmbedder(dimensions=256)) as engine:
         answer = engine.tenant("nobody").answer("How is churn calculated?")
     assert (answer.refused, answer.text, answer.confidence) == (True, REFUSAL, 0.0)
 
 
-def test_answer__refuses_what_cannot_be_asked(scope: TenantScope) -> None:
+def test_answer__refuses_what_cannot_be_asked(scope: Tenant) -> None:
     with pytest.raises(RequestError, match="the question is empty"):
         scope.answer(" ")
 
 
-def test_quotes__are_known_to_have_moved_or_gone_after_another_ingestion(scope: TenantScope) -> None:
+def test_quotes__are_known_to_have_moved_or_gone_after_another_ingestion(scope: Tenant) -> None:
     answer = scope.answer("How is churn calculated?")
     before = answer.sentences[0]
     scope.ingest(SourceDocument(source="metrics.md", data=b"A line more.\n\n" + CHURN.encode()))

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.core.config import DatabaseSettings, LanguageModelSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, StatementFailed
@@ -76,7 +76,7 @@ def by_both_models(by_model: Opened, minilm: SentenceTransformerEmbedder) -> Ope
     return partial(by_model, embedder=minilm, **{"rag.answer.threshold": 0.5})
 
 
-def _ingest(engine: Engine) -> TenantScope:
+def _ingest(engine: Engine) -> Tenant:
     scope = engine.tenant("acme")
     scope.ingest(SourceDocument(source=source, data=text.encode()) for source, text in DOCUMENTS.items())
     return scope
@@ -112,7 +112,7 @@ def test_obedient__is_answered_verified_and_cited(by_both_models: Opened, chat: 
     assert (answer.writer, answer.verified, answer.refused) == ("model", True, False)
     [cited] = answer.citations
     assert stored[cited.source][cited.start : cited.end] == answer.sentences[0].text
-    assert (cited.source, cited.version, cited.place) == ("leave.md", 1, "Annual Leave | L5")
+    assert (cited.source, cited.version, cited.location) == ("leave.md", 1, "Annual Leave | L5")
     assert len(chat.requests) == 1
 
 
@@ -189,7 +189,7 @@ def test_slow_model__holds_no_connection(by_model: Opened, chat: ChatServer) -> 
         stream = scope.stream_answer(QUESTION)
         assert isinstance(next(stream), AnswerSources)
         assert isinstance(next(stream), AnswerPiece)
-        assert scope.retrieve(QUESTION).hits  # by the only connection there is
+        assert scope.search(QUESTION).hits  # by the only connection there is
         go_on.set()
         assert stream.answer().text.startswith("All full-time employees receive 20 days")
 
@@ -236,8 +236,8 @@ def test_history__is_made_one_question(by_model: Opened, chat: ChatServer) -> No
     history = [Turn(question="Tell me about annual leave.", answer="It is paid. [1]")]
     with by_model(**{"rag.answer.history_turns": 3}) as engine:
         answer = _ingest(engine).answer("And how many days is it?", history=history)
-    assert (answer.question, answer.searched) == ("And how many days is it?", QUESTION)
-    assert (answer.verified, answer.notes) == (True, ())
+    assert (answer.question, answer.search_query) == ("And how many days is it?", QUESTION)
+    assert (answer.verified, answer.warnings) == (True, ())
     assert "Tell me about annual leave." in chat.requests[0][2]["messages"][1]["content"]
     assert "Tell me about annual leave." not in chat.requests[1][2]["messages"][1]["content"]
 
@@ -246,8 +246,8 @@ def test_history__with_a_model_that_fails_is_the_question_as_asked(by_model: Ope
     chat.replies = [breaks_off, plays(obedient)]
     with by_model(**{"rag.answer.history_turns": 3}) as engine:
         answer = _ingest(engine).answer(QUESTION, history=[Turn(question="Leave?", answer="Yes.")])
-    assert answer.searched == QUESTION
-    assert answer.notes[0].startswith("searched without the conversation: language model server")
+    assert answer.search_query == QUESTION
+    assert answer.warnings[0].startswith("searched without the conversation: language model server")
 
 
 def test_quotes__are_known_to_have_gone_after_another_ingestion(by_model: Opened, chat: ChatServer) -> None:
@@ -313,8 +313,8 @@ def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: Cha
         scope.answer("And how many days is it?", history=[Turn(question="Tell me about leave.", answer="It is paid.")])
         scope.answer(QUESTION)
         plain, after = scope.audit.find()
-        assert (after.question, after.searched) == ("And how many days is it?", QUESTION)
-        assert (plain.question, plain.searched) == (QUESTION, None)
+        assert (after.question, after.search_query) == ("And how many days is it?", QUESTION)
+        assert (plain.question, plain.search_query) == (QUESTION, None)
         [failed] = scope.audit.failed()
         assert (failed.question, failed.question_sha256, failed.times) == (QUESTION, plain.question_sha256, 2)
 

@@ -15,7 +15,7 @@ def test_run__answers_many_questions_at_once(settings: Settings) -> None:
             scopes = [engine.tenant(f"t{number}") for number in range(4)]
             for scope in scopes:
                 await engine.run(scope.ingest, [SourceDocument(source="a", data=f"secret of {scope.name}".encode())])
-            found = await asyncio.gather(*(engine.run(scope.retrieve, "secret", k=1) for scope in scopes * 10))
+            found = await asyncio.gather(*(engine.run(scope.search, "secret", k=1) for scope in scopes * 10))
             for scope, retrieval in zip(scopes * 10, found, strict=True):
                 assert [hit.text for hit in retrieval.hits] == [f"secret of {scope.name}"]
 
@@ -26,7 +26,7 @@ def test_run__raises_what_the_call_raises(settings: Settings) -> None:
     async def ask() -> None:
         async with AsyncEngine(Engine(settings, embedder=HashingEmbedder())) as engine:
             with pytest.raises(RequestError, match="the question is empty"):
-                await engine.run(engine.tenant("acme").retrieve, "")
+                await engine.run(engine.tenant("acme").search, "")
 
     asyncio.run(ask())
 

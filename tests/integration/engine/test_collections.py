@@ -10,7 +10,7 @@ from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 
@@ -19,11 +19,11 @@ def _text(source: str, text: str) -> SourceDocument:
     return SourceDocument(source=source, data=text.encode())
 
 
-def _found(found: Retrieval) -> set[tuple[str, str]]:
+def _found(found: SearchResult) -> set[tuple[str, str]]:
     return {(hit.collection, hit.source) for hit in found.hits}
 
 
-def _scores(found: Retrieval) -> dict[tuple[str, str], float]:
+def _scores(found: SearchResult) -> dict[tuple[str, str], float]:
     return {(hit.collection, hit.source): hit.lexical_score for hit in found.hits if hit.lexical_score is not None}
 
 
@@ -94,7 +94,7 @@ def test_delete__reaches_its_own_collection_only(engine: Engine, database: Datab
     assert engine.tenant("acme", collection="unknown").delete(["a", "b"]) == 0
     assert wiki.delete(["a", "b"]) == 2
     assert wiki.delete("a") == 0
-    assert _found(plain.retrieve("words")) == {("default", "a"), ("default", "b")}
+    assert _found(plain.search("words")) == {("default", "a"), ("default", "b")}
     assert _statistics(database) == {"default": (2, 4), "wiki": (0, 0)}
 
 
@@ -103,12 +103,12 @@ def test_retrieve__spans_all_collections_or_one(engine: Engine) -> None:
         engine.tenant("acme", collection=collection).ingest(_text("a", f"words from {collection}"))
     engine.tenant("other", collection="wiki").ingest(_text("a", "words of another tenant"))
     everything = engine.tenant("acme")
-    assert _found(everything.retrieve("words")) == {("wiki", "a"), ("mail", "a")}
-    assert _found(engine.tenant("acme", collection="mail").retrieve("words")) == {("mail", "a")}
-    assert _found(everything.retrieve("words", filter=Filter(where={"collection": "wiki"}))) == {("wiki", "a")}
-    other = engine.tenant("acme", collection="mail").retrieve("words", filter=Filter(where={"collection": "wiki"}))
-    assert (other.returned, other.shortfall is None) == (0, False)
-    assert engine.tenant("acme", collection="default").retrieve("words").returned == 0
+    assert _found(everything.search("words")) == {("wiki", "a"), ("mail", "a")}
+    assert _found(engine.tenant("acme", collection="mail").search("words")) == {("mail", "a")}
+    assert _found(everything.search("words", filter=Filter(where={"collection": "wiki"}))) == {("wiki", "a")}
+    other = engine.tenant("acme", collection="mail").search("words", filter=Filter(where={"collection": "wiki"}))
+    assert (other.returned, other.incomplete_reason is None) == (0, False)
+    assert engine.tenant("acme", collection="default").search("words").returned == 0
     assert [p.citation.source for p in engine.tenant("acme", collection="mail").context("words").passages] == ["a"]
 
 
@@ -156,14 +156,14 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
         for word in ("churn", "refund"):
             of_each = {name: _expected(database, name, word) for name in CORPORA}
             for name, expected in of_each.items():
-                found = engine.tenant("acme", collection=name).retrieve(word)
+                found = engine.tenant("acme", collection=name).search(word)
                 assert _scores(found) == pytest.approx(expected, rel=1e-6)
-            over_both = engine.tenant("acme").retrieve(word)
+            over_both = engine.tenant("acme").search(word)
             assert _scores(over_both) == pytest.approx(of_each["default"] | of_each["wiki"], rel=1e-6)
             by_rank = sorted((hit for hit in over_both.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)
             scores = [hit.lexical_score or 0 for hit in by_rank]
             assert scores == sorted(scores, reverse=True)
-            assert ("segments" in over_both.legs["lexical"].plan) == packed
+            assert ("segments" in over_both.retrievers["lexical"].plan) == packed
 
 
 def test_index_build__packs_each_collection_for_itself(settings: Settings) -> None:
@@ -186,7 +186,7 @@ def test_collection__with_a_malformed_name_is_refused(engine: Engine) -> None:
 def test_reading__makes_no_collection(engine: Engine, database: DatabaseSettings) -> None:
     engine.tenant("acme").ingest(_text("a", "words"))
     unknown = engine.tenant("acme", collection="unknown")
-    assert unknown.retrieve("words").returned == 0
+    assert unknown.search("words").returned == 0
     assert unknown.ingest([]).seen == 0
     assert unknown.delete("a") == 0
     assert set(_statistics(database)) == {"default"}

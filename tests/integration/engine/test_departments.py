@@ -13,7 +13,7 @@ import pytest
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import EVERYONE, Retrieval
+from kosmos_rag.core.types import EVERYONE, SearchResult
 from tests.integration.variants import opened
 
 ROOT = Path(__file__).parents[3]
@@ -79,13 +79,13 @@ def _document(dice: random.Random, number: int) -> SourceDocument:
         source=f"kb/{dice.choice(DEPARTMENTS)}/doc-{number}.txt",
         data=f"{words} number{number}".encode(),
         metadata=metadata,
-        readers=own,
+        acl=own,
     )
 
 
 def _readers(document: SourceDocument) -> set[str]:
-    if document.readers != (EVERYONE,):
-        return set(document.readers)
+    if document.acl != (EVERYONE,):
+        return set(document.acl)
     department = document.metadata.get("department", document.source.split("/")[-2])
     return {EVERYONE} if department == "general" else {f"department:{department}", "role:Manager"}
 
@@ -124,7 +124,7 @@ def _compare(
     documents = world.readable(principals, kind)
     wanted = {d.source for d in documents if mode != "lexical" or set(question.split()) & set(d.data.decode().split())}
     for _ in range(2 if mode == "cached" else 1):
-        found = scope.retrieve(question, 100, chosen)
+        found = scope.search(question, 100, chosen)
         assert {hit.source for hit in found.hits} == wanted, mode
     readable = {d.data.decode() for d in world.readable(principals)}
     assert {passage.text for passage in scope.context(question, 100, chosen).passages} <= readable
@@ -137,17 +137,17 @@ def _compare(
 
 def _compare_with_twin(engine: Engine, world: World, name: str, principals: tuple[str, ...], question: str) -> None:
     """A tenant that holds only what the reader may read gives the same scores, to the last bit."""
-    twin = [replace(document, readers=("twin",)) for document in world.readable(principals)]
+    twin = [replace(document, acl=("twin",)) for document in world.readable(principals)]
     engine.tenant(f"{name}-twin").ingest(twin)
-    found = engine.tenant(name, principals=principals).retrieve(question, 100)
-    alone = engine.tenant(f"{name}-twin", principals=("twin",)).retrieve(question, 100)
+    found = engine.tenant(name, principals=principals).search(question, 100)
+    alone = engine.tenant(f"{name}-twin", principals=("twin",)).search(question, 100)
     assert sorted((hit.lexical_score, hit.source) for hit in found.hits) == sorted(
         (hit.lexical_score, hit.source) for hit in alone.hits
     )
-    assert (found.shortfall or "").replace(name, "") == (alone.shortfall or "").replace(name, "")
+    assert (found.incomplete_reason or "").replace(name, "") == (alone.incomplete_reason or "").replace(name, "")
 
 
-def _told(found: Retrieval) -> Retrieval:
+def _told(found: SearchResult) -> SearchResult:
     """All that a reader is told but how long it took."""
     return replace(found, timings_ms={}, stages=())
 
@@ -181,9 +181,9 @@ def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_to
     owner.indexes.build()
     readers = [(EVERYONE,), (EVERYONE, "department:hr", "role:Intern")]
 
-    def answers() -> dict[tuple[str, tuple[str, ...], str], Retrieval]:
+    def answers() -> dict[tuple[str, tuple[str, ...], str], SearchResult]:
         return {
-            (mode, principals, question): engine.tenant("acme", principals=principals).retrieve(question, 50)
+            (mode, principals, question): engine.tenant("acme", principals=principals).search(question, 50)
             for mode, engine in modes.items()
             for principals in readers
             for question in QUESTIONS
@@ -197,14 +197,14 @@ def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_to
     before = {asked: replace(found, cached=asked[0] == "cached") for asked, found in before.items()}
     assert any(found.hits for found in before.values())
     owner.ingest(PLANTS[plant])
-    modes["fused"].tenant("acme", principals=("role:Manager",)).retrieve(SECRET, 5)
+    modes["fused"].tenant("acme", principals=("role:Manager",)).search(SECRET, 5)
     for maintained in (False, True):
         if maintained:
             owner.indexes.rebuild()
         for asked, found in answers().items():
             assert _told(found) == _told(before[asked]), asked
         assert listed() == lists
-    manager = modes["lexical"].tenant("acme", principals=("role:Manager",)).retrieve(SECRET, 200)
+    manager = modes["lexical"].tenant("acme", principals=("role:Manager",)).search(SECRET, 200)
     assert manager.returned == len(PLANTS[plant])
 
 
@@ -225,7 +225,7 @@ def test_readers__follow_from_the_department_when_the_mode_changes_and_nothing_i
         report = engine.tenant("acme").ingest(documents)
         assert (report.changed, report.reused, report.chunks) == (2, 2, 2)
         assert readers() == [["department:hr", "role:Manager"], [EVERYONE]]
-        assert [hit.source for hit in engine.tenant("acme").retrieve("salary").hits] == ["kb/general/p2.txt"]
+        assert [hit.source for hit in engine.tenant("acme").search("salary").hits] == ["kb/general/p2.txt"]
         assert engine.tenant("acme").ingest(documents).unchanged == 2
     with opened(settings, {}) as engine:
         report = engine.tenant("acme").ingest(documents)
@@ -262,19 +262,19 @@ def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_
         for planted in (False, True):
             if planted:
                 engine.tenant("acme", collection="policies").ingest(_policy(1, "security", "salary secrets"))
-            over_all = engine.tenant("acme").retrieve("salary")
-            assert {leg.plan for leg in over_all.legs.values()} == {"not told"}, planted
-            alone = engine.tenant("acme", collection="wiki").retrieve("salary")
-            assert {leg.plan for leg in alone.legs.values()} == {"exact scan"}, planted
+            over_all = engine.tenant("acme").search("salary")
+            assert {leg.plan for leg in over_all.retrievers.values()} == {"not told"}, planted
+            alone = engine.tenant("acme", collection="wiki").search("salary")
+            assert {leg.plan for leg in alone.retrievers.values()} == {"exact scan"}, planted
 
 
 def test_totals__name_no_principals_of_others(settings: Settings) -> None:
     with opened(settings, {}) as engine:
         engine.tenant("acme").ingest(
             [
-                SourceDocument(source="a", data=b"salary", readers=("department:hr", "role:Manager", "user:jo")),
-                SourceDocument(source="b", data=b"bonus", readers=("department:hr", "user:ann")),
-                SourceDocument(source="c", data=b"secret", readers=("user:ann",)),
+                SourceDocument(source="a", data=b"salary", acl=("department:hr", "role:Manager", "user:jo")),
+                SourceDocument(source="b", data=b"bonus", acl=("department:hr", "user:ann")),
+                SourceDocument(source="c", data=b"secret", acl=("user:ann",)),
             ]
         )
         assert engine.tenant("acme", principals=("department:hr",)).totals() == (2, {("department:hr",): 2})
@@ -304,7 +304,7 @@ def test_readers__in_another_order_are_the_same_list(settings: Settings, databas
     with opened(settings, {}) as engine:
         lists = [("board", "hr"), ("hr", "board"), ("hr", "board", "hr")]
         engine.tenant("acme").ingest(
-            [SourceDocument(source=str(n), data=b"salary", readers=readers) for n, readers in enumerate(lists)]
+            [SourceDocument(source=str(n), data=b"salary", acl=readers) for n, readers in enumerate(lists)]
         )
     with psycopg.connect(database.admin_url or "") as connection:
         rows = connection.execute("SELECT acl, chunks FROM kosmos.reader_statistics").fetchall()
@@ -319,32 +319,32 @@ def test_preset__enforces_departments_in_its_collection_alone(settings: Settings
             engine.tenant("acme", collection=collection).ingest(document)
         assert [found.collection for found in engine.tenant("acme").documents()] == ["wiki"]
         for principals in (("department:finance",), ("role:Auditor",)):
-            found = engine.tenant("acme", principals=principals, collection="policies").retrieve("quarterly budget")
+            found = engine.tenant("acme", principals=principals, collection="policies").search("quarterly budget")
             assert [hit.source for hit in found.hits] == ["kb/finance/p1.txt"]
-            assert {(leg.plan, len(leg.read)) for leg in found.legs.values()} == {("not told", 0)}
+            assert {(leg.plan, len(leg.read)) for leg in found.retrievers.values()} == {("not told", 0)}
 
 
 def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings) -> None:
     with opened(settings, {}) as engine:
         scope = engine.tenant("acme")
         scope.ingest(SourceDocument(source="a", data=b"salary rules"))
-        assert {leg.plan for leg in scope.retrieve("salary").legs.values()} == {"exact scan"}
-        scope.ingest(SourceDocument(source="b", data=b"salary secrets", readers=("board",)))
-        assert {leg.plan for leg in scope.retrieve("salary").legs.values()} == {"not told"}
-        both = engine.tenant("acme", principals=(EVERYONE, "board")).retrieve("salary")
-        assert {leg.plan for leg in both.legs.values()} == {"exact scan"}
+        assert {leg.plan for leg in scope.search("salary").retrievers.values()} == {"exact scan"}
+        scope.ingest(SourceDocument(source="b", data=b"salary secrets", acl=("board",)))
+        assert {leg.plan for leg in scope.search("salary").retrievers.values()} == {"not told"}
+        both = engine.tenant("acme", principals=(EVERYONE, "board")).search("salary")
+        assert {leg.plan for leg in both.retrievers.values()} == {"exact scan"}
 
 
 def test_a_list_of_readers__may_be_long_and_hold_any_sign(engine: Engine, database: DatabaseSettings) -> None:
     many = tuple(f"user:{uuid.uuid4()}" for _ in range(300))
     odd = ("back\\slash", 'quo"te', "com,ma", "{brace}", "ümlaut 😀")
     documents = [
-        SourceDocument(source=str(number), title="-", data=b"alpha beta", readers=readers)
+        SourceDocument(source=str(number), title="-", data=b"alpha beta", acl=readers)
         for number, readers in enumerate([many, odd, ("everyone",)])
     ]
     assert engine.tenant("acme").ingest(documents).failed == ()
     for name, source in {many[7]: "0", odd[0]: "1", odd[1]: "1"}.items():
-        assert [hit.source for hit in engine.tenant("acme", principals=[name]).retrieve("alpha").hits] == [source]
+        assert [hit.source for hit in engine.tenant("acme", principals=[name]).search("alpha").hits] == [source]
     # The migration that counts what was there before gives the lists the very ids.
     migration = runpy.run_path(str(ROOT / "migrations/versions/0008_statistics_by_readers.py"))
     with psycopg.connect(database.admin_url or "") as connection:

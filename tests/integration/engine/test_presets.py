@@ -63,7 +63,7 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
         engine.tenant("acme").collections.create(name, preset=name)
         scope = engine.tenant("acme", collection=name)
         scope.ingest(schema_documents(schema))
-        hits = {hit.metadata["kind"]: hit for hit in scope.retrieve("probes with the status failed").hits}
+        hits = {hit.metadata["kind"]: hit for hit in scope.search("probes with the status failed").hits}
         given[name] = dict(hits["schema_column"].signals)
     lexical = 3.0 + 2.0 + 1.5
     assert given["schema-classic"] == {"schema_lexical": lexical, "schema_status": 4.0 + 1.0, "schema_exact": 6.0}
@@ -116,14 +116,14 @@ def test_collection__goes_by_its_preset_in_ingestion_and_retrieval(engine: Engin
     acme.collections.create("sql", preset="keyword")
     for name in ("sql", "plain"):
         engine.tenant("acme", collection=name).ingest([SALES])
-    found = engine.tenant("acme", collection="sql").retrieve("sum of sales")
-    assert list(found.legs) == ["lexical"]
+    found = engine.tenant("acme", collection="sql").search("sum of sales")
+    assert list(found.retrievers) == ["lexical"]
     assert "signals" in found.stages
     assert found.hits[0].text == "Total sales:\nSELECT SUM(amount) FROM sales"
     assert found.hits[0].signals == {"sql_keywords": 0.2}
     assert "0.200 sql_keywords = 1.200" in found.explain()
-    plain = engine.tenant("acme", collection="plain").retrieve("sum of sales")
-    assert set(plain.legs) == {"dense", "lexical"}
+    plain = engine.tenant("acme", collection="plain").search("sum of sales")
+    assert set(plain.retrievers) == {"dense", "lexical"}
     assert [dict(hit.signals) for hit in plain.hits] == [{}]
     assert [(c.name, c.preset, c.chunks) for c in acme.collections.infos()] == [
         ("plain", None, 1),
@@ -134,10 +134,10 @@ def test_collection__goes_by_its_preset_in_ingestion_and_retrieval(engine: Engin
 def test_question_over_all_collections__goes_by_the_tenants_settings_and_says_so(engine: Engine) -> None:
     engine.tenant("acme").collections.create("sql", preset="keyword")
     engine.tenant("acme", collection="sql").ingest([SALES])
-    found = engine.tenant("acme").retrieve("sum of sales")
-    assert "the presets of sql apply to questions that name the collection" in found.notes
+    found = engine.tenant("acme").search("sum of sales")
+    assert "the presets of sql apply to questions that name the collection" in found.warnings
     assert not any(hit.signals for hit in found.hits)
-    assert engine.tenant("other").retrieve("sum of sales").notes == ()
+    assert engine.tenant("other").search("sum of sales").warnings == ()
 
 
 def test_context__goes_by_the_preset_of_the_collection(engine: Engine, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_preset__is_stored_whole(settings: Settings, engine: Engine, tmp_path: P
     with opened(settings, {}) as other:
         scope = other.tenant("acme", collection="sql")
         scope.ingest([SALES])
-        assert scope.retrieve("sum of sales").hits[0].signals == {"sql_keywords": 0.7}
+        assert scope.search("sum of sales").hits[0].signals == {"sql_keywords": 0.7}
         assert other.tenant("acme").collections.settings("sql")["rag"]["signals"]["sql_keywords"] == {"weight": 0.7}
 
 
@@ -179,7 +179,7 @@ def test_delete__removes_documents_and_preset(engine: Engine) -> None:
     assert collections.infos() == []
     assert collections.settings("sql") == {}
     scope.ingest([SALES])
-    assert set(scope.retrieve("sum of sales").legs) == {"dense", "lexical"}
+    assert set(scope.search("sum of sales").retrievers) == {"dense", "lexical"}
 
 
 def test_documents__take_a_preset_with_their_next_ingestion(engine: Engine) -> None:
@@ -196,13 +196,13 @@ def test_kept_results__are_those_of_the_preset(settings: Settings, tmp_path: Pat
         collections = engine.tenant("acme").collections
         scope = engine.tenant("acme", collection="sql")
         scope.ingest([SALES])
-        assert [scope.retrieve("sum of sales").cached for _ in range(2)] == [False, True]
+        assert [scope.search("sum of sales").cached for _ in range(2)] == [False, True]
         weights = []
         for weight in (0.2, 0.9):
             rag = {"chunking": _chunking(settings), "signals": {"sql_keywords": {"weight": weight}}}
             preset = _write(tmp_path / "mine.yaml", json.dumps({"rag": rag}))
             collections.create("sql", preset=preset)
-            first, second = scope.retrieve("sum of sales"), scope.retrieve("sum of sales")
+            first, second = scope.search("sum of sales"), scope.search("sum of sales")
             assert (first.cached, second.cached) == (False, True)
             weights.append(second.hits[0].signals["sql_keywords"])
             collections._collections.delete(scope._tenant, "sql")
@@ -219,7 +219,7 @@ def test_corporate__prefers_the_readers_department_and_hides_nothing(engine: Eng
 
     def order(*principals: str) -> list[tuple[str, float]]:
         scope = engine.tenant("acme", collection="policies", principals=("everyone", *principals))
-        hits = scope.retrieve("annual leave").hits
+        hits = scope.search("annual leave").hits
         return [(hit.source.split("/")[2], round(sum(hit.signals.values()), 4)) for hit in hits]
 
     plain = order()
@@ -237,10 +237,10 @@ def test_question__outside_of_the_collections_words_is_answered_short(engine: En
     engine.tenant("acme").collections.create("kb", preset=preset)
     scope = engine.tenant("acme", collection="kb")
     scope.ingest([SourceDocument(source="a", data=b"\n\n".join(b"churn %d " % n * 90 for n in range(5)))])
-    found = scope.retrieve("churn", 3)
+    found = scope.search("churn", 3)
     assert found.returned == 1
-    assert found.shortfall is not None
-    assert "left by signals: one_per_source left out" in found.shortfall
+    assert found.incomplete_reason is not None
+    assert "left by signals: one_per_source left out" in found.incomplete_reason
 
 
 def test_database__keeps_the_presets_of_tenants_apart(engine: Engine, database: DatabaseSettings) -> None:

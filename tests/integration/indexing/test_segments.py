@@ -46,13 +46,11 @@ def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
 
 
 def _document(source: str, text: str, *readers: str) -> SourceDocument:
-    return SourceDocument(source=source, data=text.encode(), readers=readers or (EVERYONE,))
+    return SourceDocument(source=source, data=text.encode(), acl=readers or (EVERYONE,))
 
 
 def _sources(engine: Engine, question: str, k: int, *principals: str) -> list[str]:
-    return [
-        hit.source for hit in engine.tenant("acme", principals=principals or (EVERYONE,)).retrieve(question, k).hits
-    ]
+    return [hit.source for hit in engine.tenant("acme", principals=principals or (EVERYONE,)).search(question, k).hits]
 
 
 def _rows(admin: psycopg.Connection) -> dict[str, int]:
@@ -89,10 +87,10 @@ def test_deleted_chunk__is_gone_though_postings_hold_it(keywords: Engine, admin:
     assert _rows(admin) == before
     for k in (1, 5, 10, 20):
         assert _sources(keywords, "secret", k) == [f"{n}.txt" for n in range(1, 20, 2)][:k]
-    assert scope.retrieve("secret").legs["lexical"].read["postings"] == 20
+    assert scope.search("secret").retrievers["lexical"].read["postings"] == 20
     scope.indexes.rebuild()
     assert _sources(keywords, "secret", 20) == [f"{n}.txt" for n in range(1, 20, 2)]
-    assert scope.retrieve("secret").legs["lexical"].read["postings"] == 10
+    assert scope.search("secret").retrievers["lexical"].read["postings"] == 10
 
 
 def test_replaced_document__shows_its_new_version_at_once(keywords: Engine) -> None:
@@ -102,7 +100,7 @@ def test_replaced_document__shows_its_new_version_at_once(keywords: Engine) -> N
     scope.ingest(_document("3.txt", "public matter"))
     assert "3.txt" not in _sources(keywords, "secret", 10)
     assert _sources(keywords, "word3", 10) == []
-    found = keywords.tenant("acme").retrieve("public", 10)
+    found = keywords.tenant("acme").search("public", 10)
     assert [(hit.source, hit.version, hit.text) for hit in found.hits] == [("3.txt", 2, "public matter")]
     scope.ingest(_document("4.txt", "secret word4", "board"))
     assert "4.txt" not in _sources(keywords, "secret", 10)
@@ -154,7 +152,7 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
     dice = random.Random(1)
 
     def anchored() -> None:
-        found = scope.retrieve("anchor", 100)
+        found = scope.search("anchor", 100)
         assert [hit.source for hit in found.hits] == anchors
         scores = [hit.lexical_score or 0.0 for hit in found.hits]
         # One number of chunks explains all scores: statistics and candidates are of one snapshot.
@@ -164,7 +162,7 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
         assert FIXED <= round(sizes[0]) <= FIXED + MOST
 
     def drifting() -> None:
-        found = scope.retrieve("drift", 100)
+        found = scope.search("drift", 100)
         sizes = [_corpus_size(hit.lexical_score or 0.0, len(found.hits)) for hit in found.hits]
         assert len({hit.source for hit in found.hits}) == len(found.hits)
         assert sizes == pytest.approx([FIXED + len(found.hits)] * len(sizes), rel=1e-9)

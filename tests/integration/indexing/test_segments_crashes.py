@@ -17,7 +17,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import DatabaseError, IndexesBusy
+from kosmos_rag.core.errors import DatabaseError, IndexLocked
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.indexing import catalog as catalogue
 from kosmos_rag.indexing import segments
@@ -90,7 +90,7 @@ def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_se
         try:
             for engine in (keywords, second):
                 for again in (engine.tenant("acme").indexes.build, engine.tenant("acme").indexes.rebuild):
-                    with pytest.raises(IndexesBusy, match="acme"):
+                    with pytest.raises(IndexLocked, match="acme"):
                         again()
             second.tenant("other").indexes.build()
             second.tenant("acme").indexes.status()
@@ -98,7 +98,7 @@ def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_se
             go_on.set()
         running.result()
         second.tenant("acme").indexes.rebuild()
-    assert [hit.source for hit in keywords.tenant("acme").retrieve("words").hits] == ["a.txt"]
+    assert [hit.source for hit in keywords.tenant("acme").search("words").hits] == ["a.txt"]
 
 
 def _pack(connection: psycopg.Connection) -> None:
@@ -127,7 +127,7 @@ def _segmented(engine: Engine) -> None:
 
 def _answers(engine: Engine) -> list[list[tuple[uuid.UUID, float | None]]]:
     scope = engine.tenant("acme")
-    return [[(hit.chunk_id, hit.lexical_score) for hit in scope.retrieve(word, 100).hits] for word in WORDS]
+    return [[(hit.chunk_id, hit.lexical_score) for hit in scope.search(word, 100).hits] for word in WORDS]
 
 
 @STEPS
@@ -171,7 +171,7 @@ def test_change_of_segments__that_another_transaction_has_made_is_refused(
             step(connection)
             running = pool.submit(late)
             _wait_for_a_waiting_one(admin)
-        with pytest.raises(IndexesBusy):
+        with pytest.raises(IndexLocked):
             running.result()
     other.close()
     assert _answers(keywords) == answers

@@ -8,13 +8,13 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import AuditKind, AuditOutcome
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from tests.integration.variants import opened
 
 TEXT = "# Leave\n\nEmployees get 20 days.\n\n## Carry over\n\nFive days may be carried over.\n"
 
 
-def _document(scope: TenantScope, **more: object) -> uuid.UUID:
+def _document(scope: Tenant, **more: object) -> uuid.UUID:
     scope.ingest(SourceDocument(source="leave.md", data=TEXT.encode(), **more))
     (info,) = scope.documents()
     return info.id
@@ -23,7 +23,7 @@ def _document(scope: TenantScope, **more: object) -> uuid.UUID:
 def test_lines__are_those_that_a_citation_names(engine: Engine) -> None:
     scope = engine.tenant("acme")
     document_id = _document(scope)
-    hit = scope.retrieve("How many days do employees get?", 1).hits[0]
+    hit = scope.search("How many days do employees get?", 1).hits[0]
     whole = scope.read_lines(document_id)
     assert whole is not None
     assert (whole.line_start, whole.line_end, whole.start) == (1, whole.total_lines, 0)
@@ -63,7 +63,7 @@ def test_lines__have_their_pages(engine: Engine) -> None:
 
 
 def test_lines__of_what_is_kept_from_the_reader_are_as_of_nothing(engine: Engine) -> None:
-    document_id = _document(engine.tenant("acme", principals=["department:hr"]), readers=("department:hr",))
+    document_id = _document(engine.tenant("acme", principals=["department:hr"]), acl=("department:hr",))
     assert engine.tenant("acme").read_lines(document_id) is None
     assert engine.tenant("globex", principals=["department:hr"]).read_lines(document_id) is None
     assert engine.tenant("acme", principals=["department:hr"], collection="other").read_lines(document_id) is None

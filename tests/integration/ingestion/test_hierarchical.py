@@ -7,7 +7,7 @@ from pathlib import Path
 import fpdf
 import pytest
 
-from kosmos_rag import Engine, Filter, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE, Context, ContextPassage
 from kosmos_rag.storage.documents import read_spans
@@ -42,7 +42,7 @@ def preset(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scope(engine: Engine, preset: Path) -> TenantScope:
+def scope(engine: Engine, preset: Path) -> Tenant:
     """A collection by that preset, with one document."""
     engine.tenant("acme").collections.create("kb", preset=preset)
     opened_scope = engine.tenant("acme", collection="kb")
@@ -50,7 +50,7 @@ def scope(engine: Engine, preset: Path) -> TenantScope:
     return opened_scope
 
 
-def _assert_true(scope: TenantScope, context: Context) -> None:
+def _assert_true(scope: Tenant, context: Context) -> None:
     stored = dict(scope.texts())
     for passage in context.passages:
         cited, text = passage.citation, stored[passage.citation.source]
@@ -66,21 +66,23 @@ def _of(context: Context, section: str) -> ContextPassage:
     return passage
 
 
-def test_context__shows_the_section_and_cites_the_piece(scope: TenantScope) -> None:
+def test_context__shows_the_section_and_cites_the_piece(scope: Tenant) -> None:
     context = scope.context("When are accounts counted monthly?")
     best = context.retrieval.hits[0]
     assert best.text == "Churned accounts are counted monthly."
-    assert best.around == (0, len(CHURN))
+    assert best.parent_span == (0, len(CHURN))
     churn = _of(context, "Churn")
     assert (churn.text, churn.quote) == (CHURN, best.text)
-    assert churn.citation.place == "Churn | L7"
-    assert {hit.chunk_id for hit in context.retrieval.hits if hit.around == best.around} == set(churn.chunk_ids)
+    assert churn.citation.location == "Churn | L7"
+    assert {hit.chunk_id for hit in context.retrieval.hits if hit.parent_span == best.parent_span} == set(
+        churn.chunk_ids
+    )
     assert len(churn.chunk_ids) > 1
     assert context.text.count("Churned accounts are lost.") == 1
     _assert_true(scope, context)
 
 
-def test_context__shows_the_piece_where_its_section_does_not_fit(scope: TenantScope) -> None:
+def test_context__shows_the_piece_where_its_section_does_not_fit(scope: Tenant) -> None:
     question = "When are accounts counted monthly?"
     whole = scope.context(question, 1)
     context = scope.context(question, 1, max_tokens=whole.tokens - 1)
@@ -89,7 +91,7 @@ def test_context__shows_the_piece_where_its_section_does_not_fit(scope: TenantSc
     assert "metrics.md | Churn | L7\n" in context.retrieval.explain()
 
 
-def test_answer__cites_the_very_characters_wherever_in_the_section(scope: TenantScope) -> None:
+def test_answer__cites_the_very_characters_wherever_in_the_section(scope: Tenant) -> None:
     answer = scope.answer("Are churned accounts lost, and are churned accounts counted monthly?")
     stored = dict(scope.texts())["metrics.md"]
     assert {"Churned accounts are lost.", "Churned accounts are counted monthly."} <= {
@@ -104,7 +106,7 @@ def test_answer__cites_the_very_characters_wherever_in_the_section(scope: Tenant
     assert report.supported, report.problems
 
 
-def test_plain_text__is_one_section_of_which_the_nearest_paragraphs_are_shown(scope: TenantScope) -> None:
+def test_plain_text__is_one_section_of_which_the_nearest_paragraphs_are_shown(scope: Tenant) -> None:
     paragraphs = [f"Paragraph {name} tells of {name} and of nothing else, at some length to fill it." for name in NAMES]
     scope.ingest(SourceDocument(source="notes.txt", data="\n\n".join(paragraphs).encode()))
     context = scope.context("tells of penguins", 1)
@@ -115,7 +117,7 @@ def test_plain_text__is_one_section_of_which_the_nearest_paragraphs_are_shown(sc
     _assert_true(scope, scope.context("tells of penguins and whales"))
 
 
-def test_plain_text__has_the_sections_that_its_capitals_tell(scope: TenantScope) -> None:
+def test_plain_text__has_the_sections_that_its_capitals_tell(scope: Tenant) -> None:
     text = (
         "TRAVEL POLICY\n\nTrains are booked by the employee.\n\nTickets for penguins are free.\n\n"
         "SICK LEAVE\n\nA note is due on the third day.\n"
@@ -130,7 +132,7 @@ def test_plain_text__has_the_sections_that_its_capitals_tell(scope: TenantScope)
 NAMES = ["ants", "bees", "cows", "dogs", "penguins", "owls", "whales", "yaks"]
 
 
-def test_pdf__has_the_pages_of_piece_and_section(scope: TenantScope) -> None:
+def test_pdf__has_the_pages_of_piece_and_section(scope: Tenant) -> None:
     pdf = fpdf.FPDF()
     pdf.set_font("helvetica", size=12)
     pdf.add_page()
@@ -152,14 +154,14 @@ def test_pdf__has_the_pages_of_piece_and_section(scope: TenantScope) -> None:
     assert [(said.citation.page_start, said.citation.page_end) for said in quiet] == [(1, 1)]
 
 
-def test_excerpts__have_the_pages_of_their_place(scope: TenantScope, database: DatabaseSettings) -> None:
+def test_excerpts__have_the_pages_of_their_place(scope: Tenant, database: DatabaseSettings) -> None:
     pdf = fpdf.FPDF()
     pdf.set_font("helvetica", size=12)
     for page in range(20):
         pdf.add_page()
         pdf.multi_cell(0, text=f"Page {page} tells of penguins. " * 80)
     scope.ingest(SourceDocument(source="long.pdf", data=bytes(pdf.output())))
-    hits = scope.retrieve("penguins", 200, Filter(sources=("long.pdf",))).hits
+    hits = scope.search("penguins", 200, Filter(sources=("long.pdf",))).hits
     # From below what the smallest integer of the server holds to above it.
     beyond = (hits[0].version_id, 2**15 - 100, 2**15 + 100)
     spans = [(hit.version_id, hit.start, hit.end) for hit in hits]
@@ -187,4 +189,4 @@ def _around(settings: Settings, document: SourceDocument, strategy: str) -> set[
         scope = engine.tenant("acme")
         report = scope.ingest(document)
         assert report.new + report.changed == 1
-        return {hit.around for hit in scope.retrieve("churn accounts money", 20).hits}
+        return {hit.parent_span for hit in scope.search("churn accounts money", 20).hits}

@@ -26,7 +26,7 @@ def test_ingest__counts_new_changed_unchanged_and_removed(engine: Engine, tmp_pa
     assert (third.new, third.changed, third.unchanged, third.removed) == (0, 1, 0, 1)
     [document] = scope.documents()
     assert (document.source, document.version, document.title) == (str(tmp_path / "a.md"), 2, "A")
-    assert not any("churn" in hit.text for hit in scope.retrieve("churn", 10).hits)
+    assert not any("churn" in hit.text for hit in scope.search("churn", 10).hits)
 
 
 def test_ingest__keeps_missing_documents_when_told_to(engine: Engine, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_ingest__a_changed_file_that_fails_keeps_its_old_version(engine: Engine,
     file.write_bytes(b"\x00\x01\x02" * 500)
     report = scope.ingest([tmp_path])
     assert [failure.code for failure in report.failed] == ["binary"]
-    assert [hit.text for hit in scope.retrieve("churn").hits] == ["about churn"]
+    assert [hit.text for hit in scope.search("churn").hits] == ["about churn"]
 
 
 def test_ingest__refuses_what_is_not_a_regular_file(engine: Engine, tmp_path: Path) -> None:

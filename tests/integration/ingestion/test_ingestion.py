@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import RequestError, SpaceMismatch
+from kosmos_rag.core.errors import EmbeddingSpaceMismatch, RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 
@@ -28,9 +28,9 @@ def _text(source: str, text: str, **options: object) -> SourceDocument:
         _text("a", "words", metadata={"at": object()}),
         _text("a", "words", metadata={"x": float("nan")}),
         _text("a", "words", title="lone \ud800 surrogate"),
-        _text("a", "words", readers=()),
-        _text("a", "words", readers="finance"),
-        _text("a", "words", readers=(1,)),
+        _text("a", "words", acl=()),
+        _text("a", "words", acl="finance"),
+        _text("a", "words", acl=(1,)),
         _text("a", "words", metadata={1: 2, "a": 3}),
         pytest.param(_text("a", "words", metadata={"deep": reduce(lambda one, _: [one], range(5000), [])}), id="deep"),
         _text("u\ud800", "words"),
@@ -66,9 +66,9 @@ def test_ingest__new_metadata_or_readers_of_the_same_content_are_published(engin
     scope.ingest([_text("a", "words")])
     assert scope.ingest([_text("a", "words", metadata={"year": 2026})]).changed == 1
     assert scope.documents()[0].metadata == {"year": 2026}
-    assert scope.ingest([_text("a", "words", metadata={"year": 2026}, readers=("finance",))]).changed == 1
-    assert scope.retrieve("words").returned == 0
-    assert engine.tenant("acme", principals=["finance"]).retrieve("words").returned == 1
+    assert scope.ingest([_text("a", "words", metadata={"year": 2026}, acl=("finance",))]).changed == 1
+    assert scope.search("words").returned == 0
+    assert engine.tenant("acme", principals=["finance"]).search("words").returned == 1
 
 
 def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
@@ -84,7 +84,7 @@ def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
 
     def read() -> None:
         while not stop.is_set():
-            found = scope.retrieve("paragraph", 100)
+            found = scope.search("paragraph", 100)
             seen.append({" ".join(hit.text.split()[:2]) for hit in found.hits})
             assert found.returned == 30
 
@@ -103,7 +103,7 @@ def test_versions__of_the_same_content_have_the_same_ids(engine: Engine) -> None
 
     def ids() -> list[object]:
         scope.ingest([_text("a", "alpha beta"), _text("b", "gamma")])
-        return [(hit.chunk_id, hit.version_id, hit.score) for hit in scope.retrieve("alpha gamma").hits]
+        return [(hit.chunk_id, hit.version_id, hit.score) for hit in scope.search("alpha gamma").hits]
 
     first = ids()
     scope.delete(["a", "b"])
@@ -114,9 +114,9 @@ def test_another_model_is_refused_for_reading_and_for_writing(settings: Settings
     with Engine(settings, embedder=HashingEmbedder(dimensions=64)) as engine:
         engine.tenant("acme").ingest([_text("a", "words")])
     with Engine(settings, embedder=HashingEmbedder(dimensions=32)) as engine:
-        with pytest.raises(SpaceMismatch, match="64 dimensions, the configured ones 32"):
-            engine.tenant("acme").retrieve("words")
-        with pytest.raises(SpaceMismatch, match="64 dimensions, the configured ones 32"):
+        with pytest.raises(EmbeddingSpaceMismatch, match="64 dimensions, the configured ones 32"):
+            engine.tenant("acme").search("words")
+        with pytest.raises(EmbeddingSpaceMismatch, match="64 dimensions, the configured ones 32"):
             engine.tenant("acme").ingest([_text("b", "words")])
         assert engine.tenant("other").ingest([_text("b", "words")]).new == 1
 
@@ -133,9 +133,9 @@ def test_another_model_of_the_same_name_and_size_is_refused(settings: Settings) 
         engine.tenant("acme").ingest([_text("a", "words")])
     with (
         Engine(settings, embedder=_Shuffled()) as engine,
-        pytest.raises(SpaceMismatch, match="one sentence differently"),
+        pytest.raises(EmbeddingSpaceMismatch, match="one sentence differently"),
     ):
-        engine.tenant("acme").retrieve("words")
+        engine.tenant("acme").search("words")
 
 
 def test_ingest__takes_one_path_or_document_as_well_as_many(engine: Engine, tmp_path: Path) -> None:
@@ -154,6 +154,6 @@ def test_principals__are_names_and_not_letters(engine: Engine) -> None:
 
 def test_sources__lists_what_the_reader_may_not_read(engine: Engine) -> None:
     scope = engine.tenant("acme", principals=["guest"])
-    scope.ingest(_text("board.md", "secret", readers=("board",)))
+    scope.ingest(_text("board.md", "secret", acl=("board",)))
     assert scope.documents() == []
     assert scope.sources() == ["board.md"]

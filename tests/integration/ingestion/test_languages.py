@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 ENGLISH = SourceDocument(source="houses.txt", data=b"Houses that were sold in the harbour quarter.")
@@ -16,7 +16,7 @@ PYTHON = SourceDocument(source="stock.py", data=b"def is_sold(house):\n    retur
 SQL = SourceDocument(source="report.SQL", data=b"SELECT sum(total) FROM orders WHERE status IS NOT NULL")
 
 
-def _lexical(found: Retrieval) -> set[str]:
+def _lexical(found: SearchResult) -> set[str]:
     return {hit.source for hit in found.hits if hit.lexical_rank is not None}
 
 
@@ -63,9 +63,9 @@ def test_question__is_analysed_in_each_language_of_the_collection(
         indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
         with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
             other.tenant("acme").indexes.build()
-    found = {question: mixed.tenant("acme").retrieve(question, 10) for question in QUESTIONS}
+    found = {question: mixed.tenant("acme").search(question, 10) for question in QUESTIONS}
     assert {question: _lexical(answer) for question, answer in found.items()} == QUESTIONS
-    assert found["in"].legs["lexical"].plan == ("segments" if packed else "exact scan")
+    assert found["in"].retrievers["lexical"].plan == ("segments" if packed else "exact scan")
 
 
 def test_languages__are_recorded_for_each_collection(mixed: Engine, database: DatabaseSettings) -> None:
@@ -82,16 +82,16 @@ def test_languages__are_recorded_for_each_collection(mixed: Engine, database: Da
 def test_a_question_of_one_collection__is_analysed_in_its_languages_alone(engine: Engine) -> None:
     engine.tenant("acme", collection="code").ingest([PYTHON])
     engine.tenant("acme", collection="docs").ingest([ENGLISH])
-    assert _lexical(engine.tenant("acme", collection="docs").retrieve("in")) == set()
-    assert _lexical(engine.tenant("acme", collection="code").retrieve("in")) == {"stock.py"}
-    assert _lexical(engine.tenant("acme").retrieve("in")) == {"stock.py"}
+    assert _lexical(engine.tenant("acme", collection="docs").search("in")) == set()
+    assert _lexical(engine.tenant("acme", collection="code").search("in")) == {"stock.py"}
+    assert _lexical(engine.tenant("acme").search("in")) == {"stock.py"}
 
 
 def test_language__given_with_a_document_wins_over_its_name(engine: Engine) -> None:
     scope = engine.tenant("acme")
     scope.ingest(SourceDocument(source="letter.py", data=b"Houses in the quarter.", language="english"))
-    assert _lexical(scope.retrieve("house")) == {"letter.py"}
-    assert _lexical(scope.retrieve("in")) == set()
+    assert _lexical(scope.search("house")) == {"letter.py"}
+    assert _lexical(scope.search("in")) == set()
 
 
 def test_another_language__is_a_change_of_the_document(engine: Engine) -> None:
@@ -104,7 +104,7 @@ def test_another_language__is_a_change_of_the_document(engine: Engine) -> None:
     scope.ingest(SourceDocument(source="a.txt", data="Die Häuser.".encode()))
     assert ingest("german") == (1, 0)
     assert ingest("german") == (0, 1)
-    assert _lexical(scope.retrieve("Haus")) == {"a.txt"}
+    assert _lexical(scope.search("Haus")) == {"a.txt"}
     assert ingest(None) == (1, 0)
     assert [document.language for document in scope.documents()] == ["english"]
 
@@ -154,4 +154,4 @@ def test_an_unknown_language__keeps_what_was_stored_before(engine: Engine) -> No
     scope.ingest(SourceDocument(source="a.txt", data=b"old words"))
     report = scope.ingest(SourceDocument(source="a.txt", data=b"new words", language="klingon"))
     assert (report.changed, len(report.failed)) == (0, 1)
-    assert [hit.text for hit in scope.retrieve("words").hits] == ["old words"]
+    assert [hit.text for hit in scope.search("words").hits] == ["old words"]

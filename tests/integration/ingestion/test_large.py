@@ -22,7 +22,7 @@ def _ingest_and_find(engine: Engine) -> None:
     report = scope.ingest([SourceDocument(source="big.txt", data=data)])
     assert report.failed == ()
     assert report.chunks > 50_000
-    [hit] = [hit for hit in scope.retrieve("token1234567", 200).hits if hit.lexical_rank == 1]
+    [hit] = [hit for hit in scope.search("token1234567", 200).hits if hit.lexical_rank == 1]
     assert "token1234567" in hit.text
     assert data.decode()[hit.start : hit.end] == hit.text
     assert scope.delete("big.txt") == 1

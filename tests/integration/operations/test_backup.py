@@ -76,12 +76,12 @@ def _fill(settings: Settings) -> None:
                 SourceDocument(
                     source=f"{name}-{number}",
                     data=f"The secret of {name} number {number} is churn.".encode(),
-                    readers=("department:board",) if number % 3 == 0 else ("everyone",),
+                    acl=("department:board",) if number % 3 == 0 else ("everyone",),
                 )
                 for number in range(count)
             )
             scope.indexes.build()
-            scope.retrieve("churn")
+            scope.search("churn")
             scope.jobs.enqueue(SourceDocument(source=f"{name}-late", data=b"waits in the queue"))
 
 
@@ -89,7 +89,7 @@ def _found(settings: Settings, *principals: str) -> dict[str, list[str]]:
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         return {
             name: sorted(
-                hit.source for hit in engine.tenant(name, principals=principals).retrieve("secret churn", 100).hits
+                hit.source for hit in engine.tenant(name, principals=principals).search("secret churn", 100).hits
             )
             for name in ("acme", "other")
         }

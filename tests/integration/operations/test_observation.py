@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker.channel import Desk
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.errors import ModelUnavailable, RequestError
@@ -53,7 +53,7 @@ def engine(settings: Settings) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def scope(engine: Engine) -> TenantScope:
+def scope(engine: Engine) -> Tenant:
     scope = engine.tenant("acme")
     scope.ingest(SourceDocument(source="glossary", data=TEXT))
     return scope
@@ -67,11 +67,11 @@ def tracer(monkeypatch: pytest.MonkeyPatch) -> RecordingTracer:
     return recording
 
 
-def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: TenantScope) -> None:
+def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: Tenant) -> None:
     observer = PrometheusObserver(top_tenants=3)
     engine.observe(observer)
     get = observer.registry.get_sample_value
-    scope.retrieve("What is churn?", k=5)
+    scope.search("What is churn?", k=5)
     scope.answer("What is churn?")
 
     def stage(name: str) -> float | None:
@@ -103,7 +103,7 @@ def test_observer__hears_of_questions_that_fail(settings: Settings) -> None:
             engine.tenant("acme").answer("What is churn?")
         assert failed("ModelUnavailable") == 1
         with pytest.raises(RequestError):
-            engine.tenant("acme").retrieve(" ")
+            engine.tenant("acme").search(" ")
         assert failed("RequestError") == 1
 
 
@@ -117,7 +117,7 @@ def test_observer__hears_of_ingestion(engine: Engine) -> None:
         assert (get("kosmos_ingestion_stage_seconds_total", {"stage": stage}) or 0) > 0, stage
 
 
-def test_spans__of_a_retrieval_are_its_stages(scope: TenantScope, tracer: RecordingTracer) -> None:
+def test_spans__of_a_retrieval_are_its_stages(scope: Tenant, tracer: RecordingTracer) -> None:
     with tracing.begun("request", [GIVEN]):
         found = scope.context("What is churn?").retrieval
     (request,), (retrieve,) = tracer.named("request"), tracer.named("kosmos.retrieve")
@@ -130,39 +130,39 @@ def test_spans__of_a_retrieval_are_its_stages(scope: TenantScope, tracer: Record
 
 
 def test_slow_retrieval__is_logged_with_its_plan_and_without_its_question(
-    scope: TenantScope, caplog: pytest.LogCaptureFixture
+    scope: Tenant, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="kosmos_rag.retrieval"):
-        found = scope.retrieve("What is churn?")
+        found = scope.search("What is churn?")
     (record,) = (record for record in caplog.records if getattr(record, "action", "") == "slow_retrieval")
     told = vars(record)
     assert told["tenant"] == "acme"
     assert told["timings_ms"] == found.timings_ms
     assert {name: leg["plan"] for name, leg in told["plan"].items()} == {
-        name: leg.plan for name, leg in found.legs.items()
+        name: leg.plan for name, leg in found.retrievers.items()
     }
     texts = told.pop("texts")
     assert texts == {"question": "What is churn?"}
     assert "churn" not in str(told)
 
 
-def _payload(scope: TenantScope) -> dict[str, object]:
+def _payload(scope: Tenant) -> dict[str, object]:
     (job,) = (job for job in scope.jobs.find() if job.kind == "document")
     return dict(job.payload)
 
 
-def test_job__is_of_the_trace_that_asked_for_it(scope: TenantScope) -> None:
+def test_job__is_of_the_trace_that_asked_for_it(scope: Tenant) -> None:
     with tracing.continued(GIVEN):
         scope.jobs.enqueue(SourceDocument(source="other", data=TEXT))
     assert _payload(scope)["traceparent"] == GIVEN
 
 
-def test_job__without_a_trace_names_none(scope: TenantScope) -> None:
+def test_job__without_a_trace_names_none(scope: Tenant) -> None:
     scope.jobs.enqueue(SourceDocument(source="other", data=TEXT))
     assert "traceparent" not in _payload(scope)
 
 
-def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: TenantScope, tracer: RecordingTracer) -> None:
+def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, tracer: RecordingTracer) -> None:
     with tracing.continued(GIVEN):
         scope.jobs.enqueue(SourceDocument(source="other", data=TEXT + b" And more."))
     queue = scope.jobs._queue

@@ -11,7 +11,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import ConfigError, ModelError
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.core.types import Expansion, Retrieval
+from kosmos_rag.core.types import Expansion, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
@@ -31,25 +31,27 @@ def _ingest(engine: Engine, texts: Mapping[str, str] = TEXTS) -> None:
     )
 
 
-Ask = Callable[..., Retrieval]
+Ask = Callable[..., SearchResult]
 
 
 @pytest.fixture
 def ask(settings: Settings, tmp_path: Path) -> Iterator[Ask]:
     """Ask an engine with a file of synonyms, and with these keys of `rag.expansion`."""
 
-    def asked(question: str, synonyms: str = SYNONYMS, texts: Mapping[str, str] = TEXTS, **keys: object) -> Retrieval:
+    def asked(
+        question: str, synonyms: str = SYNONYMS, texts: Mapping[str, str] = TEXTS, **keys: object
+    ) -> SearchResult:
         file = tmp_path / "synonyms.yaml"
         file.write_text(synonyms)
         changes = {"synonyms": file, **keys}
         with opened(settings, {f"rag.expansion.{key}": value for key, value in changes.items()}) as engine:
             _ingest(engine, texts)
-            return engine.tenant("acme").retrieve(question)
+            return engine.tenant("acme").search(question)
 
     return asked
 
 
-def _by_keywords(found: Retrieval) -> dict[str, float]:
+def _by_keywords(found: SearchResult) -> dict[str, float]:
     """Sources and scores of what the keyword leg found, best first."""
     hits = sorted((hit for hit in found.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)
     return {hit.source: hit.lexical_score or 0.0 for hit in hits}
@@ -69,8 +71,8 @@ def test_synonyms__find_documents_that_say_it_in_other_words(
     found = ask(question)
     assert found.expansion == Expansion(synonyms=synonyms)
     assert set(_by_keywords(found)) == {"d1", "d2", "d3"}
-    assert (found.stages[0], found.notes, found.skipped) == ("expand", (), ())
-    assert set(found.legs) == {"dense", "lexical"}
+    assert (found.stages[0], found.warnings, found.degraded_stages) == ("expand", (), ())
+    assert set(found.retrievers) == {"dense", "lexical"}
 
 
 def test_synonyms__of_a_phrase_need_all_of_it(ask: Ask) -> None:
@@ -98,7 +100,7 @@ def test_synonyms__come_after_a_phrase_in_quotes(ask: Ask) -> None:
     assert "attrition" in found.expansion.synonyms
     assert found.hits[0].source == "d1"
     assert set(_by_keywords(found)) == {"d1", "d2", "d3"}
-    assert ["phrase" in hit.shares for hit in found.hits] == [True, *[False] * (found.returned - 1)]
+    assert ["phrase" in hit.score_contributions for hit in found.hits] == [True, *[False] * (found.returned - 1)]
 
 
 def test_synonyms__bring_nothing_that_is_excluded(ask: Ask) -> None:
@@ -197,28 +199,30 @@ def test_a_leg_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: P
     ):
         with opened(settings, keys) as engine:
             _ingest(engine)
-            assert engine.tenant("acme").retrieve("churn").expansion == Expansion()
+            assert engine.tenant("acme").search("churn").expansion == Expansion()
 
 
-def _same_hits(found: Retrieval, other: Retrieval) -> bool:
-    return (found.hits, found.legs) == (other.hits, other.legs)
+def _same_hits(found: SearchResult, other: SearchResult) -> bool:
+    return (found.hits, found.retrievers) == (other.hits, other.retrievers)
 
 
 def test_wordings__are_each_asked_as_well(settings: Settings) -> None:
     with opened(settings, TWO, language_model=Writer(wordings=WORDINGS)) as engine:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("churn")
+        found = engine.tenant("acme").search("churn")
     assert found.expansion == Expansion(wordings=("attrition", "invoices paid"))
-    assert set(found.legs) == {"dense", "lexical", "dense 2", "lexical 2", "dense 3", "lexical 3"}
-    assert (found.stages[0], found.skipped) == ("expand", ())
-    by_keywords = {hit.source: {name for name in hit.shares if name.startswith("lexical")} for hit in found.hits}
+    assert set(found.retrievers) == {"dense", "lexical", "dense 2", "lexical 2", "dense 3", "lexical 3"}
+    assert (found.stages[0], found.degraded_stages) == ("expand", ())
+    by_keywords = {
+        hit.source: {name for name in hit.score_contributions if name.startswith("lexical")} for hit in found.hits
+    }
     assert {source: names for source, names in by_keywords.items() if names} == {
         "d1": {"lexical"},
         "d2": {"lexical 2"},
         "d4": {"lexical 3"},
     }
     for hit in found.hits:
-        assert hit.fused_score == pytest.approx(sum(hit.shares.values()))
+        assert hit.fused_score == pytest.approx(sum(hit.score_contributions.values()))
     # A hit of another wording says nothing of the question's own legs.
     assert {hit.source for hit in found.hits if hit.lexical_rank} == {"d1"}
 
@@ -227,20 +231,23 @@ def test_wordings__bring_in_what_the_question_does_not_find(settings: Settings) 
     near = {"rag.retrieval.similarity_threshold": 0.3}
     with opened(settings, {**TWO, **near}, language_model=Writer(wordings=WORDINGS)) as engine:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("churn")
+        found = engine.tenant("acme").search("churn")
     with opened(settings, near) as plain:
-        before = plain.tenant("acme").retrieve("churn")
+        before = plain.tenant("acme").search("churn")
     assert {hit.source for hit in before.hits} == {"d1"}
     assert {hit.source for hit in found.hits} == {"d1", "d2", "d4"}
-    assert {name for hit in found.hits if hit.source == "d4" for name in hit.shares} == {"dense 3", "lexical 3"}
+    assert {name for hit in found.hits if hit.source == "d4" for name in hit.score_contributions} == {
+        "dense 3",
+        "lexical 3",
+    }
 
 
 def test_wordings__keep_to_what_the_question_requires_and_excludes(settings: Settings) -> None:
     with opened(settings, TWO, language_model=Writer(wordings=WORDINGS)) as engine:
         _ingest(engine)
         scope = engine.tenant("acme")
-        assert {hit.source for hit in scope.retrieve("+churn").hits} == {"d1"}
-        excluding = scope.retrieve("churn -yearly -late")
+        assert {hit.source for hit in scope.search("+churn").hits} == {"d1"}
+        excluding = scope.search("churn -yearly -late")
     assert excluding.expansion.wordings == ("attrition", "invoices paid")
     assert {"d1"} <= {hit.source for hit in excluding.hits} <= {"d1", "d3"}
 
@@ -249,9 +256,9 @@ def test_passage__is_searched_like_with_the_mean_vector(settings: Settings) -> N
     passage = "invoices that are paid late"
     with opened(settings, HYDE, language_model=Writer(passage=passage)) as engine:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("churn")
+        found = engine.tenant("acme").search("churn")
     with opened(settings, {}) as plain:
-        before = plain.tenant("acme").retrieve("churn")
+        before = plain.tenant("acme").search("churn")
     assert found.expansion == Expansion(passage=passage)
     embedder = HashingEmbedder()
     mean = embedder.embed_query("churn") + embedder.embed_query(passage)
@@ -278,19 +285,19 @@ def test_language_model__that_fails_leaves_the_question_as_it_is(
     writer.fails = {"wordings", "passage"}
     with opened(settings, keys, language_model=writer) as engine, opened(settings, {}) as plain:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("churn")
-        assert _same_hits(found, plain.tenant("acme").retrieve("churn"))
-    assert (found.expansion, found.notes, found.skipped) == (Expansion(), (note,), ("expand",))
+        found = engine.tenant("acme").search("churn")
+        assert _same_hits(found, plain.tenant("acme").search("churn"))
+    assert (found.expansion, found.warnings, found.degraded_stages) == (Expansion(), (note,), ("expand",))
     assert found.stages[0] == "expand"
 
 
 def test_language_model__that_writes_nothing_of_use_is_named(settings: Settings) -> None:
     with opened(settings, TWO, language_model=Writer(wordings="1. Churn?\n")) as engine:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("churn")
-    [note] = found.notes
+        found = engine.tenant("acme").search("churn")
+    [note] = found.warnings
     assert note.startswith("no other wordings: language model 'told' wrote no other wording of the question")
-    assert (found.expansion, found.skipped) == (Expansion(), ("expand",))
+    assert (found.expansion, found.degraded_stages) == (Expansion(), ("expand",))
 
 
 def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settings) -> None:
@@ -298,10 +305,10 @@ def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settin
     writer.fails = {"passage"}
     with opened(settings, {**TWO, **HYDE}, language_model=writer) as engine:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("churn")
+        found = engine.tenant("acme").search("churn")
     assert found.expansion == Expansion(wordings=("attrition", "invoices paid"))
-    assert found.notes == ("no hypothetical passage: the model has no passage today",)
-    assert found.skipped == ("expand",)
+    assert found.warnings == ("no hypothetical passage: the model has no passage today",)
+    assert found.degraded_stages == ("expand",)
 
 
 @pytest.mark.parametrize("keys", [TWO, HYDE])
@@ -321,15 +328,15 @@ def test_language_model__is_asked_once_a_question_and_again_after_an_error(setti
     writer.fails = {"wordings"}
     with opened(settings, {**TWO, **HYDE}, language_model=writer) as engine:
         scope = engine.tenant("acme")
-        assert scope.retrieve("churn").skipped == ("expand",)
+        assert scope.search("churn").degraded_stages == ("expand",)
         writer.fails = set()
-        first = scope.retrieve("churn")
+        first = scope.search("churn")
         assert first.expansion == Expansion(wordings=("attrition", "invoices paid"), passage="accounts that leave")
         assert writer.asked == {"wordings": 2, "passage": 1}
         writer.fails = {"wordings", "passage"}
-        assert scope.retrieve("churn").expansion == first.expansion
+        assert scope.search("churn").expansion == first.expansion
         assert writer.asked == {"wordings": 2, "passage": 1}
-        scope.retrieve("churn rate")
+        scope.search("churn rate")
         assert writer.asked == {"wordings": 3, "passage": 2}
 
 
@@ -338,5 +345,5 @@ def test_language_model__what_it_wrote_is_kept_of_the_last_questions(kept: int, 
     writer = Writer(wordings=WORDINGS)
     with opened(settings, {**TWO, "rag.retrieval.cached_questions": kept}, language_model=writer) as engine:
         for question in ("churn", "loss", "loss", "churn"):
-            engine.tenant("acme").retrieve(question)
+            engine.tenant("acme").search(question)
     assert writer.asked == {"wordings": asked}

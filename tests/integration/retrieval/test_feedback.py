@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.core.types import Passage, Retrieval
+from kosmos_rag.core.types import Passage, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
@@ -27,8 +27,8 @@ def _ingest(engine: Engine, name: str = "acme") -> None:
     )
 
 
-def _ask(engine: Engine, question: str = "w1 w2 w3", k: int = ALL, name: str = "acme") -> Retrieval:
-    return engine.tenant(name).retrieve(question, k)
+def _ask(engine: Engine, question: str = "w1 w2 w3", k: int = ALL, name: str = "acme") -> SearchResult:
+    return engine.tenant(name).search(question, k)
 
 
 def _likeness(fused: Sequence[Passage]) -> dict[uuid.UUID, float]:
@@ -38,10 +38,10 @@ def _likeness(fused: Sequence[Passage]) -> dict[uuid.UUID, float]:
     return {hit.chunk_id: float(score) for hit, score in zip(fused, scores, strict=True)}
 
 
-def _assert_fused_with_feedback(found: Retrieval, before: Retrieval) -> None:
+def _assert_fused_with_feedback(found: SearchResult, before: SearchResult) -> None:
     """Every score is that of before and a share by the rank of the likeness, where likenesses are not too near."""
     likeness = _likeness(before.hits)
-    rank = {hit.chunk_id: round(0.4 / hit.shares["feedback"]) - K for hit in found.hits}
+    rank = {hit.chunk_id: round(0.4 / hit.score_contributions["feedback"]) - K for hit in found.hits}
     assert sorted(rank.values()) == list(range(1, len(before.hits) + 1))
     ranked = [likeness[chunk_id] for chunk_id in sorted(rank, key=lambda chunk_id: rank[chunk_id])]
     assert all(better >= worse - 2e-3 for better, worse in pairwise(ranked))
@@ -55,12 +55,12 @@ def test_feedback__ranks_the_candidates_by_likeness_to_the_first_five(settings: 
         _ingest(plain)
         for question in ("w1 w2 w3", "w4", "w5 -w6"):
             before, found = _ask(plain, question), _ask(engine, question)
-            assert "feedback" not in before.legs
-            assert set(found.legs) == {"dense", "lexical", "feedback"}
+            assert "feedback" not in before.retrievers
+            assert set(found.retrievers) == {"dense", "lexical", "feedback"}
             assert {hit.chunk_id for hit in found.hits} == {hit.chunk_id for hit in before.hits}
             _assert_fused_with_feedback(found, before)
         assert [hit.chunk_id for hit in found.hits] != [hit.chunk_id for hit in before.hits]
-        account = found.legs["feedback"]
+        account = found.retrievers["feedback"]
         assert (account.asked, account.returned) == (found.returned, found.returned)
         assert (account.plan, account.read) == ("likeness to the best 5", {"rows": found.returned})
         assert "feedback" in found.stages
@@ -71,7 +71,7 @@ def test_feedback__takes_all_candidates_into_account_and_not_only_those_asked_fo
         _ingest(engine)
         whole, some = _ask(engine), _ask(engine, k=3)
     assert [hit.chunk_id for hit in some.hits] == [hit.chunk_id for hit in whole.hits[:3]]
-    assert some.legs["feedback"].returned == whole.returned
+    assert some.retrievers["feedback"].returned == whole.returned
 
 
 def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings) -> None:
@@ -85,8 +85,8 @@ def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings) -> Non
     fused = {hit.chunk_id: hit.fused_score for hit in before.hits}
     for hit in found.hits:
         share = 0.4 * max(0.0, (likeness[hit.chunk_id] - low) / reach)
-        assert hit.shares["feedback"] == pytest.approx(share, abs=5e-3)
-        assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + hit.shares["feedback"])
+        assert hit.score_contributions["feedback"] == pytest.approx(share, abs=5e-3)
+        assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + hit.score_contributions["feedback"])
 
 
 @pytest.mark.parametrize("leg", ["semantic_weight", "keyword_weight"])
@@ -95,16 +95,16 @@ def test_feedback__follows_one_leg_alone(leg: str, settings: Settings) -> None:
     with opened(settings, one) as plain, opened(settings, one | WEIGHT) as engine:
         _ingest(plain)
         before, found = _ask(plain), _ask(engine)
-    assert len(found.legs) == 2
+    assert len(found.retrievers) == 2
     _assert_fused_with_feedback(found, before)
 
 
 def test_feedback__of_few_candidates_takes_these(settings: Settings) -> None:
     with opened(settings, WEIGHT) as engine:
         engine.tenant("acme").ingest(SourceDocument(source=f"d{n}", data=f"churn {n}".encode()) for n in range(2))
-        assert _ask(engine, "churn").legs["feedback"].plan == "likeness to the best 2"
+        assert _ask(engine, "churn").retrievers["feedback"].plan == "likeness to the best 2"
         nothing = _ask(engine, "churn", name="nobody")
-    assert (nothing.hits, set(nothing.legs)) == ((), {"dense", "lexical"})
+    assert (nothing.hits, set(nothing.retrievers)) == ((), {"dense", "lexical"})
 
 
 def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings) -> None:
@@ -114,11 +114,10 @@ def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings) -
         before = _ask(engine)
         _ingest(engine, "other")
         engine.tenant("acme", collection="secret").ingest(
-            SourceDocument(source=f"d{n}", title="-", data=f"w1 w2 w3 w{n}".encode(), readers=("board",))
-            for n in range(10)
+            SourceDocument(source=f"d{n}", title="-", data=f"w1 w2 w3 w{n}".encode(), acl=("board",)) for n in range(10)
         )
-        found = engine.tenant("acme", collection="default").retrieve("w1 w2 w3", ALL)
+        found = engine.tenant("acme", collection="default").search("w1 w2 w3", ALL)
         all_found = _ask(engine)
     assert found.hits == before.hits
-    feedback = {hit.chunk_id: hit.shares["feedback"] for hit in before.hits}
-    assert {hit.chunk_id: hit.shares["feedback"] for hit in all_found.hits} == feedback
+    feedback = {hit.chunk_id: hit.score_contributions["feedback"] for hit in before.hits}
+    assert {hit.chunk_id: hit.score_contributions["feedback"] for hit in all_found.hits} == feedback

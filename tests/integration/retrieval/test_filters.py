@@ -15,7 +15,7 @@ from psycopg import sql
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, Retrieval
+from kosmos_rag.core.types import EVERYONE, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.provision import APP
 
@@ -33,8 +33,8 @@ DOCUMENTS = [
     _document("/kb/a.md", "Alpha", metadata={"year": 2024, "tags": ["kpi", "finance"], "owner": None, "score": 0.5}),
     _document("/kb/deep/b.md", "Beta", metadata={"year": 2025, "draft": True, "a": {"b": {"c": "x"}}}),
     _document("/kb2/c.py", "Gamma", metadata={"year": "2025", "tags": [], "due": "2026-01-31"}),
-    _document("/kb/d.md", "Delta", readers=("department:sales", "department:legal"), metadata={"year": 2026}),
-    _document("/kb/e.md", "Epsilon", "wiki", readers=("department:legal",), metadata={"draft": False}),
+    _document("/kb/d.md", "Delta", acl=("department:sales", "department:legal"), metadata={"year": 2026}),
+    _document("/kb/e.md", "Epsilon", "wiki", acl=("department:legal",), metadata={"draft": False}),
     _document("/kb_x/f.md", "Zeta", "wiki", language="german"),
 ]
 ALL = frozenset("abcdef")
@@ -51,17 +51,17 @@ class Library:
 
     def letters(self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, **scope: Any) -> set[str]:
         """Which documents come; each leg must bring all of them."""
-        found = self.retrieve(given, principals=principals, **scope)
+        found = self.search(given, principals=principals, **scope)
         letters = {_letter(hit.source) for hit in found.hits}
         for leg in ("dense_rank", "lexical_rank"):
             assert {_letter(hit.source) for hit in found.hits if getattr(hit, leg)} == letters, leg
         assert found.returned == len(letters)
         return letters
 
-    def retrieve(
+    def search(
         self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, k: Any = 20, **scope: Any
-    ) -> Retrieval:
-        return self.engine.tenant("acme", principals=principals, **scope).retrieve(QUESTION, k, given)
+    ) -> SearchResult:
+        return self.engine.tenant("acme", principals=principals, **scope).search(QUESTION, k, given)
 
 
 def _letter(source: str) -> str:
@@ -97,7 +97,7 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
     ).model_copy(update={"database": server.settings(name)})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         _publish(engine, "bce")
-        _publish(engine, "ad", title="Before", readers=(EVERYONE,), metadata={"year": 2025, "draft": True})
+        _publish(engine, "ad", title="Before", acl=(EVERYONE,), metadata={"year": 2025, "draft": True})
         if request.param != "scanned":
             engine.tenant("acme").indexes.build()
         moment = datetime.now(UTC)
@@ -111,10 +111,10 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
 
 
 def test_library__is_what_these_tests_need(library: Library) -> None:
-    found = library.retrieve(None)
+    found = library.search(None)
     assert {_letter(hit.source) for hit in found.hits} == ALL
-    assert found.legs["lexical"].plan == library.plan
-    assert (found.legs["dense"].plan == "exact scan") == (library.plan == "exact scan")
+    assert found.retrievers["lexical"].plan == library.plan
+    assert (found.retrievers["dense"].plan == "exact scan") == (library.plan == "exact scan")
 
 
 WHERE: list[tuple[dict[str, Any], str]] = [
@@ -129,8 +129,8 @@ WHERE: list[tuple[dict[str, Any], str]] = [
     ({"language": {"$in": ["simple", "german"]}}, "cf"),
     ({"collection": "wiki"}, "ef"),
     ({"collection": {"$ne": "wiki"}}, "abcd"),
-    ({"readers": "department:legal"}, "de"),
-    ({"readers": {"$in": ["everyone"]}}, "abcf"),
+    ({"acl": "department:legal"}, "de"),
+    ({"acl": {"$in": ["everyone"]}}, "abcf"),
     ({"department": "sales"}, "d"),
     ({"department": {"$ne": "sales"}}, "abcef"),
     ({"department": {"$in": ["sales", "legal"]}}, "de"),
@@ -210,22 +210,22 @@ def test_sources_conditions_collection_and_readers__must_all_hold(library: Libra
 
 
 def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
-    found = library.retrieve(Filter(where={"title": "Nobody's"}))
+    found = library.search(Filter(where={"title": "Nobody's"}))
     assert found.returned == 0
-    assert found.shortfall == (
+    assert found.incomplete_reason == (
         "only 0 passages are in reach of this question, its reader and its filter "
         "(dense: 0 chunks in reach; lexical: 0 chunks in reach hold one of the 1 terms)"
     )
-    assert all(leg.returned == 0 for leg in found.legs.values())
+    assert all(leg.returned == 0 for leg in found.retrievers.values())
 
 
 def test_tenant__without_chunks_answers_a_filter_with_nothing(library: Library) -> None:
     given = Filter(sources=("/kb",), where={"metadata.year": 2025})
-    assert library.engine.tenant("nobody").retrieve(QUESTION, 5, given).shortfall == "the tenant has no documents"
+    assert library.engine.tenant("nobody").search(QUESTION, 5, given).incomplete_reason == "the tenant has no documents"
     left = library.engine.tenant("left")
     left.ingest(SourceDocument(source="a", data=b"churn"))
     left.delete("a")
-    assert left.retrieve(QUESTION, 5, given).shortfall == "the tenant has no documents"
+    assert left.search(QUESTION, 5, given).incomplete_reason == "the tenant has no documents"
 
 
 @pytest.mark.parametrize(
@@ -244,24 +244,24 @@ def test_tenant__without_chunks_answers_a_filter_with_nothing(library: Library) 
 )
 def test_where__that_is_malformed_is_refused(where: Any, message: str, library: Library) -> None:
     with pytest.raises(RequestError, match=message):
-        library.retrieve(Filter(where=where))
+        library.search(Filter(where=where))
 
 
 def test_filter__of_another_type_is_refused(library: Library) -> None:
     with pytest.raises(RequestError, match=r"give Filter\(sources="):
-        library.retrieve({"title": "Alpha"})  # type: ignore[arg-type]
+        library.search({"title": "Alpha"})  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="give a tuple of names"):
-        library.retrieve(Filter(sources="/kb"))  # type: ignore[arg-type]
+        library.search(Filter(sources="/kb"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("k", [0, -1, 1001, 10_000, True, 2.0, "3"])
 def test_k__out_of_bounds_is_refused(k: Any, library: Library) -> None:
     with pytest.raises(RequestError, match="ask for 1 to 1000 hits"):
-        library.retrieve(Filter(where={"title": "Alpha"}), k=k)
+        library.search(Filter(where={"title": "Alpha"}), k=k)
 
 
 def test_k__is_met_under_a_filter_where_so_many_are_left(library: Library) -> None:
     given = Filter(where={"collection": "default"})
-    assert [library.retrieve(given, k=k).returned for k in (1, 3, 4, 1000)] == [1, 3, 4, 4]
-    assert library.retrieve(given, k=4).shortfall is None
-    assert library.retrieve(given, k=5).shortfall
+    assert [library.search(given, k=k).returned for k in (1, 3, 4, 1000)] == [1, 3, 4, 4]
+    assert library.search(given, k=4).incomplete_reason is None
+    assert library.search(given, k=5).incomplete_reason

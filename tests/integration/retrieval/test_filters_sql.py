@@ -115,8 +115,8 @@ METADATA = {
         ({"title": "Churn", "source": {"$in": ["/kb/churn.md"]}}, True),
         ({"title": "Churn", "source": "/kb"}, False),
         ({"media_type": "text/markdown", "language": "english", "collection": "default"}, True),
-        ({"readers": "everyone"}, True),
-        ({"readers": {"$nin": ["everyone"]}}, False),
+        ({"acl": "everyone"}, True),
+        ({"acl": {"$nin": ["everyone"]}}, False),
         ({"department": "sales"}, True),
         ({"department": {"$in": ["hr", "sales"]}}, True),
         ({"department": "hr"}, False),
@@ -196,7 +196,7 @@ def _holds(document: Any, key: str, value: Any) -> bool:
         return (all if key == "$and" else any)(_reads(document, each) for each in value)
     signs = value if isinstance(value, Mapping) else {"$eq": value}
     if key == "department":
-        key, signs = "readers", {sign: f"department:{name}" for sign, name in signs.items()}
+        key, signs = "acl", {sign: f"department:{name}" for sign, name in signs.items()}
     return all(_compares(_at(document, key.split(".")), sign, operand) for sign, operand in signs.items())
 
 
@@ -284,7 +284,7 @@ def _conditions(draw: st.DrawFn) -> dict[str, Any]:
         sign = draw(st.sampled_from([*OPERATORS, None]))
         operand = draw(OPERATORS[sign or "$eq"])
         return {draw(FIELDS): {sign: operand} if sign else operand}
-    field, sign = draw(st.sampled_from(["title", "readers", "department"])), draw(st.sampled_from(["$eq", "$ne"]))
+    field, sign = draw(st.sampled_from(["title", "acl", "department"])), draw(st.sampled_from(["$eq", "$ne"]))
     return {field: {sign: draw(TEXTS)}}
 
 
@@ -305,5 +305,5 @@ def test_filter__agrees_with_the_plain_reading(
     connection: psycopg.Connection, documents: list[dict[str, Any]], where: dict[str, Any]
 ) -> None:
     for columns in documents:
-        document = {**columns, "readers": columns["acl"]}
+        document = {**columns, "acl": columns["acl"]}
         assert _passes(connection, Filter(where=where), **columns) == _reads(document, where)

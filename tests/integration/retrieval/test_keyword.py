@@ -10,7 +10,7 @@ both = pytest.mark.parametrize("ranking", ["bm25", "classic"])
 
 
 def _document(source: str, text: str, *readers: str) -> SourceDocument:
-    return SourceDocument(source=source, data=text.encode(), readers=readers or ("everyone",))
+    return SourceDocument(source=source, data=text.encode(), acl=readers or ("everyone",))
 
 
 @both

@@ -24,7 +24,7 @@ from rank_bm25 import BM25Okapi
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 
@@ -98,7 +98,7 @@ class Oracle:
         return dict(self._connection.execute(statement, (LANGUAGES[collection], question)).fetchall())
 
 
-def _answer(found: Retrieval) -> list[tuple[uuid.UUID, float | None]]:
+def _answer(found: SearchResult) -> list[tuple[uuid.UUID, float | None]]:
     return [(hit.chunk_id, hit.lexical_score) for hit in found.hits]
 
 
@@ -172,7 +172,7 @@ class Corpora(RuleBasedStateMachine):
             question = " ".join(self._dice.sample([EVERYWHERE, *WORDS], self._dice.randint(1, 4)))
             collection = self._dice.choice([None, *LANGUAGES])
             for engine in self._engines[:2]:  # each keeps postings of its own
-                found = engine.tenant(self._tenant, collection=collection).retrieve(question, k)
+                found = engine.tenant(self._tenant, collection=collection).search(question, k)
                 expected = oracle.best(question, k, collection)
                 assert [hit.chunk_id for hit in found.hits] == [key for key, _ in expected]
                 scores = [hit.lexical_score for hit in found.hits]
@@ -208,7 +208,7 @@ def test_answers__are_the_oracles_after_every_step(settings: Settings, database:
 
 def _answers(engine: Engine, name: str, questions: Sequence[str]) -> list[list[tuple[uuid.UUID, float | None]]]:
     scopes = [engine.tenant(name, collection=collection) for collection in (None, *LANGUAGES)]
-    return [_answer(scope.retrieve(question, k)) for scope in scopes for question in questions for k in (1, 10, 1000)]
+    return [_answer(scope.search(question, k)) for scope in scopes for question in questions for k in (1, 10, 1000)]
 
 
 def _segments(engine: Engine, name: str) -> list[int]:
@@ -282,8 +282,8 @@ def test_packed_scores__are_those_of_rank_bm25(keywords: Engine) -> None:
     scope.indexes.build()
     oracle = _RankBM25([text.split() for text in texts])
     for question in (EVERYWHERE, f"tally {EVERYWHERE}", " ".join(dice.sample(words, 2_000)), "w7x w900x w2999x"):
-        found = scope.retrieve(question, 1000)
-        assert found.legs["lexical"].plan == "segments"
+        found = scope.search(question, 1000)
+        assert found.retrievers["lexical"].plan == "segments"
         scores = oracle.get_scores(question.split())
         expected = sorted((float(score) for score in scores if score > 0), reverse=True)[:1000]
         assert [hit.lexical_score for hit in found.hits] == pytest.approx(expected, abs=1e-3)
@@ -300,7 +300,7 @@ def test_tail__is_read_on_where_the_average_has_risen_since_its_chunks_were_writ
     scope.ingest(_document("code", f"short{n}.txt", [f"alpha x{n}"]) for n in range(300))
     words = " ".join(["alpha"] * 8 + ["beta"] * 72)
     scope.ingest(_document("code", f"long{n}.txt", [words]) for n in range(100))
-    found = scope.retrieve("alpha", 100)
+    found = scope.search("alpha", 100)
     assert len(found.hits) == 100
     assert all(hit.source.startswith("short") for hit in found.hits)
     assert [hit.chunk_id for hit in found.hits] == sorted(hit.chunk_id for hit in found.hits)

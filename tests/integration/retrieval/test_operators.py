@@ -116,7 +116,7 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
                     asked = [document for name in names for document in documents[name]]
                     languages = [LANGUAGES[name] for name in names]
                     expected = _allowed(admin, asked, languages, conditions)
-                    found = both.tenant("acme", collection=where).retrieve(question, 1000)
+                    found = both.tenant("acme", collection=where).search(question, 1000)
                     kept += len(expected)
                     if conditions != without_quotes:
                         # Those that hold what is in quotes come first: all other hits after the last of them.
@@ -140,9 +140,9 @@ def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine)
         both.tenant("acme", collection=where).ingest(_document(where, source, text) for source, text in group.items())
     for _ in range(2):
         scope = both.tenant("acme")
-        assert {hit.source for hit in scope.retrieve('"net revenue"', 2).hits} == {"a.txt", "d.py"}
-        assert {hit.source for hit in scope.retrieve('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
-        assert {hit.source for hit in scope.retrieve("net +refunds", 10).hits} == {"b.txt"}
+        assert {hit.source for hit in scope.search('"net revenue"', 2).hits} == {"a.txt", "d.py"}
+        assert {hit.source for hit in scope.search('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
+        assert {hit.source for hit in scope.search("net +refunds", 10).hits} == {"b.txt"}
         scope.indexes.build()
 
 
@@ -150,16 +150,16 @@ def test_quotes__that_few_hits_hold_put_those_first(both: Engine) -> None:
     scope = both.tenant("acme", collection="prose")
     texts = {"a.txt": "Net gain, net gain.", "b.txt": "A gain that is fair, by net.", "c.txt": "Fair net of gain."}
     scope.ingest(_document("prose", source, text) for source, text in texts.items())
-    found = scope.retrieve('gain "fair, net" -trial', 3)
+    found = scope.search('gain "fair, net" -trial', 3)
     assert found.hits[0].source == "c.txt"
     assert {hit.source for hit in found.hits} == set(texts)
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
-    assert [list(hit.shares)[-1] == "phrase" for hit in found.hits] == [True, False, False]
-    assert found.notes == (
+    assert [list(hit.score_contributions)[-1] == "phrase" for hit in found.hits] == [True, False, False]
+    assert found.warnings == (
         '1 chunks hold "fair, net", the other hits do not; put + before the quotes to have no others',
     )
-    assert [hit.source for hit in scope.retrieve('gain "fair, net"', 1).hits] == ["c.txt"]
-    assert not scope.retrieve('gain "fair, net"', 1).notes
-    assert [hit.source for hit in scope.retrieve('gain +"fair, net"', 3).hits] == ["c.txt"]
-    assert scope.retrieve('the "fair gain"', 3).notes[0].startswith('no chunk holds "fair gain"')
-    assert not scope.retrieve('"fair gain" +absent', 10).hits
+    assert [hit.source for hit in scope.search('gain "fair, net"', 1).hits] == ["c.txt"]
+    assert not scope.search('gain "fair, net"', 1).warnings
+    assert [hit.source for hit in scope.search('gain +"fair, net"', 3).hits] == ["c.txt"]
+    assert scope.search('the "fair gain"', 3).warnings[0].startswith('no chunk holds "fair gain"')
+    assert not scope.search('"fair gain" +absent', 10).hits

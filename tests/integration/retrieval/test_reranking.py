@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import ModelError
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
@@ -77,24 +77,24 @@ def _ingest(engine: Engine) -> None:
     engine.tenant("acme").ingest(documents)
 
 
-def _reranked(settings: Settings, reranker: Reranker, k: int | None = None, **overrides: object) -> Retrieval:
+def _reranked(settings: Settings, reranker: Reranker, k: int | None = None, **overrides: object) -> SearchResult:
     """Ask an engine with this reranker, whose deadline is no matter unless the test gives one."""
     keys = {"deadline_ms": 60_000, **overrides}
     changes = {f"rag.reranking.{key}": value for key, value in keys.items()}
     with opened(settings, changes, reranker=reranker) as engine:
         _ingest(engine)
-        return engine.tenant("acme").retrieve("words", k)
+        return engine.tenant("acme").search("words", k)
 
 
-def _assert_fused(found: Retrieval, settings: Settings) -> None:
+def _assert_fused(found: SearchResult, settings: Settings) -> None:
     """Hits are those of an engine without a reranker, and the account says that the stage is missing."""
     with opened(settings, {}) as plain:
-        fused = plain.tenant("acme").retrieve("words", found.requested).hits
+        fused = plain.tenant("acme").search("words", found.requested).hits
     assert [hit.chunk_id for hit in found.hits] == [hit.chunk_id for hit in fused]
     assert [hit.rank for hit in found.hits] == list(range(1, 11))
     assert all(hit.rerank_score is None and hit.score == hit.fused_score for hit in found.hits)
-    assert found.skipped == ("rerank",)
-    assert found.shortfall is None
+    assert found.degraded_stages == ("rerank",)
+    assert found.incomplete_reason is None
 
 
 def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings) -> None:
@@ -104,10 +104,10 @@ def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings) -> N
     assert [hit.rank for hit in found.hits] == list(range(1, 7))
     assert found.hits[0].score == found.hits[0].rerank_score == pytest.approx(11 / 12)
     assert {hit.fused_rank for hit in found.hits} < set(range(1, 13))
-    assert all(hit.fused_score == pytest.approx(sum(hit.shares.values())) for hit in found.hits)
-    assert found.notes == ("6 of 12 reranked below the threshold 0.5",)
-    assert found.shortfall == "12 passages found, 6 of them relevant enough for the reranking threshold"
-    assert (found.stages[-1], found.skipped) == ("rerank", ())
+    assert all(hit.fused_score == pytest.approx(sum(hit.score_contributions.values())) for hit in found.hits)
+    assert found.warnings == ("6 of 12 reranked below the threshold 0.5",)
+    assert found.incomplete_reason == "12 passages found, 6 of them relevant enough for the reranking threshold"
+    assert (found.stages[-1], found.degraded_stages) == ("rerank", ())
     assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 12)]
 
 
@@ -115,17 +115,17 @@ def test_rerank__reads_more_than_are_asked_for(settings: Settings) -> None:
     """The last of the fused order may be the first of the reranked."""
     found = _reranked(settings, Reranker(_by_number), 2)
     assert [_number(hit.text) for hit in found.hits] == [11, 10]
-    assert (found.returned, found.shortfall) == (2, None)
+    assert (found.returned, found.incomplete_reason) == (2, None)
 
 
 def test_rerank__reads_no_more_than_top_k(settings: Settings) -> None:
     with opened(settings, {}) as plain:
         _ingest(plain)
-        fused = [hit.text for hit in plain.tenant("acme").retrieve("words").hits]
+        fused = [hit.text for hit in plain.tenant("acme").search("words").hits]
     reranker = Reranker(_by_number)
     changes = {"rag.retrieval.top_k": 4, "rag.reranking.deadline_ms": 60_000}
     with opened(settings, changes, reranker=reranker) as engine:
-        engine.tenant("acme").retrieve("words", 2)
+        engine.tenant("acme").search("words", 2)
     assert reranker.asked == [("words", fused[:4])]
 
 
@@ -137,15 +137,15 @@ def test_rerank__of_equal_scores_keeps_the_fused_order(settings: Settings) -> No
 
 def test_rerank__may_leave_nothing(settings: Settings) -> None:
     found = _reranked(settings, Reranker(lambda passages: [0.0] * len(passages)), threshold=0.01)
-    assert (found.returned, found.skipped) == (0, ())
-    assert found.shortfall == "12 passages found, 0 of them relevant enough for the reranking threshold"
+    assert (found.returned, found.degraded_stages) == (0, ())
+    assert found.incomplete_reason == "12 passages found, 0 of them relevant enough for the reranking threshold"
 
 
 def test_rerank__of_no_passages_asks_no_model(settings: Settings) -> None:
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 1}, reranker=reranker) as engine:
-        found = engine.tenant("nobody").retrieve("words")
-    assert (found.hits, found.skipped, found.notes, reranker.asked) == ((), (), (), [])
+        found = engine.tenant("nobody").search("words")
+    assert (found.hits, found.degraded_stages, found.warnings, reranker.asked) == ((), (), (), [])
 
 
 def _raise(_: Sequence[str]) -> list[float]:
@@ -174,7 +174,7 @@ NOT_SCORES = "the model gave scores that are not between 0 and 1"
 )
 def test_rerank__that_fails_leaves_the_fused_order_and_says_so(score: Score, fault: str, settings: Settings) -> None:
     found = _reranked(settings, Reranker(score))
-    assert found.notes == (f"not reranked, in fused order: {fault}",)
+    assert found.warnings == (f"not reranked, in fused order: {fault}",)
     _assert_fused(found, settings)
 
 
@@ -182,7 +182,7 @@ def test_warm_up__finds_a_broken_model_and_retrieval_goes_on(settings: Settings)
     with opened(settings, {"rag.reranking.deadline_ms": 60_000}, reranker=Reranker(_raise)) as engine:
         engine.warm_up()
         _ingest(engine)
-        _assert_fused(engine.tenant("acme").retrieve("words"), settings)
+        _assert_fused(engine.tenant("acme").search("words"), settings)
 
 
 def test_rerank__that_hangs_costs_its_deadline_and_no_more(settings: Settings, hanging: Hanging) -> None:
@@ -193,14 +193,14 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(settings: Settings, h
         answers, took_ms = [], []
         for _ in range(8):
             started = time.monotonic()
-            answers.append(engine.tenant("acme").retrieve("words"))
+            answers.append(engine.tenant("acme").search("words"))
             took_ms.append((time.monotonic() - started) * 1000)
     assert max(took_ms) <= 1_000 + SLOW_MACHINE_MS
     assert len(hanging.asked) == 2
     for number, found in enumerate(answers):
         late = "the deadline of 1000 ms passed"
         reason = late if number < 2 else "2 earlier calls are past their deadline and have not ended"
-        assert found.notes == (f"not reranked, in fused order: {reason}",)
+        assert found.warnings == (f"not reranked, in fused order: {reason}",)
         assert number < 2 or found.timings_ms["rerank"] < 100
         _assert_fused(found, settings)
 
@@ -209,8 +209,8 @@ def test_deadline__counts_from_when_the_question_came(settings: Settings) -> Non
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 50}, embedder=SlowEmbedder(), reranker=reranker) as engine:
         _ingest(engine)
-        found = engine.tenant("acme").retrieve("words")
-    assert found.notes == ("not reranked, in fused order: the deadline of 50 ms passed before",)
+        found = engine.tenant("acme").search("words")
+    assert found.warnings == ("not reranked, in fused order: the deadline of 50 ms passed before",)
     assert found.timings_ms["embed"] >= 80
     assert reranker.asked == []
     _assert_fused(found, settings)
@@ -221,15 +221,15 @@ def test_concurrency__a_place_is_free_again_when_its_late_call_has_ended(setting
     with opened(settings, changes, reranker=hanging) as engine:
         _ingest(engine)
         scope = engine.tenant("acme")
-        engine.tenant("nobody").retrieve("words")  # connects, which may take long
-        first = scope.retrieve("words")
-        second = scope.retrieve("words")
-        assert first.notes == ("not reranked, in fused order: the deadline of 1500 ms passed",)
+        engine.tenant("nobody").search("words")  # connects, which may take long
+        first = scope.search("words")
+        second = scope.search("words")
+        assert first.warnings == ("not reranked, in fused order: the deadline of 1500 ms passed",)
         reason = "1 earlier calls are past their deadline and have not ended"
-        assert second.notes == (f"not reranked, in fused order: {reason}",)
+        assert second.warnings == (f"not reranked, in fused order: {reason}",)
         assert len(hanging.asked) == 1
         hanging.free.set()
-        while (third := scope.retrieve("words")).skipped:
-            assert third.notes == second.notes
+        while (third := scope.search("words")).degraded_stages:
+            assert third.warnings == second.warnings
         assert len(hanging.asked) == 2
         assert _number(third.hits[0].text) == 11

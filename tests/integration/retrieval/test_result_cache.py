@@ -17,8 +17,8 @@ from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.core.types import Retrieval
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.core.types import SearchResult
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
@@ -37,16 +37,16 @@ def _document(number: int, text: str = "", **more: Any) -> SourceDocument:
 def kept(settings: Settings) -> Iterator[Engine]:
     """An engine that keeps results, and a tenant with two collections."""
     with opened(settings, KEPT | INDEXED) as engine:
-        engine.tenant("acme").ingest(_document(n, readers=READERS) for n in range(CHUNKS))
+        engine.tenant("acme").ingest(_document(n, acl=READERS) for n in range(CHUNKS))
         engine.tenant("acme", collection="wiki").ingest(_document(n, "wiki") for n in range(3))
         yield engine
 
 
-def _ask(engine: Engine, k: int = 5, filter: Filter | None = None, **scope: Any) -> Retrieval:  # noqa: A002
-    return engine.tenant("acme", **scope).retrieve("churn account3", k, filter)
+def _ask(engine: Engine, k: int = 5, filter: Filter | None = None, **scope: Any) -> SearchResult:  # noqa: A002
+    return engine.tenant("acme", **scope).search("churn account3", k, filter)
 
 
-def _content(found: Retrieval) -> Retrieval:
+def _content(found: SearchResult) -> SearchResult:
     """Return what a result says, without how long it took and where it is from."""
     return replace(found, cached=False, stages=(), timings_ms={})
 
@@ -67,16 +67,16 @@ def test_results__none_are_kept_unless_asked_for(settings: Settings) -> None:
         assert not any(_ask(engine).cached for _ in range(3))
 
 
-OTHER_QUESTIONS: dict[str, Callable[[Engine], Retrieval]] = {
-    "tenant": lambda engine: engine.tenant("other").retrieve("churn account3", 5),
+OTHER_QUESTIONS: dict[str, Callable[[Engine], SearchResult]] = {
+    "tenant": lambda engine: engine.tenant("other").search("churn account3", 5),
     "principals": lambda engine: _ask(engine, principals=("board",)),
     "fewer principals": lambda engine: _ask(engine, principals=()),
     "collection": lambda engine: _ask(engine, collection="wiki"),
     "k": lambda engine: _ask(engine, k=4),
     "sources": lambda engine: _ask(engine, filter=Filter(sources=("d3",))),
     "where": lambda engine: _ask(engine, filter=Filter(where={"source": {"$ne": "d3"}})),
-    "question": lambda engine: engine.tenant("acme").retrieve("churn account4", 5),
-    "operator": lambda engine: engine.tenant("acme").retrieve("churn +account3", 5),
+    "question": lambda engine: engine.tenant("acme").search("churn account4", 5),
+    "operator": lambda engine: engine.tenant("acme").search("churn +account3", 5),
 }
 
 
@@ -91,7 +91,7 @@ def test_result__is_not_that_of_another_question(kept: Engine, settings: Setting
             assert _content(_ask(kept)) == _content(before), other
 
 
-def _set_probes(scope: TenantScope) -> None:
+def _set_probes(scope: Tenant) -> None:
     with psycopg.connect(scope._parts.settings.database.admin_url or "") as connection:
         rows = connection.execute(
             "UPDATE kosmos.indexes SET settings = settings || '{\"probes\": 2}' WHERE kind = 'ivfflat' RETURNING id"
@@ -99,14 +99,12 @@ def _set_probes(scope: TenantScope) -> None:
         assert rows.fetchall()
 
 
-CHANGES: dict[str, Callable[[TenantScope], object]] = {
+CHANGES: dict[str, Callable[[Tenant], object]] = {
     "index build": lambda scope: scope.indexes.build(),
     "new document": lambda scope: scope.ingest(_document(3000, "account3 account3")),
-    "changed text": lambda scope: scope.ingest(_document(3, "is another text", readers=READERS)),
-    "changed metadata": lambda scope: scope.ingest(_document(3, "is another text", readers=READERS, metadata={"a": 1})),
-    "changed readers": lambda scope: scope.ingest(
-        _document(3, "is another text", readers=READERS[1:], metadata={"a": 1})
-    ),
+    "changed text": lambda scope: scope.ingest(_document(3, "is another text", acl=READERS)),
+    "changed metadata": lambda scope: scope.ingest(_document(3, "is another text", acl=READERS, metadata={"a": 1})),
+    "changed readers": lambda scope: scope.ingest(_document(3, "is another text", acl=READERS[1:], metadata={"a": 1})),
     "deletion": lambda scope: scope.delete("d4"),
     "probes": _set_probes,
     "index rebuild": lambda scope: scope.indexes.rebuild(),
@@ -126,7 +124,7 @@ def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settin
             assert _content(found) == _content(_ask(plain)), name
             assert _content(found) != _content(before) or name in {"probes", "index rebuild"}, name
             before = found
-    assert "ivfflat" in _ask(kept, principals=READERS).legs["dense"].plan
+    assert "ivfflat" in _ask(kept, principals=READERS).retrievers["dense"].plan
 
 
 def test_result__over_all_collections_knows_of_a_new_one(kept: Engine) -> None:
@@ -184,10 +182,10 @@ def test_result__without_a_stage_is_not_kept(
         engine.tenant("acme").ingest(_document(n) for n in range(10))
         for _ in range(2):
             found = _ask(engine)
-            assert (found.cached, found.skipped) == (False, (stage,))
+            assert (found.cached, found.degraded_stages) == (False, (stage,))
         broken.fails = False
         found = _ask(engine)
-        assert (found.cached, found.skipped) == (False, ())
+        assert (found.cached, found.degraded_stages) == (False, ())
         assert "d7" in {hit.source for hit in found.hits[:2]}
         assert _ask(engine).cached
 
@@ -202,7 +200,7 @@ def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> 
         text = " ".join(dice.choices(words, k=8))
         readers = dice.choice([("everyone",), ("board",)])
         metadata = {"year": dice.choice([2025, 2026])}
-        return _document(dice.randrange(40), text, readers=readers, metadata=metadata)
+        return _document(dice.randrange(40), text, acl=readers, metadata=metadata)
 
     with opened(settings, KEPT | INDEXED) as engine, opened(settings, INDEXED) as plain:
         writer = plain.tenant("acme")
@@ -221,9 +219,9 @@ def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> 
             for question in dice.sample(questions, 2):
                 for principals in (("everyone",), ("everyone", "board")):
                     given = dice.choice([None, Filter(where={"metadata.year": 2026})])
-                    expected = _content(plain.tenant("acme", principals=principals).retrieve(question, 8, given))
+                    expected = _content(plain.tenant("acme", principals=principals).search(question, 8, given))
                     for _ in range(2):
-                        found = engine.tenant("acme", principals=principals).retrieve(question, 8, given)
+                        found = engine.tenant("acme", principals=principals).search(question, 8, given)
                         assert _content(found) == expected
                         cached += found.cached
     assert cached >= 60
@@ -247,7 +245,7 @@ def test_results__of_many_threads_are_never_older_than_what_was_committed_before
             asked = 0
             while not done.is_set():
                 oldest = committed
-                found = scope.retrieve("state", 10)
+                found = scope.search("state", 10)
                 newest = started
                 seen = {int(hit.text.split()[1]) for hit in found.hits}
                 assert found.returned == documents
@@ -290,7 +288,7 @@ def test_question__is_embedded_once_while_its_vector_is_kept(
     embedder = CountingEmbedder()
     with opened(settings, {"rag.retrieval.cached_questions": kept_questions}, embedder=embedder) as engine:
         for tenant in ("acme", "other", "acme"):
-            engine.tenant(tenant).retrieve("churn -account3")
+            engine.tenant(tenant).search("churn -account3")
     assert embedder.asked["churn"] == embedded
 
 
@@ -307,9 +305,9 @@ def test_epoch__is_raised_by_each_transaction_that_changes_documents(
         (lambda: scope.ingest([_document(1), _document(2)]), 1),
         (lambda: scope.ingest(_document(1)), 1),  # unchanged
         (lambda: scope.ingest(_document(1, metadata={"a": 1})), 2),
-        (lambda: scope.ingest(_document(1, metadata={"a": 1}, readers=("board",))), 3),
+        (lambda: scope.ingest(_document(1, metadata={"a": 1}, acl=("board",))), 3),
         (lambda: scope.delete("d1"), 4),
-        (lambda: scope.retrieve("churn"), 4),
+        (lambda: scope.search("churn"), 4),
         (lambda: wiki.ingest(_document(1)), 4),
     ]
     for step, epoch in steps:

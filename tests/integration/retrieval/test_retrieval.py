@@ -15,7 +15,7 @@ from kosmos_rag import Engine, Filter, KosmosError, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
@@ -51,11 +51,11 @@ def _assert_equals_oracle(engine: Engine, url: str, name: str, texts: Sequence[s
     scope = engine.tenant(name)
     for question, terms in zip(questions, _analysed(url, questions), strict=True):
         expected = oracle.get_scores(terms)
-        found = scope.retrieve(question, 1000)
+        found = scope.search(question, 1000)
         lexical = {hit.title: hit.lexical_score for hit in found.hits if hit.lexical_rank is not None}
         wanted = {f"d{number:05}": score for number, score in enumerate(expected) if score > 0}
         assert set(lexical) <= set(wanted)
-        assert len(lexical) == min(found.legs["lexical"].asked, len(wanted))
+        assert len(lexical) == min(found.retrievers["lexical"].asked, len(wanted))
         for title, score in lexical.items():
             assert score == pytest.approx(wanted[title], abs=1e-3)
         cut = min(lexical.values(), default=0)
@@ -91,8 +91,8 @@ def test_lexical_leg__asks_again_until_the_top_is_complete(engine: Engine, setti
         SourceDocument(source=f"long{n}", data=("alpha " + " ".join(f"x{n}y{m}" for m in range(300))).encode())
         for n in range(40)
     )
-    found = scope.retrieve("alpha", 100)
-    assert found.legs["lexical"].returned == 100
+    found = scope.search("alpha", 100)
+    assert found.retrievers["lexical"].returned == 100
 
 
 @pytest.mark.slow
@@ -113,13 +113,13 @@ def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
     place = {key: number for number, (key, _) in enumerate(rows)}
     for question, terms in zip(questions, _analysed(database.admin_url or "", questions), strict=True):
         expected = oracle.get_scores(terms)
-        found = engine.tenant("acme").retrieve(question, 100)
+        found = engine.tenant("acme").search(question, 100)
         lexical = [hit for hit in found.hits if hit.lexical_rank is not None]
         assert lexical
         for hit in lexical:
             assert hit.lexical_score == pytest.approx(expected[place[hit.chunk_id]], abs=1e-3)
         # The leg's own cut: nothing better was left out.
-        best = np.sort(expected)[::-1][: found.legs["lexical"].returned]
+        best = np.sort(expected)[::-1][: found.retrievers["lexical"].returned]
         assert max(hit.lexical_score or 0 for hit in lexical) == pytest.approx(best[0], abs=1e-3)
 
 
@@ -132,7 +132,7 @@ def test_dense_leg__equals_a_scan_in_numpy(engine: Engine) -> None:
     vectors = embedder.embed(texts)  # the titles are the sources' names, and say nothing
     for question in ("a b c", "q", "t s r q p"):
         cosine = vectors @ embedder.embed_query(question)
-        found = scope.retrieve(question, 100)
+        found = scope.search(question, 100)
         dense = sorted((h for h in found.hits if h.dense_rank), key=lambda hit: hit.dense_rank or 0)
         for hit in dense:
             assert hit.dense_score == pytest.approx(cosine[int(hit.title[1:])], abs=2e-3)  # half precision
@@ -154,12 +154,12 @@ def library(engine: Engine) -> Engine:
     return engine
 
 
-def _sources(found: Retrieval) -> set[str]:
+def _sources(found: SearchResult) -> set[str]:
     return {hit.source for hit in found.hits}
 
 
 def test_retrieve__accounts_for_itself(library: Engine) -> None:
-    found = library.tenant("acme").retrieve("Which accounts cancel?", 3)
+    found = library.tenant("acme").search("Which accounts cancel?", 3)
     assert (found.question, found.requested, found.returned) == ("Which accounts cancel?", 3, 3)
     assert found.hits[0].source == "/kb/churn.md"
     assert found.hits[0].section == ("Churn",)
@@ -167,16 +167,16 @@ def test_retrieve__accounts_for_itself(library: Engine) -> None:
     assert found.stages == ("embed", "plan", "dense", "lexical", "fuse", "fetch")
     assert set(found.timings_ms) == {*found.stages, "total"}
     assert sum(v for k, v in found.timings_ms.items() if k != "total") <= found.timings_ms["total"] + 0.1
-    assert found.shortfall is None
-    assert found.legs["lexical"].asked == 100
+    assert found.incomplete_reason is None
+    assert found.retrievers["lexical"].asked == 100
 
 
 def test_retrieve__says_why_fewer_came(library: Engine) -> None:
-    found = library.tenant("acme").retrieve("accounts", 20)
+    found = library.tenant("acme").search("accounts", 20)
     assert found.returned < 20
-    assert found.shortfall
-    assert "in reach" in found.shortfall
-    assert library.tenant("nobody").retrieve("accounts").shortfall == "the tenant has no documents"
+    assert found.incomplete_reason
+    assert "in reach" in found.incomplete_reason
+    assert library.tenant("nobody").search("accounts").incomplete_reason == "the tenant has no documents"
 
 
 @pytest.mark.parametrize(
@@ -194,26 +194,26 @@ def test_retrieve__says_why_fewer_came(library: Engine) -> None:
     ],
 )
 def test_filter__lets_through(given: Filter, sources: set[str], settings: Settings, library: Engine) -> None:
-    assert _sources(library.tenant("acme").retrieve("churn revenue trial pipeline quota", 10, given)) <= sources
-    lexical = library.tenant("acme").retrieve("cancel invoices fourteen pipeline used", 10, given)
+    assert _sources(library.tenant("acme").search("churn revenue trial pipeline quota", 10, given)) <= sources
+    lexical = library.tenant("acme").search("cancel invoices fourteen pipeline used", 10, given)
     assert {hit.source for hit in lexical.hits if hit.lexical_rank} == sources
 
 
 @pytest.mark.parametrize("question", ["what is it that we do?", "?! -- 💥 …", "§", "+ - * /"])
 def test_question__of_stop_words_or_signs_only_is_answered_by_the_dense_leg(question: str, library: Engine) -> None:
-    found = library.tenant("acme").retrieve(question, 3)
-    assert found.returned == min(3, found.legs["dense"].returned) > 0
-    assert all(hit.dense_rank == hit.fused_rank and hit.shares.keys() == {"dense"} for hit in found.hits)
-    assert found.legs["lexical"].returned == 0
-    assert found.legs["lexical"].reason == "the question has no term to look up: stop words and signs only"
+    found = library.tenant("acme").search(question, 3)
+    assert found.returned == min(3, found.retrievers["dense"].returned) > 0
+    assert all(hit.dense_rank == hit.fused_rank and hit.score_contributions.keys() == {"dense"} for hit in found.hits)
+    assert found.retrievers["lexical"].returned == 0
+    assert found.retrievers["lexical"].reason == "the question has no term to look up: stop words and signs only"
 
 
 @pytest.mark.parametrize("question", ["Сколько клиентов ушло?", "収益はいくらですか", "Wieviel Umsatz gab es?"])
 def test_question__in_another_language_is_answered_by_the_dense_leg(question: str, library: Engine) -> None:
-    found = library.tenant("acme").retrieve(question, 3)
-    assert found.returned == min(3, found.legs["dense"].returned) > 0
-    assert found.legs["lexical"].returned == 0
-    assert (found.legs["lexical"].reason or "").startswith("0 chunks in reach hold one of the ")
+    found = library.tenant("acme").search(question, 3)
+    assert found.returned == min(3, found.retrievers["dense"].returned) > 0
+    assert found.retrievers["lexical"].returned == 0
+    assert (found.retrievers["lexical"].reason or "").startswith("0 chunks in reach hold one of the ")
 
 
 def test_word__counts_as_often_as_the_question_says_it(engine: Engine) -> None:
@@ -223,7 +223,7 @@ def test_word__counts_as_often_as_the_question_says_it(engine: Engine) -> None:
     scope.ingest(SourceDocument(source=name, title="-", data=text.encode()) for name, text in texts.items())
 
     def scores(question: str) -> dict[str, float | None]:
-        return {hit.source: hit.lexical_score for hit in scope.retrieve(question).hits}
+        return {hit.source: hit.lexical_score for hit in scope.search(question).hits}
 
     once, twice = scores("rate churn"), scores("rate rates churn")
     assert once["rate"] == pytest.approx(once["churn"])
@@ -248,14 +248,14 @@ def test_word__counts_as_often_as_the_question_says_it(engine: Engine) -> None:
     ],
 )
 def test_question__is_data_and_never_syntax(question: str, library: Engine) -> None:
-    library.tenant("acme").retrieve(question, 3)
+    library.tenant("acme").search(question, 3)
     assert len(library.tenant("acme").documents()) == 5
 
 
 @pytest.mark.parametrize("question", ["", "x" * 102_400])
 def test_question__that_cannot_be_asked_is_refused(question: str, library: Engine) -> None:
     with pytest.raises(RequestError):
-        library.tenant("acme").retrieve(question)
+        library.tenant("acme").search(question)
 
 
 @pytest.mark.parametrize("name", ["", "Acme", "a b", "a" * 64, "-a", "../a", "ä"])
@@ -266,15 +266,15 @@ def test_tenant__with_a_malformed_name_is_refused(name: str, engine: Engine) -> 
 
 def test_retrieve__gives_the_same_order_every_time(library: Engine) -> None:
     scope = library.tenant("acme")
-    first = [(hit.chunk_id, hit.score) for hit in scope.retrieve("accounts and invoices").hits]
+    first = [(hit.chunk_id, hit.score) for hit in scope.search("accounts and invoices").hits]
     for _ in range(5):
-        assert [(hit.chunk_id, hit.score) for hit in scope.retrieve("accounts and invoices").hits] == first
+        assert [(hit.chunk_id, hit.score) for hit in scope.search("accounts and invoices").hits] == first
 
 
 def test_equal_chunks__are_ordered_by_id(engine: Engine) -> None:
     scope = engine.tenant("acme")
     scope.ingest(SourceDocument(source=f"s{n}", title="same", data=b"the same words") for n in range(20))
-    found = scope.retrieve("words", 20)
+    found = scope.search("words", 20)
     ids = [hit.chunk_id for hit in found.hits]
     assert ids == sorted(ids)
 
@@ -282,9 +282,9 @@ def test_equal_chunks__are_ordered_by_id(engine: Engine) -> None:
 def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine: Engine) -> None:
     engine.tenant("acme").ingest([SourceDocument(source="a", data=b"alpha"), SourceDocument(source="b", data=b"beta")])
     with opened(settings, {"rag.retrieval.similarity_threshold": 0.99}) as strict:
-        found = strict.tenant("acme").retrieve("something else")
+        found = strict.tenant("acme").search("something else")
     assert found.returned == 0
-    assert "below similarity_threshold 0.99" in (found.shortfall or "")
+    assert "below similarity_threshold 0.99" in (found.incomplete_reason or "")
 
 
 def test_context__joins_neighbours_and_its_quotes_are_the_documents_own(engine: Engine, settings: Settings) -> None:
@@ -319,7 +319,7 @@ def test_retrieve__plans_index_scans_of_the_tenant_as_the_app_role(engine: Engin
 
 def test_closed_engine__says_so(settings: Settings) -> None:
     engine = Engine(settings, embedder=HashingEmbedder())
-    engine.tenant("acme").retrieve("x")
+    engine.tenant("acme").search("x")
     engine.close()
     with pytest.raises(KosmosError, match="the engine is closed"):
-        engine.tenant("acme").retrieve("x")
+        engine.tenant("acme").search("x")

@@ -98,7 +98,7 @@ def test_ingest__the_same_source_twice_in_one_call_is_one_document(engine: Engin
     scope = engine.tenant("acme")
     report = scope.ingest([_text("a", "first words"), _text("a", "second words"), _text("a", "second words")])
     assert (report.new, report.changed, report.unchanged) == (1, 1, 1)
-    assert [hit.text for hit in scope.retrieve("words").hits] == ["second words"]
+    assert [hit.text for hit in scope.search("words").hits] == ["second words"]
     _assert_statistics(database, "acme")
 
 

@@ -54,7 +54,7 @@ class World:
                     source=f"doc-{index}",  # the same names in every tenant, on purpose
                     data=f"{name} secret: {' '.join(dice.choices(WORDS, k=12))}".encode(),
                     metadata={"kind": dice.choice(["memo", "policy"])},
-                    readers=tuple(dice.sample([*DEPARTMENTS, EVERYONE], k=dice.randint(1, 2))),
+                    acl=tuple(dice.sample([*DEPARTMENTS, EVERYONE], k=dice.randint(1, 2))),
                 )
                 for index in range(dice.randint(0, 8))
             ]
@@ -65,7 +65,7 @@ class World:
         return {
             document.data.decode()
             for document in self.documents[name]
-            if set(document.readers) & set(principals) and kind in {None, document.metadata["kind"]}
+            if set(document.acl) & set(principals) and kind in {None, document.metadata["kind"]}
         }
 
 
@@ -90,7 +90,7 @@ def _compare(
 ) -> None:
     scope = engine.tenant(name, principals=principals)
     wanted = world.readable(name, principals, kind)
-    found = scope.retrieve(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
+    found = scope.search(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
     texts = {hit.text for hit in found.hits}
     assert texts <= wanted, f"forbidden: {texts - wanted}"
     # Dense without a threshold reaches every chunk that may be read, so nothing may be missing either.
@@ -98,7 +98,7 @@ def _compare(
     context = scope.context(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
     assert {passage.text for passage in context.passages} <= wanted
     assert {d.title for d in scope.documents()} == {
-        d.source for d in world.documents[name] if set(d.readers) & set(principals)
+        d.source for d in world.documents[name] if set(d.acl) & set(principals)
     }
 
 
@@ -194,7 +194,7 @@ def test_a_pool_shared_by_many_tenants_never_mixes_them(settings: Settings, data
             dice = random.Random(seed)
             for _ in range(30):
                 name = dice.choice(names)
-                found = engine.tenant(name).retrieve("secret", 5)
+                found = engine.tenant(name).search("secret", 5)
                 mixed.extend(hit.text for hit in found.hits if hit.text != f"secret of {name}")
                 if dice.random() < 0.2:
                     with pytest.raises(StatementFailed), engine.parts.database.app.transaction(uuid.uuid4(), []) as c:

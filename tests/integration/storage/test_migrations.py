@@ -40,7 +40,7 @@ def test_migrate__up_down_and_up_again_over_data(database: DatabaseSettings, set
         with Engine(settings, embedder=HashingEmbedder()) as engine:
             scope = engine.tenant("acme")
             scope.ingest([SourceDocument(source="a", data=b"Some words about churn.")])
-            return scope.retrieve("churn").returned
+            return scope.search("churn").returned
 
     assert ingest() == 1
     done = set_up(database, "base")
@@ -67,7 +67,7 @@ def _answers(settings: Settings) -> Answers:
         for principals in (["everyone"], ["board", "everyone"]):
             scope = engine.tenant("acme", principals=principals)
             for question in QUESTIONS:
-                for hit in scope.retrieve(question, 100).hits:
+                for hit in scope.search(question, 100).hits:
                     legs = (hit.dense_score or math.inf, hit.lexical_score or math.inf)
                     found.append((hit.chunk_id, hit.score, *legs))
     return found
@@ -87,7 +87,7 @@ def _fill(settings: Settings) -> None:
         words = " ".join(dice.choices([f"w{n}" for n in range(30)], k=dice.randint(5, 80)))
         text = f"{'secret ' * (number % 3)}{'churn' if number % 2 else 'revenue'} {words}"
         readers = ("board",) if number % 7 == 0 else ("everyone",)
-        return SourceDocument(source=f"d{number}", data=text.encode(), readers=readers)
+        return SourceDocument(source=f"d{number}", data=text.encode(), acl=readers)
 
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant("acme")
@@ -166,7 +166,7 @@ def test_migrate__to_the_revision_before_collections_and_back_gives_the_same_ans
     _assert_same(_answers(indexed), before)
     with Engine(indexed, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").ingest(SourceDocument(source="new", data=b"churn alone"))
-        assert engine.tenant("acme").retrieve("churn alone").hits[0].source == "new"
+        assert engine.tenant("acme").search("churn alone").hits[0].source == "new"
         assert engine.tenant("left").ingest(SourceDocument(source="d1", data=b"churn")).new == 1
 
 

@@ -76,7 +76,7 @@ def _admin(database: DatabaseSettings, command: str) -> None:
 
 def _ask(settings: Settings) -> None:
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        engine.tenant("acme").retrieve("anything")
+        engine.tenant("acme").search("anything")
 
 
 def test_preflight__accepts_a_migrated_database(settings: Settings) -> None:
@@ -160,8 +160,8 @@ def test_a_login_that_is_a_member_of_the_app_role_serves(settings: Settings, dat
         ) as engine:
             scope = engine.tenant("acme")
             scope.ingest([SourceDocument(source="a", data=b"Some words about churn.")])
-            assert scope.retrieve("churn").returned == 1
-            assert engine.tenant("other").retrieve("churn").returned == 0
+            assert scope.search("churn").returned == 1
+            assert engine.tenant("other").search("churn").returned == 0
     finally:
         _admin(database, "DROP ROLE kosmos_test_member")
 
@@ -229,10 +229,10 @@ def test_a_server_that_goes_away_under_an_open_engine_is_named(
 ) -> None:
     impatient = database.model_copy(update={"connect_timeout_s": 1.0})
     with Engine(settings.model_copy(update={"database": impatient}), embedder=HashingEmbedder()) as engine:
-        engine.tenant("acme").retrieve("x")
+        engine.tenant("acme").search("x")
         name = conninfo_to_dict(database.url)["dbname"]
         with psycopg.connect(server.admin, autocommit=True) as connection:
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
         with pytest.raises(DatabaseUnavailable, match="not currently accepting connections"):
-            engine.tenant("acme").retrieve("x")
+            engine.tenant("acme").search("x")

@@ -29,8 +29,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def _chunk(text: str) -> Chunk:
     return Chunk(
-        ordinal=0, start=0, end=len(text), text=text, section=(), line_start=1, line_end=1, page_start=None,
-        page_end=None, tokens=len(text.split()), splitter="test",
+        chunk_index=0, start=0, end=len(text), text=text, section=(), line_start=1, line_end=1, page_start=None,
+        page_end=None, tokens=len(text.split()), chunker="test",
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _prepared(spaces: Sequence[tuple[Space, HashingEmbedder]], text: str) -> Pre
     key = document_id(ACME.id, DEFAULT_COLLECTION, "a")
     return PreparedDocument(
         id=key, version_id=UUID(int=len(text)), source="a", title="a", media_type="text/plain", language="english",
-        metadata={}, readers=(EVERYONE,), content_hash="", fingerprint=text, bytes=len(text), text=text, pages=(),
+        metadata={}, acl=(EVERYONE,), content_hash="", fingerprint=text, bytes=len(text), text=text, pages=(),
         chunks=[_chunk(text)], indexed=[text],
         vectors={space.id: embedder.embed([text]) for space, embedder in spaces},
     )  # fmt: skip

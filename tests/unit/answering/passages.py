@@ -3,7 +3,7 @@
 import hashlib
 import uuid
 
-from kosmos_rag.core.types import Citation, Context, ContextPassage, Expansion, Retrieval
+from kosmos_rag.core.types import Citation, Context, ContextPassage, Expansion, SearchResult
 
 VERSION = uuid.UUID(int=2)
 
@@ -47,17 +47,17 @@ def context(question: str, *passages: ContextPassage) -> Context:
         tokens=0,
         max_tokens=4000,
         omitted={},
-        retrieval=Retrieval(
+        retrieval=SearchResult(
             question=question,
             expansion=Expansion(),
             requested=10,
             hits=(),
             stages=(),
             timings_ms={},
-            legs={},
-            notes=(),
-            skipped=(),
+            retrievers={},
+            warnings=(),
+            degraded_stages=(),
             cached=False,
-            shortfall=None,
+            incomplete_reason=None,
         ),
     )

@@ -184,11 +184,11 @@ class Terse(Writer):
 def test_model__whose_answer_was_cut_is_not_verified() -> None:
     text = "Money that went back is booked on the day of the refund. [2]"
     answerer = _answerer(Terse(text), **BY_MODEL, model_tokens=17)
-    said = answerer.stream(QUESTION, context(QUESTION, CHURN, REFUNDS), notes=("a note",)).answer()
+    said = answerer.stream(QUESTION, context(QUESTION, CHURN, REFUNDS), warnings=("a note",)).answer()
     assert said.report is not None
     assert (said.report.supported, said.verified) == (True, False)
-    assert said.notes == ("a note", "the answer was cut at rag.answer.model_tokens, which is 17")
-    assert _written(text).notes == ()
+    assert said.warnings == ("a note", "the answer was cut at rag.answer.model_tokens, which is 17")
+    assert _written(text).warnings == ()
 
 
 def test_model__that_fails_raises_after_what_it_wrote() -> None:
@@ -230,8 +230,8 @@ HISTORY = [Turn(question="Old?", answer="Old."), Turn(question="How is churn cal
 
 def test_searched__is_what_the_model_makes_of_the_conversation() -> None:
     model = Writer("<think>hm</think>\n", "**How is churn ", 'calculated "in" June?**\n', "I hope this helps!")
-    searched = _answerer(model, history_turns=1).searched("And in June?", HISTORY)
-    assert (searched.question, searched.notes) == ("How is churn calculated in June?", ())
+    searched = _answerer(model, history_turns=1).search_query("And in June?", HISTORY)
+    assert (searched.question, searched.warnings) == ("How is churn calculated in June?", ())
     told = model.asked[1].text
     assert "By loss. [1]" in told
     assert "Last question: And in June?" in told
@@ -240,16 +240,16 @@ def test_searched__is_what_the_model_makes_of_the_conversation() -> None:
 
 @pytest.mark.parametrize("model", [Writer("?!\n"), Writer("<think>endless"), Writer("How", fails=True)])
 def test_searched__is_the_question_as_asked_where_the_model_fails(model: Writer) -> None:
-    searched = _answerer(model, history_turns=1).searched("And in June?", HISTORY)
+    searched = _answerer(model, history_turns=1).search_query("And in June?", HISTORY)
     assert searched.question == "And in June?"
-    assert searched.notes[0].startswith("searched without the conversation: ")
+    assert searched.warnings[0].startswith("searched without the conversation: ")
 
 
 def test_searched__is_the_question_as_asked_where_it_is_off() -> None:
-    searched = _answerer().searched("And in June?", HISTORY)
+    searched = _answerer().search_query("And in June?", HISTORY)
     assert searched.question == "And in June?"
-    assert searched.notes == ("history is not looked at: rag.answer.history_turns is 0",)
-    assert _answerer(Writer(), history_turns=1).searched("And in June?", []).notes == ()
+    assert searched.warnings == ("history is not looked at: rag.answer.history_turns is 0",)
+    assert _answerer(Writer(), history_turns=1).search_query("And in June?", []).warnings == ()
 
 
 def _features(question: str) -> dict[str, float]:

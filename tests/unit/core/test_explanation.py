@@ -7,47 +7,49 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.core.types import Expansion, LegAccount, Passage, Retrieval
+from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 
 
 def _hit(rank: int, **changes: object) -> Passage:
     hit = Passage(
         rank=rank, score=0.5, chunk_id=uuid.UUID(int=rank), document_id=uuid.UUID(int=1),
         version_id=uuid.UUID(int=2), version=1, source=f"/kb/{rank}.md", title="Churn", media_type="text/markdown",
-        metadata={}, ordinal=0, section=("Metrics", "Churn"), start=0, end=9, line_start=3, line_end=7,
-        page_start=None, page_end=None, text="the text", splitter="paragraph", collection="default", dense_rank=None,
-        dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank, fused_score=0.5, shares={},
+        metadata={}, chunk_index=0, section=("Metrics", "Churn"), start=0, end=9, line_start=3, line_end=7,
+        page_start=None, page_end=None, text="the text", chunker="paragraph", collection="default", dense_rank=None,
+        dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank, fused_score=0.5,
+        score_contributions={},
         rerank_score=None,
     )  # fmt: skip
     return replace(hit, **changes)  # type: ignore[arg-type]
 
 
-FOUND = Retrieval(
+FOUND = SearchResult(
     question="churn rate",
     expansion=Expansion(),
     requested=2,
     hits=(
         _hit(
             1, dense_rank=4, dense_score=0.71239, lexical_rank=1, lexical_score=7.125, fused_rank=2,
-            fused_score=0.0576, shares={"dense": 0.0263, "lexical": 0.0313}, rerank_score=0.98765,
+            fused_score=0.0576, score_contributions={"dense": 0.0263, "lexical": 0.0313}, rerank_score=0.98765,
         ),
         _hit(
-            2, dense_rank=1, dense_score=-0.05, fused_rank=11, fused_score=0.03125, shares={"dense": 0.03125},
+            2, dense_rank=1, dense_score=-0.05, fused_rank=11, fused_score=0.03125,
+            score_contributions={"dense": 0.03125},
             rerank_score=0.4, line_end=3,
         ),
     ),
     stages=("embed", "dense", "lexical", "rerank"),
     timings_ms={"embed": 12.345, "dense": 0.04, "rerank": 99.96, "total": 123.4},
-    legs={
-        "dense": LegAccount(
+    retrievers={
+        "dense": RetrieverStats(
             asked=100, returned=100, plan="ivfflat", read={"lists": 3, "rows_about": 1234}, reason=None
         ),
-        "lexical": LegAccount(asked=100, returned=1, plan="segments", read={}, reason="1 chunks in reach"),
+        "lexical": RetrieverStats(asked=100, returned=1, plan="segments", read={}, reason="1 chunks in reach"),
     },
-    notes=("6 of 8 reranked below the threshold 0.3",),
-    skipped=(),
+    warnings=("6 of 8 reranked below the threshold 0.3",),
+    degraded_stages=(),
     cached=False,
-    shortfall=None,
+    incomplete_reason=None,
 )  # fmt: skip
 
 
@@ -81,8 +83,8 @@ def test_explain__shows_what_was_looked_for_beside_the_question() -> None:
 
 
 def test_explain__names_the_lists_of_other_wordings() -> None:
-    account = LegAccount(asked=10, returned=10, plan="exact scan", read={"rows": 10}, reason=None)
-    found = replace(FOUND, legs={"dense 2": account, "lexical 2": account, "feedback": account})
+    account = RetrieverStats(asked=10, returned=10, plan="exact scan", read={"rows": 10}, reason=None)
+    found = replace(FOUND, retrievers={"dense 2": account, "lexical 2": account, "feedback": account})
     assert found.explain().splitlines()[1:4] == [
         "dense 2   10 of 10 candidates by exact scan (rows 10)",
         "lexical 2 10 of 10 candidates by exact scan (rows 10)",
@@ -91,7 +93,7 @@ def test_explain__names_the_lists_of_other_wordings() -> None:
 
 
 def test_explain__without_hits_says_why() -> None:
-    nothing = replace(FOUND, hits=(), legs={}, notes=(), shortfall="the tenant has no documents")
+    nothing = replace(FOUND, hits=(), retrievers={}, warnings=(), incomplete_reason="the tenant has no documents")
     assert nothing.explain() == (
         "question  churn rate\n"
         "\n"
@@ -116,15 +118,15 @@ def test_explain__of_what_was_not_reranked_has_no_score_of_it() -> None:
 @pytest.mark.parametrize("sign", ["\x1b", "\x07", "\n", "\r", "\u202e", "\u2028", "\x00", "\x9b", "\ud800"])
 def test_explain__prints_no_sign_that_a_terminal_obeys(sign: str) -> None:
     hostile = f"a{sign}[2Jb"
-    leg = replace(FOUND.legs["dense"], plan=hostile, reason=hostile)
+    leg = replace(FOUND.retrievers["dense"], plan=hostile, reason=hostile)
     found = replace(
         FOUND,
         question=hostile,
         expansion=Expansion(synonyms=(hostile,), wordings=(hostile,), passage=hostile),
         hits=(_hit(1, source=hostile, section=(hostile,)),),
-        legs={"dense": leg},
-        notes=(hostile,),
-        shortfall=hostile,
+        retrievers={"dense": leg},
+        warnings=(hostile,),
+        incomplete_reason=hostile,
     )
     text = found.explain()
     assert text.count("a�[2Jb") == 10
@@ -134,7 +136,7 @@ def test_explain__prints_no_sign_that_a_terminal_obeys(sign: str) -> None:
 
 @given(words=st.text(), number=st.floats(allow_nan=False))
 def test_explain__of_anything_is_printable_lines(words: str, number: float) -> None:
-    hit = _hit(1, source=words, section=(words,), dense_rank=1, dense_score=number, shares={words: number})
-    text = replace(FOUND, question=words, hits=(hit,), notes=(words,)).explain()
+    hit = _hit(1, source=words, section=(words,), dense_rank=1, dense_score=number, score_contributions={words: number})
+    text = replace(FOUND, question=words, hits=(hit,), warnings=(words,)).explain()
     assert all(line.isprintable() for line in text.split("\n"))
     assert text.count("\n") == 9

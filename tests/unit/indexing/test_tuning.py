@@ -200,7 +200,7 @@ def test_is_large__keeps_what_is_there_a_while_longer() -> None:
 
 def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
     index = VectorIndex(
-        id=uuid.uuid4(), kind="ivfflat", oversampling=None, probes=1, lists=10, ef_search=40, rows=100, readers=readers
+        id=uuid.uuid4(), kind="ivfflat", oversampling=None, probes=1, lists=10, ef_search=40, rows=100, acl=readers
     )
     corpus = Corpus(
         collection="kb", chunks=chunks, average=9.0, next_serial=chunks + 1, epoch=0, weights={}, segments=()

@@ -34,20 +34,20 @@ def document(source: str = "kb/hr/leave.pdf", **changes: Any) -> SourceDocument:
         (document("kb/hr/2024/general/leave.pdf"), HR),
         (document("kb/general/../hr/leave.pdf"), HR),
         (document("https://general/hr/leave.html?from=/it/"), HR),
-        (document(readers=(EVERYONE, EVERYONE)), HR),
-        (document(readers=[EVERYONE]), HR),
-        (document(readers=("board",)), ("board",)),
-        (document(readers=(EVERYONE, "board", EVERYONE)), ("board", EVERYONE)),
+        (document(acl=(EVERYONE, EVERYONE)), HR),
+        (document(acl=[EVERYONE]), HR),
+        (document(acl=("board",)), ("board",)),
+        (document(acl=(EVERYONE, "board", EVERYONE)), ("board", EVERYONE)),
     ],
 )
 def test_governed__readers_follow_from_the_department(given: SourceDocument, readers: tuple[str, ...]) -> None:
     once = governed(given, BY_FOLDER)
-    assert once.readers == readers
+    assert once.acl == readers
     assert governed(once, BY_FOLDER) == once
 
 
 def test_governed__leaves_documents_alone_unless_asked() -> None:
-    assert governed(document(), AccessSettings()).readers == (EVERYONE,)
+    assert governed(document(), AccessSettings()).acl == (EVERYONE,)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_department__without_a_list_is_the_folder_that_the_file_lies_in(
 
 def test_governed__another_key_names_another_kind_of_principal() -> None:
     settings = AccessSettings(by="metadata", key="project")
-    assert governed(document(metadata={"project": "apollo"}), settings).readers == ("project:apollo",)
+    assert governed(document(metadata={"project": "apollo"}), settings).acl == ("project:apollo",)

@@ -65,7 +65,7 @@ def test_filter_values__compile(where: dict[str, Any], predicate: str) -> None:
 
 @pytest.mark.parametrize("value", ["sales", {"$eq": "sales"}])
 def test_department__is_a_reader(value: Any) -> None:
-    assert _condition({"department": value}) == ('($."readers" == $v0)', {"v0": "department:sales"})
+    assert _condition({"department": value}) == ('($."acl" == $v0)', {"v0": "department:sales"})
 
 
 EAST = timezone(timedelta(hours=2))
@@ -141,7 +141,7 @@ CIRCLE["$not"] = CIRCLE
         ({"metadata.a": {"$in": [1] * (MAX_VALUES + 1)}}, "has a list of 1,001 values; give at most 1,000"),
         ({"title": 5}, "filter at where['title'] is 5; give text"),
         ({"title": None}, "filter at where['title'] is None; give text"),
-        ({"readers": {"$in": ["a", 5]}}, "filter at where['readers']['$in'][1] is 5; give text"),
+        ({"acl": {"$in": ["a", 5]}}, "filter at where['acl']['$in'][1] is 5; give text"),
         ({"source": "\ud800"}, "filter at where['source'] is '\\ud800'; remove NUL and lone surrogates"),
         ({"department": 5}, "filter at where['department'] is 5; give text"),
         ({"department": {"$gt": "a"}}, "['$gt'] has no such operator; use one of $eq, $ne, $in, $nin"),

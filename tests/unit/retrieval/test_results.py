@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.types import Expansion, Filter, Retrieval
+from kosmos_rag.core.types import Expansion, Filter, SearchResult
 from kosmos_rag.retrieval.cache import Results, key_of
 from kosmos_rag.retrieval.query import request
 from kosmos_rag.retrieval.search import Search
@@ -27,7 +27,7 @@ CORPUS = Corpus(
 SPACE = uuid.UUID(int=3)
 NOON = datetime(2026, 1, 31, 12)
 INDEX = VectorIndex(
-    id=uuid.UUID(int=2), kind="ivfflat", oversampling=None, probes=3, lists=10, ef_search=40, rows=10, readers={}
+    id=uuid.UUID(int=2), kind="ivfflat", oversampling=None, probes=3, lists=10, ef_search=40, rows=10, acl={}
 )
 
 
@@ -155,9 +155,9 @@ def test_key__is_made_of_dates_too(value: date) -> None:
     assert Asked(filter=_where(due={"$lt": value})).key != Asked(filter=_where(due={"$lte": value})).key
 
 
-RESULT = Retrieval(
-    question="churn", expansion=Expansion(), requested=5, hits=(), stages=(), timings_ms={}, legs={}, notes=(),
-    skipped=(), cached=False, shortfall=None,
+RESULT = SearchResult(
+    question="churn", expansion=Expansion(), requested=5, hits=(), stages=(), timings_ms={}, retrievers={}, warnings=(),
+    degraded_stages=(), cached=False, incomplete_reason=None,
 )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def test_results__least_recently_used_are_dropped() -> None:
 @pytest.mark.parametrize("skipped", [("rerank",), ("expand",)])
 def test_results__without_a_stage_that_they_should_have_are_not_kept(skipped: tuple[str, ...]) -> None:
     results = Results(kept=2)
-    results.keep("a", replace(RESULT, skipped=skipped))
+    results.keep("a", replace(RESULT, degraded_stages=skipped))
     assert results.find("a") is None
 
 

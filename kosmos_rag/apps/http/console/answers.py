@@ -31,7 +31,7 @@ class Source:
     marker: str
     title: str
     source: str
-    place: str
+    location: str
     text: str
     tokens: int
     href: str
@@ -53,9 +53,9 @@ class Reply:
         return self.answer.context.retrieval.timings_ms["total"]
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What its reader should know."""
-        return (*self.answer.notes, *self.answer.context.retrieval.notes)
+        return (*self.answer.warnings, *self.answer.context.retrieval.warnings)
 
 
 def reply(answer: Answer) -> Reply:
@@ -80,7 +80,7 @@ def sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Ci
             marker=citation.marker,
             title=citation.title,
             source=citation.source,
-            place=citation.place,
+            location=citation.location,
             text=passage.text,
             tokens=passage.tokens,
             href=place_of(citation, quotes.get(citation.index, ())),
@@ -104,6 +104,6 @@ def _linked(text: str, cited: Mapping[str, Citation], links: Mapping[str, str]) 
         return
     for piece in re.split("(" + "|".join(map(re.escape, cited)) + ")", text):
         if piece in cited:
-            yield Part(text=piece, href=links[piece], title=f"{cited[piece].title}, {cited[piece].place}")
+            yield Part(text=piece, href=links[piece], title=f"{cited[piece].title}, {cited[piece].location}")
         elif piece:
             yield Part(text=_WRAPPED.sub(" ", piece))

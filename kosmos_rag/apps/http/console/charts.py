@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kosmos_rag.core.types import GuardRun, GuardState, IndexInfo
+from kosmos_rag.core.types import IndexInfo, MonitorRun, MonitorState
 
 CELL = 26
 """Width of a bucket, in units of the drawing."""
@@ -184,7 +184,7 @@ def _measured(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"{beside['kind']}, not chosen", beside
 
 
-def course(runs: Sequence[GuardRun]) -> Course | None:
+def course(runs: Sequence[MonitorRun]) -> Course | None:
     """Return recall over time by runs, of which the newest is the first; None where nothing was measured."""
     measured = [run for run in reversed(runs) if "ann_recall_at_10" in run.figures]
     if not measured:
@@ -203,7 +203,7 @@ def course(runs: Sequence[GuardRun]) -> Course | None:
             y=y(one["ann_recall_at_10"]),
             low=y(one["ann_recall_at_10"] - one["error"]),
             high=y(one["ann_recall_at_10"] + one["error"]),
-            alarm=run.state is GuardState.ALARM,
+            alarm=run.state is MonitorState.ALARM,
             told=f"{one['ann_recall_at_10']:.3f} ± {one['error']:.3f}",
         )
         for run, one in zip(measured, figures, strict=True)
@@ -218,9 +218,9 @@ def course(runs: Sequence[GuardRun]) -> Course | None:
     )
 
 
-def latest(runs: Sequence[GuardRun]) -> list[GuardRun]:
+def latest(runs: Sequence[MonitorRun]) -> list[MonitorRun]:
     """Return the newest run of each kind, by runs of which the newest is the first."""
-    by_kind: dict[str, GuardRun] = {}
+    by_kind: dict[str, MonitorRun] = {}
     for run in runs:
         by_kind.setdefault(run.kind, run)
     return list(by_kind.values())

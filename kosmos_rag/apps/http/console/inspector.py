@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.apps.http.console.links import place_of
-from kosmos_rag.core.types import LegAccount, Passage, Retrieval
+from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 
 LEG_ROW = 34
 """Pixels of height of a row of the legs, the style sheet's too."""
@@ -59,7 +59,7 @@ class Leg:
     """A leg's list, and the lines from it to the fused order."""
 
     name: str
-    account: LegAccount | None
+    explain: RetrieverStats | None
     entries: tuple[Entry, ...]
     links: tuple[Link, ...]
 
@@ -72,7 +72,7 @@ class Hit:
     href: str
     moved: int
     """How many places it rose since fusion; below 0, fell."""
-    shares: tuple[Bar, ...]
+    score_contributions: tuple[Bar, ...]
     rerank: tuple[Bar, ...]
     signals: tuple[Bar, ...]
     excerpt: str
@@ -94,7 +94,7 @@ class Stage:
 class Inspection:
     """A retrieval as a page shows it."""
 
-    found: Retrieval
+    found: SearchResult
     dense: Leg
     lexical: Leg
     fused: tuple[Entry, ...]
@@ -102,7 +102,7 @@ class Inspection:
     """Lines from the fused order to the final one."""
     hits: tuple[Hit, ...]
     stages: tuple[Stage, ...]
-    others: Mapping[str, LegAccount]
+    others: Mapping[str, RetrieverStats]
     """Lists of candidates beside the two legs: of other wordings, and of feedback."""
     zero: float
     """Where no share of the score stands on the bars of signals."""
@@ -128,13 +128,13 @@ class Inspection:
         return HIT_ROW * max(1, len(self.hits))
 
 
-def inspection(found: Retrieval) -> Inspection:
+def inspection(found: SearchResult) -> Inspection:
     """Return a retrieval for a page."""
     hits = found.hits
     fused = _list(hits, lambda hit: hit.fused_rank, lambda hit: hit.fused_score)
     place = {entry.number: row for row, entry in enumerate(fused)}
     low, high = _reach([_signal_parts(hit) for hit in hits])
-    widest = max((sum(hit.shares.values()) for hit in hits), default=0.0) or 1.0
+    widest = max((sum(hit.score_contributions.values()) for hit in hits), default=0.0) or 1.0
     return Inspection(
         found=found,
         dense=_leg(_DENSE, found, place, lambda hit: hit.dense_rank, lambda hit: hit.dense_score, mirrored=False),
@@ -148,7 +148,7 @@ def inspection(found: Retrieval) -> Inspection:
                 hit=hit,
                 href=place_of(hit),
                 moved=place[hit.rank] - row,
-                shares=tuple(_stacked(_share_parts(hit), 0.0, widest)),
+                score_contributions=tuple(_stacked(_share_parts(hit), 0.0, widest)),
                 rerank=_rerank(hit),
                 signals=tuple(_stacked(_signal_parts(hit), low, high)) if hit.signals else (),
                 excerpt=_excerpt(hit.text),
@@ -156,7 +156,7 @@ def inspection(found: Retrieval) -> Inspection:
             for row, hit in enumerate(hits)
         ),
         stages=tuple(_stages(found.timings_ms)),
-        others={name: leg for name, leg in found.legs.items() if name not in {_DENSE, _LEXICAL}},
+        others={name: leg for name, leg in found.retrievers.items() if name not in {_DENSE, _LEXICAL}},
         zero=-low / (high - low) * 100,
     )
 
@@ -180,7 +180,7 @@ def _list(
 
 def _leg(
     name: str,
-    found: Retrieval,
+    found: SearchResult,
     place: Mapping[int, int],
     rank: Callable[[Passage], int | None],
     score: Callable[[Passage], float | None],
@@ -193,7 +193,7 @@ def _leg(
         ends = (_middle(row, LEG_ROW), _middle(place[entry.number], LEG_ROW))
         left, right = reversed(ends) if mirrored else ends
         links.append(Link(number=entry.number, path=_curve(left, right), strength=_strength(entry.rank)))
-    return Leg(name=name, account=found.legs.get(name), entries=tuple(entries), links=tuple(links))
+    return Leg(name=name, explain=found.retrievers.get(name), entries=tuple(entries), links=tuple(links))
 
 
 def _slopes(hits: Sequence[Passage], place: Mapping[int, int]) -> Iterator[Link]:
@@ -217,7 +217,7 @@ def _strength(rank: int) -> float:
 
 def _share_parts(hit: Passage) -> list[tuple[str, str, float]]:
     kinds = {_DENSE: _DENSE, _LEXICAL: _LEXICAL}
-    return [(kinds.get(name.partition(" ")[0], _OTHER), name, share) for name, share in hit.shares.items()]
+    return [(kinds.get(name.partition(" ")[0], _OTHER), name, share) for name, share in hit.score_contributions.items()]
 
 
 def _signal_parts(hit: Passage) -> list[tuple[str, str, float]]:

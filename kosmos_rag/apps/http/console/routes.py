@@ -20,7 +20,7 @@ from kosmos_rag.apps.http.routes.search import flow_of
 from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStream, event_of
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
 from kosmos_rag.core.types import Answer, DocumentLines
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -141,7 +141,7 @@ async def source(
     )
 
 
-def _lines(scope: TenantScope, document_id: uuid.UUID, first: int, *, cited: bool) -> DocumentLines | None:
+def _lines(scope: Tenant, document_id: uuid.UUID, first: int, *, cited: bool) -> DocumentLines | None:
     try:
         return scope.read_lines(document_id, first=first, count=LINES)
     except RequestError:
@@ -164,7 +164,7 @@ async def inspector(request: Request, caller: VisitingAdministrator) -> Response
     fields = await form(request)
     question, collection = _question(fields), fields.get("collection")
     depth = next((depth for depth in _DEPTHS if str(depth) == fields.get("depth")), _DEPTHS[0])
-    found = await caller.run(caller.scope(collection).retrieve, question, depth)
+    found = await caller.run(caller.scope(collection).search, question, depth)
     chosen = await _chosen(caller, collection)
     return page(
         request,

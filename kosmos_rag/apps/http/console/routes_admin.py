@@ -19,7 +19,7 @@ from kosmos_rag.apps.http.routes.resources import Cursor, JobId
 from kosmos_rag.apps.http.schemas import JobPage, JobView
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
-from kosmos_rag.core.types import EVERYONE, GuardRun, JobInfo, JobState, SourceDocument
+from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, MonitorRun, SourceDocument
 from kosmos_rag.evaluation.monitor.store import Stored
 from kosmos_rag.storage.tenants import tenant
 
@@ -63,11 +63,11 @@ def _enqueue(caller: Caller, given: FormData) -> list[JobInfo]:
     files = [one for one in given.getlist("files") if isinstance(one, UploadFile) and one.filename]
     if not files:
         raise RequestError("no file was chosen; choose one and send the form again")
-    readers = [reader for name in _field(given, "readers").split(",") if (reader := name.strip())]
+    readers = [reader for name in _field(given, "acl").split(",") if (reader := name.strip())]
     queue = caller.scope(_field(given, "collection") or None).jobs
     ids = [
         queue.enqueue(
-            SourceDocument(source=file.filename or "", data=file.file.read(), readers=tuple(readers or [EVERYONE]))
+            SourceDocument(source=file.filename or "", data=file.file.read(), acl=tuple(readers or [EVERYONE]))
         )
         for file in files
     ]
@@ -156,7 +156,7 @@ async def _inside(caller: Caller, *, ready: bool) -> dict[str, Any]:
     }
 
 
-def _runs(caller: Caller) -> list[GuardRun]:
+def _runs(caller: Caller) -> list[MonitorRun]:
     guard = Stored(caller.service.engine.parts.database, tenant(caller.identity.tenant))
     try:
         return guard.runs(limit=_RUNS)

@@ -8,7 +8,7 @@ from fastapi.responses import PlainTextResponse
 from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Service
 from kosmos_rag.apps.http.schemas import ReloadView, StatsView
 from kosmos_rag.core.types import EVERYONE, JobState
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import kinds
 
 router = APIRouter()
@@ -71,5 +71,5 @@ async def reload(caller: Administrator) -> ReloadView:
 def _look_again(caller: Caller) -> list[int]:
     waiting = caller.scope().jobs.find(states=[JobState.SCHEDULED], limit=_MIRRORS)
     mirrors = [info for info in waiting if info.kind == kinds.SYNC and info.every_s is not None]
-    scopes: dict[str, TenantScope] = {info.collection: caller.scope(info.collection) for info in mirrors}
+    scopes: dict[str, Tenant] = {info.collection: caller.scope(info.collection) for info in mirrors}
     return [scopes[info.collection].jobs.enqueue(info.payload["spec"], prune=info.payload["prune"]) for info in mirrors]

@@ -70,7 +70,7 @@ async def upload(
         data=b"",
         title=title,
         language=language,
-        readers=tuple(reader or (EVERYONE,)),
+        acl=tuple(reader or (EVERYONE,)),
         metadata=_metadata(metadata),
     )
     database = caller.service.engine.parts.database

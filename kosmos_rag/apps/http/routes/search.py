@@ -46,7 +46,7 @@ async def search(asked: SearchRequest, caller: Reader) -> Response:
     if asked.explain:
         caller.identity.require(ADMIN)
     scope = caller.scope(asked.collection)
-    found = await caller.run(scope.retrieve, asked.question, asked.k, asked.filter)
+    found = await caller.run(scope.search, asked.question, asked.k, asked.filter)
     return _json(SearchView.of(found, explain=asked.explain))
 
 

@@ -12,7 +12,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.storage.queue import kinds
 
 
@@ -28,7 +28,7 @@ class EngineWork:
         self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, tally)
         self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
         self._schemas = schemas.SchemaWork(engine)
-        guarding = Guarding(Guard(engine), round_s=engine.settings.worker.maintenance_every_s)
+        guarding = Guarding(RecallMonitor(engine), round_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, guarding, engine.settings.worker)
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:

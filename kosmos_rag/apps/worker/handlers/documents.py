@@ -29,7 +29,7 @@ from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument
 from kosmos_rag.storage.queue.queue import finish, hold
 from kosmos_rag.storage.queue.uploads import delete_uploads, read_upload
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
@@ -79,7 +79,7 @@ class DocumentWork:
     """Works on documents of any tenant. One thread parses; up to `PUBLISHING` batches are on their way behind it."""
 
     def __init__(
-        self, database: Database, ingestor: Ingestor, ingestor_of: Callable[[Tenant, str], Ingestor], tally: Tally
+        self, database: Database, ingestor: Ingestor, ingestor_of: Callable[[TenantRef, str], Ingestor], tally: Tally
     ) -> None:
         self._database = database
         self._tally = tally
@@ -104,7 +104,7 @@ class DocumentWork:
     def _corpus(self, jobs: Sequence[Job], desk: Desk, until: float) -> None:
         """Work on jobs of one collection."""
         first = jobs[0]
-        owner = Tenant(id=first.tenant_id, name=first.tenant)
+        owner = TenantRef(id=first.tenant_id, name=first.tenant)
         try:
             ingestor = self._ingestor_of(owner, first.collection)
             publisher = self._publisher(owner, first.collection)
@@ -142,7 +142,7 @@ class DocumentWork:
     def _prepared(
         self,
         ingestor: Ingestor,
-        owner: Tenant,
+        owner: TenantRef,
         job: Job,
         key: uuid.UUID,
         stored: str | None,
@@ -168,7 +168,7 @@ class DocumentWork:
         return None
 
     def _fail(
-        self, ingestor: Ingestor, owner: Tenant, job: Job, key: uuid.UUID, error: KosmosError, desk: Desk
+        self, ingestor: Ingestor, owner: TenantRef, job: Job, key: uuid.UUID, error: KosmosError, desk: Desk
     ) -> None:
         """Record that a job failed; what is stored of its document goes where it would stay open to all."""
         access = ingestor.settings.rag.access
@@ -191,18 +191,18 @@ class DocumentWork:
                 )  # fmt: skip
         return fail(desk, job, error)
 
-    def _publisher(self, owner: Tenant, collection: str) -> Publisher:
+    def _publisher(self, owner: TenantRef, collection: str) -> Publisher:
         key = (owner.id, collection)
         if key not in self._publishers:
             self._publishers[key] = self._ingestor.publisher(owner, collection)
         return self._publishers[key]
 
-    def _load(self, owner: Tenant, job: Job) -> SourceDocument:
+    def _load(self, owner: TenantRef, job: Job) -> SourceDocument:
         if "upload" in job.payload:
             told = job.payload["document"]
             with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 data = read_upload(connection, owner.id, uuid.UUID(job.payload["upload"]))
-            return SourceDocument(**{**told, "readers": tuple(told["readers"])}, data=data)
+            return SourceDocument(**{**told, "acl": tuple(told["acl"])}, data=data)
         document = self._source(job.payload["spec"]).load(Entry(**job.payload["entry"]))
         self._ingestor.check(document)
         return document
@@ -214,18 +214,18 @@ class DocumentWork:
             self._sources[key] = open_source(spec, self._ingestor.settings.ingestion)
         return self._sources[key]
 
-    def _send(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
+    def _send(self, publisher: Publisher, owner: TenantRef, ready: Sequence[_Ready], desk: Desk) -> None:
         if not ready:
             return
         self._places.acquire()
         self._last = self._pool.submit(self._publish, publisher, owner, list(ready), desk)
         self._last.add_done_callback(lambda _: self._places.release())
 
-    def _publish(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
+    def _publish(self, publisher: Publisher, owner: TenantRef, ready: Sequence[_Ready], desk: Desk) -> None:
         with tracing.begun("kosmos.job.publish", [one.job.payload.get("traceparent") for one in ready]):
             self._publish_batch(publisher, owner, ready, desk)
 
-    def _publish_batch(self, publisher: Publisher, owner: Tenant, ready: Sequence[_Ready], desk: Desk) -> None:
+    def _publish_batch(self, publisher: Publisher, owner: TenantRef, ready: Sequence[_Ready], desk: Desk) -> None:
         counts = Counts()
         left = {one.document.id: one for one in ready}
         fence = _JobFence(owner.id, ready)
@@ -252,7 +252,9 @@ class DocumentWork:
         counts.update(self._tally.take())
         desk.ended([one.job for one in ready], counts)
 
-    def _finish_unchanged(self, owner: Tenant, collection: str, unchanged: Mapping[uuid.UUID, Job], desk: Desk) -> None:
+    def _finish_unchanged(
+        self, owner: TenantRef, collection: str, unchanged: Mapping[uuid.UUID, Job], desk: Desk
+    ) -> None:
         if not unchanged:
             return None
         try:

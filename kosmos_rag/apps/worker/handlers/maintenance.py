@@ -8,7 +8,7 @@ from kosmos_rag.apps.worker.channel import Counts, Desk
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.apps.worker.handlers.monitor import Guarding
 from kosmos_rag.core.config import WorkerSettings
-from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, IndexesBusy, KosmosError
+from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, IndexLocked, KosmosError
 from kosmos_rag.core.telemetry.metrics import AUDIT_LAG_SECONDS, INDEX_DUE, INDEX_RECALL, INDEX_TAIL_CHUNKS, Metric
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
@@ -20,7 +20,7 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.runs import Ledgers
 from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
@@ -50,7 +50,7 @@ class MaintenanceWork:
 
     def run(self, job: Job, desk: Desk) -> None:
         """Do a round for the job's tenant."""
-        owner = Tenant(id=job.tenant_id, name=job.tenant)
+        owner = TenantRef(id=job.tenant_id, name=job.tenant)
         try:
             if job.kind == kinds.RECONCILE:
                 counts = self._reconcile(owner)
@@ -67,7 +67,7 @@ class MaintenanceWork:
             return documents.fail_unexpected(desk, job, error)
         return desk.ended([job], counts)
 
-    def _maintain(self, owner: Tenant, desk: Desk) -> Counts:
+    def _maintain(self, owner: TenantRef, desk: Desk) -> Counts:
         self._build(owner, desk)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED))
@@ -77,7 +77,7 @@ class MaintenanceWork:
         prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
         return self._guarding.round(owner, desk)
 
-    def _reconcile(self, owner: Tenant) -> Counts:
+    def _reconcile(self, owner: TenantRef) -> Counts:
         found = orphans(self._database, owner)
         if left := {what: rows for what, rows in found.items() if rows}:
             log.error("%s does not add up: %s", owner.name, left, extra={"action": "orphans", "tenant": owner.name})
@@ -86,7 +86,7 @@ class MaintenanceWork:
             counts.add("orphans", rows, what)
         return counts
 
-    def _seal(self, owner: Tenant, desk: Desk) -> Counts:
+    def _seal(self, owner: TenantRef, desk: Desk) -> Counts:
         audit = TenantAudit(self._database, owner, self._months)
         try:
             since = audit.unsealed_since()
@@ -102,7 +102,7 @@ class MaintenanceWork:
             self._told = True
         return Counts()
 
-    def _build(self, owner: Tenant, desk: Desk) -> None:
+    def _build(self, owner: TenantRef, desk: Desk) -> None:
         def said(step: str) -> None:
             desk.progress()
             log.info("%s", step, extra={"action": "index_build", "tenant": owner.name})
@@ -111,7 +111,7 @@ class MaintenanceWork:
             with desk.heartbeat(BUILDING_S):
                 after = self._indexes.build(owner, said)
             desk.measured(owner.name, _health_of(after), hold_s=self._hold_s)
-        except IndexesBusy:
+        except IndexLocked:
             log.info(
                 "the indexes of %s are worked on elsewhere", owner.name,
                 extra={"action": "indexes_busy", "tenant": owner.name},
@@ -131,7 +131,7 @@ def _health_of(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
     return health | ({INDEX_RECALL: min(recalls)} if recalls else {})
 
 
-def orphans(database: Database, owner: Tenant) -> Mapping[str, int]:
+def orphans(database: Database, owner: TenantRef) -> Mapping[str, int]:
     """Count what belongs to nothing, and what was counted wrongly; all zero where a tenant's rows add up."""
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         connection.execute(statement("no_statement_timeout"))

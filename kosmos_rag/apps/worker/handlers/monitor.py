@@ -19,9 +19,9 @@ from kosmos_rag.core.telemetry.metrics import (
     PERMISSION_LEAKS,
     Metric,
 )
-from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
-from kosmos_rag.evaluation.monitor.monitor import Guard
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
@@ -29,18 +29,18 @@ LOOKING_S = 6 * 3600.0
 """How long a round may take: it may build an index."""
 _HOLDS = 3.0
 """Times that a tenant waits for the next look, for which a figure is shown unless it is measured again."""
-_LEVEL = {GuardState.OK: logging.INFO, GuardState.UNKNOWN: logging.INFO, GuardState.ALARM: logging.ERROR}
+_LEVEL = {MonitorState.OK: logging.INFO, MonitorState.UNKNOWN: logging.INFO, MonitorState.ALARM: logging.ERROR}
 
 
 class Guarding:
     """Runs the guard for one tenant at a time."""
 
-    def __init__(self, guard: Guard, *, round_s: float) -> None:
+    def __init__(self, guard: RecallMonitor, *, round_s: float) -> None:
         """Look with the guard in rounds of maintenance, one every `round_s` seconds."""
         self._guard = guard
         self._round_s = round_s
 
-    def round(self, owner: Tenant, desk: Desk) -> Counts:
+    def round(self, owner: TenantRef, desk: Desk) -> Counts:
         """Look at what is due. A look that fails is logged: the rest of maintenance goes on."""
 
         def said(step: str) -> None:
@@ -75,33 +75,33 @@ class Guarding:
         return counted(runs)
 
 
-def gauges(runs: Iterable[GuardRun]) -> dict[Metric, float]:
+def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
     """Return what is shown of a tenant; of what is not known, nothing."""
     values: dict[Metric, float] = {}
     for run in runs:
-        if run.state is GuardState.UNKNOWN:
+        if run.state is MonitorState.UNKNOWN:
             continue
-        if run.kind is GuardKind.RECALL:
+        if run.kind is MonitorKind.RECALL:
             values[GUARD_RECALL] = run.figures["ann_recall_at_10"]
             values[GUARD_SHORT] = run.figures["short_of_k"]
             values[GUARD_ALARMS] = run.figures["alarms_in_a_row"]
             if "drift" in run.figures:
                 values[GUARD_DRIFT] = run.figures["drift"] / run.figures["drift_limit"]
-        elif run.kind is GuardKind.QUESTIONS:
+        elif run.kind is MonitorKind.QUESTIONS:
             values[CANARY_RECALL] = min(values.get(CANARY_RECALL, 1.0), run.figures["recall_at_10"])
             values[CANARY_MRR] = min(values.get(CANARY_MRR, 1.0), run.figures["mrr"])
     return values
 
 
-def counted(runs: Iterable[GuardRun]) -> Counts:
+def counted(runs: Iterable[MonitorRun]) -> Counts:
     """Return what is counted of runs."""
     counts = Counts()
     for run in runs:
-        if run.kind is GuardKind.RECALL:
+        if run.kind is MonitorKind.RECALL:
             counts.add(GUARD_RUNS.name, 1.0, str(run.state))
             if action := run.figures.get("action"):
                 counts.add(GUARD_STEPS.name, 1.0, action)
-        elif run.kind is GuardKind.QUESTIONS:
+        elif run.kind is MonitorKind.QUESTIONS:
             counts.add(CANARY_RUNS.name, 1.0, str(run.state))
         else:
             counts.add(PERMISSION_CHECKS.name, 1.0, str(run.state))

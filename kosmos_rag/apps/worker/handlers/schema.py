@@ -49,10 +49,10 @@ class SchemaWork:
         return desk.ended([job], _counts(done))
 
     def _synced(self, job: Job) -> BuildReport:
-        source, readers = SchemaSource.from_json(job.payload["schema"]), tuple(job.payload["readers"])
+        source, readers = SchemaSource.from_json(job.payload["schema"]), tuple(job.payload["acl"])
         schema = _read(source)
         scope = self._engine.tenant(job.tenant, principals=readers, collection=job.collection)
-        return SchemaGrounding(scope).build(schema, source.read_recipes(schema), readers=readers)
+        return SchemaGrounding(scope).build(schema, source.read_recipes(schema), acl=readers)
 
 
 def _read(source: SchemaSource) -> DatabaseSchema:

@@ -24,7 +24,7 @@ from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import enqueue, finish, hold, hopeless
 from kosmos_rag.storage.queue.runs import note, open_run
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
@@ -42,14 +42,14 @@ class _Interrupted(Exception):
 class SyncWork:
     """Brings a collection up to date with a source."""
 
-    def __init__(self, database: Database, ingestor_of: Callable[[Tenant, str], Ingestor]) -> None:
+    def __init__(self, database: Database, ingestor_of: Callable[[TenantRef, str], Ingestor]) -> None:
         self._database = database
         self._ingestor_of = ingestor_of
 
     def run(self, job: Job, desk: Desk) -> None:
         """Make one pass; the documents themselves are jobs of their own."""
         try:
-            owner = Tenant(id=job.tenant_id, name=job.tenant)
+            owner = TenantRef(id=job.tenant_id, name=job.tenant)
             done = _Pass(self._database, self._ingestor_of(owner, job.collection), job, desk)
             done.run()
         except _Interrupted:
@@ -83,7 +83,7 @@ class _Pass:
         self._ingestor = ingestor
         self._job = job
         self._desk = desk
-        self._owner = Tenant(id=job.tenant_id, name=job.tenant)
+        self._owner = TenantRef(id=job.tenant_id, name=job.tenant)
         self._spec: Mapping[str, Any] = job.payload["spec"]
         self._source = open_source(self._spec, ingestor.settings.ingestion)
         self.seen: set[bytes] = set()

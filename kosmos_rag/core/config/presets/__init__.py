@@ -99,7 +99,7 @@ def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings
                 "change rag.retrieval, rag.reranking, rag.signals or rag.intents"
             )
     laid = preset.over(settings)
-    if laid.rag_version == settings.rag_version:
+    if laid.settings_hash == settings.settings_hash:
         raise ConfigError(f"the settings of {name} are those that questions are answered by already; change one")
     Signals(laid.rag.signals, laid.rag.intents)
     return preset

@@ -17,6 +17,6 @@ class Signal(Scoring):
 
     def value(self, asked: Asked, passage: Passage) -> float:  # noqa: ARG002
         """Return 1 for an introduction."""
-        begins = passage.ordinal == 0 and len(passage.section) <= 1
+        begins = passage.chunk_index == 0 and len(passage.section) <= 1
         heading = passage.section[-1] if passage.section else ""
         return 1.0 if begins or words(heading) & words(" ".join(self.titles)) else 0.0

@@ -23,7 +23,7 @@ class SchemaSource:
     """A source of a schema, to be read now or by a worker later."""
 
     kind: SourceKind
-    place: str
+    location: str
     """Path of a file; for `database` the variable of the environment that holds the URL; for `models` their import
     path, whose module is run."""
     namespaces: tuple[str, ...] = ()
@@ -53,20 +53,20 @@ class SchemaSource:
     @property
     def identity(self) -> dict[str, Any]:
         """What tells one source from another: read otherwise, it is the same still."""
-        return {"kind": self.kind, "place": self.place, "namespaces": list(self.namespaces), "recipes": None}
+        return {"kind": self.kind, "location": self.location, "namespaces": list(self.namespaces), "recipes": None}
 
     def read(self) -> DatabaseSchema:
         """Read the schema. Raises what the function of its kind raises, ConfigError where the variable is not set."""
         if self.kind == "json":
-            return from_json(Path(self.place))
+            return from_json(Path(self.location))
         if self.kind == "dbt":
-            manifest = Path(self.place)
+            manifest = Path(self.location)
             catalog = manifest.with_name("catalog.json")
             return from_dbt(manifest, catalog if catalog.is_file() else None)
         if self.kind == "models":
-            return from_models(self.place)
-        if not (url := os.environ.get(self.place)):
-            raise ConfigError(f"{self.place} is not set: put the URL of the database into that variable")
+            return from_models(self.location)
+        if not (url := os.environ.get(self.location)):
+            raise ConfigError(f"{self.location} is not set: put the URL of the database into that variable")
         rules = SampleRules.of(self.samples, self.not_sampled)
         return from_database(url, schemas=self.namespaces or (None,), samples=rules)
 

@@ -39,7 +39,7 @@ def sample(folder: Path) -> Iterator[Running]:
         engine.tenant("acme").collections.create("analytics", preset="analytics")
         sources = sorted((ROOT / "examples" / "knowledge_base").glob("*.md"))
         engine.tenant("acme", collection="analytics").ingest(sources)
-        engine.tenant("acme").retrieve(INSPECTED)
+        engine.tenant("acme").search(INSPECTED)
         with serving(engine, Signer(folder)) as running:
             yield running
 

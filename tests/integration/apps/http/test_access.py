@@ -164,9 +164,9 @@ def test_tokens__say_what_may_be_read(running: Running) -> None:
     running.service.engine.tenant("acme").ingest(
         [
             SourceDocument(source="all", data=b"For all."),
-            SourceDocument(source="anna", data=b"For Anna.", readers=("user:anna",)),
-            SourceDocument(source="audit", data=b"For auditors.", readers=("role:Auditor",)),
-            SourceDocument(source="hr", data=b"For HR.", readers=("department:hr",)),
+            SourceDocument(source="anna", data=b"For Anna.", acl=("user:anna",)),
+            SourceDocument(source="audit", data=b"For auditors.", acl=("role:Auditor",)),
+            SourceDocument(source="hr", data=b"For HR.", acl=("department:hr",)),
         ]
     )
     assert _documents(running) == ["all", "anna"]
@@ -189,7 +189,7 @@ FOREIGN = [
 
 def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Running) -> None:
     acme = running.service.engine.tenant("acme", collection="secret")
-    acme.ingest([SourceDocument(source="a", data=b"A secret of Acme.", readers=("department:board",))])
+    acme.ingest([SourceDocument(source="a", data=b"A secret of Acme.", acl=("department:board",))])
     (info,) = running.service.engine.tenant("acme", principals=["department:board"]).documents()
     job = acme.jobs.enqueue(SourceDocument(source="b", data=b"Another."))
     foreign = {"document": str(info.id), "job": str(job), "collection": "secret"}
@@ -240,9 +240,7 @@ def test_scopes__are_asked_for(running: Running) -> None:
 def test_key__is_good_until_it_is_revoked(running: Running) -> None:
     keys, acme = ApiKeys(running.service.engine.parts.database), tenant("acme")
     made = running.key("pipeline", "read", "ingest", principals=("department:hr",))
-    running.service.engine.tenant("acme").ingest(
-        [SourceDocument(source="hr", data=b"For HR.", readers=("department:hr",))]
-    )
+    running.service.engine.tenant("acme").ingest([SourceDocument(source="hr", data=b"For HR.", acl=("department:hr",))])
     with running.client(made) as client:
         assert len(client.get("/v1/documents").json()["documents"]) == 1
         assert client.get("/v1/jobs").status_code == 200

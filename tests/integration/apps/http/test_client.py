@@ -58,18 +58,18 @@ def connect(served: Running) -> Iterator[Callable[..., Client]]:
 
 def test_search__gives_what_the_library_gives(served: Running, connect: Callable[..., Client]) -> None:
     scope = served.service.engine.tenant("acme")
-    known, told = scope.retrieve(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
+    known, told = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
     assert told.hits == known.hits
-    assert (told.legs, told.stages, told.requested, told.shortfall) == (
-        known.legs,
+    assert (told.retrievers, told.stages, told.requested, told.incomplete_reason) == (
+        known.retrievers,
         known.stages,
         known.requested,
-        known.shortfall,
+        known.incomplete_reason,
     )
     assert told.explain().splitlines()[0] == f"question  {QUESTION}"
     plain = connect().search(QUESTION, filter=Filter(sources=("travel.md",)))
     assert [(hit.source, math.isnan(hit.score), hit.dense_rank) for hit in plain.hits] == [("travel.md", True, None)]
-    assert plain.hits[0].place == scope.retrieve(QUESTION, filter=Filter(sources=("travel.md",))).hits[0].place
+    assert plain.hits[0].location == scope.search(QUESTION, filter=Filter(sources=("travel.md",))).hits[0].location
 
 
 def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
@@ -85,7 +85,7 @@ def test_context_and_answer__cite_as_the_library_does(served: Running, connect: 
     answered, whole = client.answer(QUESTION, history=[Turn(question="Hello?", answer="Yes.")]), scope.answer(QUESTION)
     assert (answered.text, answered.refused, answered.verified) == (whole.text, whole.refused, whole.verified)
     assert answered.sentences == whole.sentences
-    assert answered.searched == whole.searched
+    assert answered.search_query == whole.search_query
 
 
 def test_events__are_the_records_of_a_stream(connect: Callable[..., Client]) -> None:
@@ -102,7 +102,7 @@ def test_events__are_the_records_of_a_stream(connect: Callable[..., Client]) -> 
 def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: Callable[..., Client]) -> None:
     client = connect(scope="read ingest")
     document = SourceDocument(
-        source="new.md", data=b"New.", title="News", metadata={"year": 2026}, readers=("department:hr",)
+        source="new.md", data=b"New.", title="News", metadata={"year": 2026}, acl=("department:hr",)
     )
     job = client.upload(document, collection="handbook", key="once")
     assert client.upload(document, collection="handbook", key="once").id == job.id

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
+from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import Stored
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
@@ -39,7 +39,7 @@ def served(running: Running) -> Running:
                 source=f'"{HOSTILE}.md',
                 data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} <img src=x onerror=alert(2)> is 3 percent.\n".encode(),
             ),
-            SourceDocument(source="board.md", data=b"The board meets on Mondays.\n", readers=BOARD),
+            SourceDocument(source="board.md", data=b"The board meets on Mondays.\n", acl=BOARD),
         ]
     )
     return running
@@ -193,7 +193,7 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
 def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
     with _visitor(served, "ingest") as client:
         json_only = {"accept": "application/json"}
-        form = {"collection": "hr", "readers": " department:hr, department:board ,"}
+        form = {"collection": "hr", "acl": " department:hr, department:board ,"}
         files = [("files", ("new.md", b"New.")), ("files", ("other.md", b"Other."))]
         taken = client.post("/documents", data=form, files=files, headers=json_only)
         assert taken.status_code == 202
@@ -216,14 +216,14 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         assert state(job) == ["queued"]
         assert client.post("/jobs/999999/retry").status_code == 404
     (job_info,) = served.service.engine.tenant("acme").jobs.find(ids=[job])
-    assert job_info.payload["document"]["readers"] == ["department:board", "department:hr"]
+    assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
     with _visitor(served, "read") as client:
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
 
 
 def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
     with _visitor(served, "admin") as client:
-        taken = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
+        taken = client.post("/documents", data={"acl": ""}, files={"files": ("new.md", b"New.")})
         assert (taken.status_code, taken.headers["location"]) == (303, "/jobs")
         assert "new.md" in client.get("/jobs").text
         for nothing in ({"files": ("", b"")}, {"other": ("new.md", b"New.")}):
@@ -263,15 +263,15 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
 def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
     stored = Stored(served.service.engine.parts.database, tenant("acme"))
     figures = {"ann_recall_at_10": 0.97, "error": 0.01, "recall_target": 0.95}
-    for kind, state in ((GuardKind.RECALL, GuardState.OK), (GuardKind.QUESTIONS, GuardState.UNKNOWN)):
-        run = GuardRun(
+    for kind, state in ((MonitorKind.RECALL, MonitorState.OK), (MonitorKind.QUESTIONS, MonitorState.UNKNOWN)):
+        run = MonitorRun(
             id=uuid.uuid4(),
             at=datetime.now(UTC),
             kind=kind,
             state=state,
             why=f"because {HOSTILE}",
             index_id=None,
-            figures=figures if kind is GuardKind.RECALL else {},
+            figures=figures if kind is MonitorKind.RECALL else {},
             milliseconds=1.0,
         )
         stored.keep(run, [], keep_days=10)

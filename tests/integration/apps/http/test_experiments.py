@@ -4,7 +4,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.client import Client
-from kosmos_rag.core.types import AnswerDone, AnswerSources, Arm, Served
+from kosmos_rag.core.types import AnswerDone, AnswerSources, Arm, ExperimentAssignment
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.integration.variants import changed
@@ -35,7 +35,7 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
                 sources.context.retrieval,
                 done.answer.context.retrieval,
             )
-            assert {one.experiment for one in told} == {Served(experiment="words", arm=Arm.SECOND)}
+            assert {one.experiment for one in told} == {ExperimentAssignment(experiment="words", arm=Arm.SECOND)}
             client.feedback("up", retrieval_id=found.id)
         assert engine.parts.experiments.drain(60)
         first, second = acme.experiments.status("words").arms

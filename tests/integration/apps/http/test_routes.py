@@ -40,7 +40,7 @@ def test_search__returns_cited_passages_without_scores(served: Running) -> None:
     assert hit["source"] == "leave.md"
     assert hit["lines"][0] >= 1
     assert hit["scores"] is None
-    assert found["account"] is None
+    assert found["explain"] is None
 
 
 def test_search__explains_to_administrators_only(served: Running) -> None:
@@ -50,7 +50,7 @@ def test_search__explains_to_administrators_only(served: Running) -> None:
     with served.client(scope="admin") as client:
         found = _ok(client.post("/v1/search", json=asked))
     assert found["hits"][0]["scores"]["fused_rank"] == 1
-    assert found["account"]["legs"]["dense"]["returned"] == 2
+    assert found["explain"]["retrievers"]["dense"]["returned"] == 2
 
 
 def test_search__filters(served: Running) -> None:
@@ -91,7 +91,7 @@ def test_events__come_in_order(served: Running, path: str, body: dict[str, str])
     assert [name for name, _ in events] == ["sources", "token", "citations", "done"]
     sources, token, _, done = (json.loads(data) for _, data in events)
     assert sources["sources"][0]["citation"]["source"] == "leave.md"
-    assert any("llama3.1 is not served here" in note for note in sources["notes"]) == ("query" in body)
+    assert any("llama3.1 is not served here" in note for note in sources["warnings"]) == ("query" in body)
     assert token["text"].strip() == done["text"].strip()
 
 
@@ -149,7 +149,7 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
             again = other.post("/v1/documents", params=params, content=b"text", headers={"idempotency-key": "once"})
             assert _ok(again, 202)["id"] != job["id"]
         stored = running.service.engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
-        assert stored["document"]["readers"] == ["department:hr"]
+        assert stored["document"]["acl"] == ["department:hr"]
         assert stored["document"]["metadata"] == {"year": 2026}
 
 
@@ -234,8 +234,8 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
     acme.ingest(
         [
             SourceDocument(source="a", data=b"Some words for all."),
-            SourceDocument(source="b", data=b"Some words for HR.", readers=("department:hr", "role:Manager")),
-            SourceDocument(source="c", data=b"Some words for IT.", readers=("department:it",)),
+            SourceDocument(source="b", data=b"Some words for HR.", acl=("department:hr", "role:Manager")),
+            SourceDocument(source="c", data=b"Some words for IT.", acl=("department:it",)),
         ]
     )
     with running.client(roles=["Manager"]) as client:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kosmos_rag import Engine, SourceDocument, TenantScope
+from kosmos_rag import Engine, SourceDocument, Tenant
 
 # Before anything imports Haystack: it would tell its makers of each pipeline that is run.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
@@ -23,14 +23,14 @@ DOCUMENTS = (
     SourceDocument(
         source="secret.md",
         data=b"# Secret\n\nAnnual leave of the board is 90 paid days per year.\n",
-        readers=("department:hr",),
+        acl=("department:hr",),
     ),
 )
 QUESTION = "How many days of paid annual leave do employees receive per year?"
 
 
 @pytest.fixture
-def scope(engine: Engine) -> TenantScope:
+def scope(engine: Engine) -> Tenant:
     """What everyone may read."""
     engine.tenant("acme").ingest(DOCUMENTS)
     engine.tenant("globex").ingest(SourceDocument(source="theirs.md", data=b"Paid annual leave is 30 days per year."))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag import TenantScope
+from kosmos_rag import Tenant
 
 TEXT = (Path(__file__).parents[4] / "docs" / "adapters.md").read_text()
 
@@ -19,7 +19,7 @@ TEXT = (Path(__file__).parents[4] / "docs" / "adapters.md").read_text()
         ("Haystack", "[leave.md | Annual | L1 to L5] "),
     ],
 )
-def test_example__runs(scope: TenantScope, section: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example__runs(scope: Tenant, section: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     part = re.split(rf"^## {section}$", TEXT, flags=re.MULTILINE)[1].split("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", part, re.DOTALL)
     names: dict[str, Any] = {"scope": scope}

@@ -4,14 +4,14 @@ import pytest
 from haystack import Pipeline
 from haystack.components.builders import PromptBuilder
 
-from kosmos_rag import Filter, TenantScope
+from kosmos_rag import Filter, Tenant
 from kosmos_rag.apps.integrations.haystack import KosmosRetriever
 from kosmos_rag.core.errors import ConfigError
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
-def test_documents__are_the_passages_that_the_reader_may_read(scope: TenantScope) -> None:
-    found = scope.retrieve(QUESTION)
+def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
+    found = scope.search(QUESTION)
     documents = KosmosRetriever(scope).run(QUESTION)["documents"]
     assert [(one.id, one.content, one.score) for one in documents] == [
         (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
@@ -21,14 +21,14 @@ def test_documents__are_the_passages_that_the_reader_may_read(scope: TenantScope
     assert {one.meta["source"] for one in documents} == {"leave.md", "expenses.md"}
 
 
-def test_options__are_how_many_and_which(scope: TenantScope) -> None:
+def test_options__are_how_many_and_which(scope: Tenant) -> None:
     assert len(KosmosRetriever(scope, k=1).run(QUESTION)["documents"]) == 1
     assert len(KosmosRetriever(scope, k=1).run(QUESTION, k=2)["documents"]) == 2
     (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).run(QUESTION)["documents"]
     assert found.meta["source"] == "expenses.md"
 
 
-def test_pipeline__makes_a_prompt_of_the_passages(scope: TenantScope) -> None:
+def test_pipeline__makes_a_prompt_of_the_passages(scope: Tenant) -> None:
     pipeline = Pipeline()
     pipeline.add_component("retriever", KosmosRetriever(scope, k=1))
     template = "{% for one in documents %}{{ one.content }} ({{ one.meta.citation }}){% endfor %} {{ question }}"
@@ -40,7 +40,7 @@ def test_pipeline__makes_a_prompt_of_the_passages(scope: TenantScope) -> None:
     assert "(leave.md | Annual | L1 to L5)" in prompt
 
 
-def test_pipeline__is_not_written_as_yaml(scope: TenantScope) -> None:
+def test_pipeline__is_not_written_as_yaml(scope: Tenant) -> None:
     pipeline = Pipeline()
     pipeline.add_component("retriever", KosmosRetriever(scope))
     with pytest.raises(ConfigError, match="make it in code"):

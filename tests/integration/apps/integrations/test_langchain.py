@@ -8,14 +8,14 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-from kosmos_rag import Filter, TenantScope
+from kosmos_rag import Filter, Tenant
 from kosmos_rag.apps.integrations.langchain import KosmosRetriever
 from kosmos_rag.core.errors import RequestError
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
-def test_documents__are_the_passages_that_the_reader_may_read(scope: TenantScope) -> None:
-    found = scope.retrieve(QUESTION)
+def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
+    found = scope.search(QUESTION)
     documents = KosmosRetriever(scope=scope).invoke(QUESTION)
     assert [(one.id, one.page_content) for one in documents] == [(str(hit.chunk_id), hit.text) for hit in found.hits]
     best = documents[0].metadata
@@ -25,14 +25,14 @@ def test_documents__are_the_passages_that_the_reader_may_read(scope: TenantScope
     assert {one.metadata["source"] for one in documents} == {"leave.md", "expenses.md"}
 
 
-def test_options__are_how_many_and_which(scope: TenantScope) -> None:
+def test_options__are_how_many_and_which(scope: Tenant) -> None:
     assert len(KosmosRetriever(scope=scope, k=1).invoke(QUESTION)) == 1
     only = Filter(where={"metadata.year": 2025})
     (found,) = KosmosRetriever(scope=scope, filter=only).invoke(QUESTION)
     assert found.metadata["source"] == "expenses.md"
 
 
-def test_chain__answers_from_the_passages(scope: TenantScope) -> None:
+def test_chain__answers_from_the_passages(scope: Tenant) -> None:
     seen: list[str] = []
     joined = RunnableLambda(lambda documents: "\n".join(one.page_content for one in documents))
     chain = (
@@ -48,6 +48,6 @@ def test_chain__answers_from_the_passages(scope: TenantScope) -> None:
     assert len(seen) == 2
 
 
-def test_question__that_cannot_be_asked_is_refused(scope: TenantScope) -> None:
+def test_question__that_cannot_be_asked_is_refused(scope: Tenant) -> None:
     with pytest.raises(RequestError, match="the question is empty"):
         KosmosRetriever(scope=scope).invoke(" ")

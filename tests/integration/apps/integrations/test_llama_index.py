@@ -7,14 +7,14 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship
 
-from kosmos_rag import Filter, TenantScope
+from kosmos_rag import Filter, Tenant
 from kosmos_rag.apps.integrations.llama_index import KosmosRetriever
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
-def test_nodes__are_the_passages_that_the_reader_may_read(scope: TenantScope) -> None:
-    found = scope.retrieve(QUESTION)
-    nodes = KosmosRetriever(scope).retrieve(QUESTION)
+def test_nodes__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
+    found = scope.search(QUESTION)
+    nodes = KosmosRetriever(scope).search(QUESTION)
     assert [(one.node_id, one.text, one.score) for one in nodes] == [
         (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
     ]
@@ -26,13 +26,13 @@ def test_nodes__are_the_passages_that_the_reader_may_read(scope: TenantScope) ->
     assert {one.metadata["source"] for one in nodes} == {"leave.md", "expenses.md"}
 
 
-def test_options__are_how_many_and_which(scope: TenantScope) -> None:
-    assert len(KosmosRetriever(scope, k=1).retrieve(QUESTION)) == 1
-    (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).retrieve(QUESTION)
+def test_options__are_how_many_and_which(scope: Tenant) -> None:
+    assert len(KosmosRetriever(scope, k=1).search(QUESTION)) == 1
+    (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).search(QUESTION)
     assert found.metadata["source"] == "expenses.md"
 
 
-def test_query_engine__answers_from_the_passages(scope: TenantScope) -> None:
+def test_query_engine__answers_from_the_passages(scope: Tenant) -> None:
     model = MockLLM()
     engine = RetrieverQueryEngine(KosmosRetriever(scope, k=1), get_response_synthesizer(llm=model))
     for response in (engine.query(QUESTION), asyncio.run(engine.aquery(QUESTION))):

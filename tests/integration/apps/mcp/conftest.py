@@ -19,7 +19,7 @@ DOCUMENTS = (
     SourceDocument(
         source="secret.md",
         data=b"# Secret\n\nAnnual leave of the board is 90 paid days per year.\n",
-        readers=("department:hr",),
+        acl=("department:hr",),
     ),
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag import Engine, Settings, TenantScope
+from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.apps.worker.channel import Desk
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.config import DatabaseSettings
@@ -17,7 +17,7 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue, enqueue
 from kosmos_rag.storage.queue.runs import Ledgers
-from kosmos_rag.storage.tenants import Tenant
+from kosmos_rag.storage.tenants import TenantRef
 from tests.integration.apps.worker.queue_calls import ACME, KIND, LEASE_S, Put
 from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work
 
@@ -42,7 +42,7 @@ def queue(opened: Database) -> Queue:
 
 @pytest.fixture
 def put(opened: Database) -> Put:
-    def put(*keys: str, owner: Tenant = ACME, payload: Mapping[str, Any] | None = None, **options: Any) -> list[int]:
+    def put(*keys: str, owner: TenantRef = ACME, payload: Mapping[str, Any] | None = None, **options: Any) -> list[int]:
         with opened.worker.queue() as connection:
             return enqueue(connection, owner, "default", KIND, {key: payload or {} for key in keys}, **options)
 
@@ -61,7 +61,7 @@ def engine(settings: Settings, embedder: CountingEmbedder) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def scope(engine: Engine) -> TenantScope:
+def scope(engine: Engine) -> Tenant:
     return engine.tenant("acme")
 
 

@@ -7,7 +7,7 @@ import psycopg
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import Job
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.tenants import Tenant, tenant
+from kosmos_rag.storage.tenants import TenantRef, tenant
 
 ACME, BETA = tenant("acme"), tenant("beta")
 KIND = "document"
@@ -25,7 +25,7 @@ def one(queue: Queue, worker: str = "w") -> Job:
     return job
 
 
-def states(queue: Queue, owner: Tenant = ACME) -> dict[str, str]:
+def states(queue: Queue, owner: TenantRef = ACME) -> dict[str, str]:
     return {info.key: str(info.state) for info in reversed(queue.jobs(owner, limit=1000))}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kosmos_rag import Engine, Settings, SourceDocument, TenantScope
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker.channel import Desk
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.config import DatabaseSettings
@@ -20,17 +20,17 @@ from tests.integration.apps.worker.working import KEPT, Work, assert_adds_up
 from tests.integration.variants import opened
 
 
-def test_upload__is_ingested_and_its_bytes_do_not_stay(engine: Engine, scope: TenantScope, work: Work) -> None:
-    scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling.", readers=("sales",), title="A note"))
+def test_upload__is_ingested_and_its_bytes_do_not_stay(engine: Engine, scope: Tenant, work: Work) -> None:
+    scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling.", acl=("sales",), title="A note"))
     work()
-    (found,) = engine.tenant("acme", principals=["sales"]).retrieve("churn").hits
+    (found,) = engine.tenant("acme", principals=["sales"]).search("churn").hits
     assert (found.source, found.title) == ("note", "A note")
-    assert engine.tenant("acme").retrieve("churn").hits == ()
+    assert engine.tenant("acme").search("churn").hits == ()
     assert _uploads(engine) == 0
     assert_adds_up(engine, scope)
 
 
-def test_upload__the_same_fifty_times_at_once_is_one_version(engine: Engine, scope: TenantScope, work: Work) -> None:
+def test_upload__the_same_fifty_times_at_once_is_one_version(engine: Engine, scope: Tenant, work: Work) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(
             pool.map(lambda _: scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling.")), range(50))
@@ -42,7 +42,7 @@ def test_upload__the_same_fifty_times_at_once_is_one_version(engine: Engine, sco
     assert len(done) == 1
 
 
-def test_upload__rolled_back_leaves_neither_job_nor_bytes(engine: Engine, scope: TenantScope) -> None:
+def test_upload__rolled_back_leaves_neither_job_nor_bytes(engine: Engine, scope: Tenant) -> None:
     role = engine.parts.database.worker
     document = SourceDocument(source="note", data=b"Churn is falling.")
     with pytest.raises(ZeroDivisionError), role.transaction(scope.id, [EVERYONE]) as connection:  # noqa: PT012
@@ -52,7 +52,7 @@ def test_upload__rolled_back_leaves_neither_job_nor_bytes(engine: Engine, scope:
     assert _uploads(engine) == 0
 
 
-def test_failed_upload__keeps_its_bytes_for_another_try(engine: Engine, scope: TenantScope, work: Work) -> None:
+def test_failed_upload__keeps_its_bytes_for_another_try(engine: Engine, scope: Tenant, work: Work) -> None:
     scope.jobs.enqueue(SourceDocument(source="broken.pdf", data=b"%PDF-1.7 nothing more"))
     work()
     (dead,) = scope.jobs.find(states=[JobState.DEAD])
@@ -63,7 +63,7 @@ def test_failed_upload__keeps_its_bytes_for_another_try(engine: Engine, scope: T
     assert scope.jobs.find(states=[JobState.DEAD])[0].id == dead.id
 
 
-def test_retry__never_puts_an_old_version_over_a_newer_one(scope: TenantScope, work: Work) -> None:
+def test_retry__never_puts_an_old_version_over_a_newer_one(scope: Tenant, work: Work) -> None:
     scope.jobs.enqueue(SourceDocument(source="note.pdf", data=b"%PDF-1.7 nothing more"))
     work()
     scope.jobs.enqueue(SourceDocument(source="note.pdf", data=b"Churn is falling."))
@@ -72,9 +72,7 @@ def test_retry__never_puts_an_old_version_over_a_newer_one(scope: TenantScope, w
     assert len(scope.documents()) == 1
 
 
-def test_tenant__has_maintenance_from_its_first_job_on(
-    engine: Engine, scope: TenantScope, work: Work, folder: Path
-) -> None:
+def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
     scope.jobs.enqueue(folder)
     work()
     periodic = {info.kind: info for info in scope.jobs.find(limit=100) if info.every_s is not None}
@@ -119,7 +117,7 @@ def test_months_of_the_log__without_an_administrator_are_asked_for_once(
     ],
 )
 def test_enqueue__refuses_at_once_what_no_worker_could_do(
-    scope: TenantScope, item: object, error: type[Exception], message: str
+    scope: Tenant, item: object, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         scope.jobs.enqueue(item)  # type: ignore[arg-type]
@@ -127,12 +125,12 @@ def test_enqueue__refuses_at_once_what_no_worker_could_do(
 
 
 @pytest.mark.parametrize("every", [timedelta(), timedelta(days=400)])
-def test_enqueue__refuses_a_pause_that_no_clock_can_keep(scope: TenantScope, folder: Path, every: timedelta) -> None:
+def test_enqueue__refuses_a_pause_that_no_clock_can_keep(scope: Tenant, folder: Path, every: timedelta) -> None:
     with pytest.raises(RequestError, match="give more than 0, at most 366 days"):
         scope.jobs.enqueue(folder, every=every)
 
 
-def test_other_tenants__see_nothing_of_it(engine: Engine, scope: TenantScope, work: Work, folder: Path) -> None:
+def test_other_tenants__see_nothing_of_it(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
     job = scope.jobs.enqueue(folder)
     work()
     other = engine.tenant("beta")

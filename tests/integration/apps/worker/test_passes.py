@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kosmos_rag import Engine, TenantScope
+from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.channel import Desk
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.types import JobState
@@ -18,16 +18,14 @@ from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
 
 
-def test_folder__is_mirrored_and_its_ledger_adds_up(
-    engine: Engine, scope: TenantScope, work: Work, folder: Path
-) -> None:
+def test_folder__is_mirrored_and_its_ledger_adds_up(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
     scope.jobs.enqueue(folder)
     work()
     assert counts(last_run(scope)) == {"new": 12, "failed": 1}
     assert last_run(scope).failures[0].code == "corrupt"
     assert len(scope.documents()) == 12
-    assert scope.retrieve("churn7").hits[0].source.endswith("page-7.md")
+    assert scope.search("churn7").hits[0].source.endswith("page-7.md")
 
     (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
     (folder / "page-1.md").unlink()
@@ -40,7 +38,7 @@ def test_folder__is_mirrored_and_its_ledger_adds_up(
 
 
 def test_unchanged__is_neither_loaded_nor_embedded_again(
-    scope: TenantScope, work: Work, folder: Path, embedder: CountingEmbedder
+    scope: Tenant, work: Work, folder: Path, embedder: CountingEmbedder
 ) -> None:
     scope.jobs.enqueue(folder)
     work()
@@ -53,7 +51,7 @@ def test_unchanged__is_neither_loaded_nor_embedded_again(
 
 
 def test_touched__is_loaded_found_unchanged_and_not_loaded_again(
-    scope: TenantScope, work: Work, folder: Path, embedder: CountingEmbedder
+    scope: Tenant, work: Work, folder: Path, embedder: CountingEmbedder
 ) -> None:
     scope.jobs.enqueue(folder)
     work()
@@ -68,14 +66,14 @@ def test_touched__is_loaded_found_unchanged_and_not_loaded_again(
     assert embedder.texts == embedded
 
 
-def test_ingested_directly__is_unchanged_for_the_worker(scope: TenantScope, work: Work, folder: Path) -> None:
+def test_ingested_directly__is_unchanged_for_the_worker(scope: Tenant, work: Work, folder: Path) -> None:
     scope.ingest(folder)
     scope.jobs.enqueue(folder)
     work()
     assert counts(last_run(scope)) == {"unchanged": 12}
 
 
-def test_lost_mount__removes_nothing(scope: TenantScope, work: Work, folder: Path) -> None:
+def test_lost_mount__removes_nothing(scope: Tenant, work: Work, folder: Path) -> None:
     scope.jobs.enqueue(folder)
     work()
     for file in folder.iterdir():
@@ -87,7 +85,7 @@ def test_lost_mount__removes_nothing(scope: TenantScope, work: Work, folder: Pat
     assert len(scope.documents()) == 12
 
 
-def test_keep_missing__removes_nothing(scope: TenantScope, work: Work, folder: Path) -> None:
+def test_keep_missing__removes_nothing(scope: Tenant, work: Work, folder: Path) -> None:
     scope.jobs.enqueue(folder, prune=False)
     work()
     (folder / "page-1.md").unlink()
@@ -97,7 +95,7 @@ def test_keep_missing__removes_nothing(scope: TenantScope, work: Work, folder: P
     assert len(scope.documents()) == 12
 
 
-def test_broken_file__is_not_read_again_until_it_changes(scope: TenantScope, work: Work, folder: Path) -> None:
+def test_broken_file__is_not_read_again_until_it_changes(scope: Tenant, work: Work, folder: Path) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
     for _ in range(3):
         scope.jobs.enqueue(folder)
@@ -117,7 +115,7 @@ def test_broken_file__is_not_read_again_until_it_changes(scope: TenantScope, wor
 
 
 def test_row_listed_twice__is_read_as_soon_as_it_is_alone(
-    scope: TenantScope, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scope: Tenant, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TICKETS_URL", f"sqlite:///{tmp_path}/tickets.db")
     source = {"kind": "sql", "name": "tickets", "url_env": "TICKETS_URL", "query": "SELECT id, text FROM ticket"}
@@ -133,9 +131,7 @@ def test_row_listed_twice__is_read_as_soon_as_it_is_alone(
     assert counts(last_run(scope)) == {"new": 1}
 
 
-def test_pass__that_lost_its_lease_changes_nothing(
-    engine: Engine, scope: TenantScope, work: Work, folder: Path
-) -> None:
+def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
     scope.jobs.enqueue(folder)
     work()
     (folder / "page-1.md").unlink()
@@ -151,7 +147,7 @@ def test_pass__that_lost_its_lease_changes_nothing(
     assert queue.unfinished([kinds.DOCUMENT]) == 0
 
 
-def test_names_that_json_cannot_hold__fail_alone(scope: TenantScope, work: Work, tmp_path: Path) -> None:
+def test_names_that_json_cannot_hold__fail_alone(scope: Tenant, work: Work, tmp_path: Path) -> None:
     lines = ['{"id": "a\\u0000b", "text": "one"}', '{"id": "a\\u0000b", "text": "two"}', '{"id": "c", "text": "three"}']
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     scope.jobs.enqueue({"kind": "json_lines", "path": tmp_path / "rows.jsonl", "id_field": "id", "text_field": "text"})
@@ -161,7 +157,7 @@ def test_names_that_json_cannot_hold__fail_alone(scope: TenantScope, work: Work,
     assert run.seen == run.new + run.failed
 
 
-def test_every__looks_again(scope: TenantScope, work: Work, folder: Path) -> None:
+def test_every__looks_again(scope: Tenant, work: Work, folder: Path) -> None:
     scope.jobs.enqueue(folder, every=timedelta(minutes=5))
     work()
     (sync,) = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.SYNC]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kosmos_rag import Engine, TenantScope
+from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.handlers.maintenance import orphans
 from kosmos_rag.core.types import RunInfo
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -22,7 +22,7 @@ class CountingEmbedder(HashingEmbedder):
         return super().embed(texts)
 
 
-def last_run(scope: TenantScope) -> RunInfo:
+def last_run(scope: Tenant) -> RunInfo:
     return scope.jobs.runs()[0]
 
 
@@ -33,5 +33,5 @@ def counts(run: RunInfo) -> dict[str, int]:
     return {name: getattr(run, name) for name in names if getattr(run, name)}
 
 
-def assert_adds_up(engine: Engine, scope: TenantScope) -> None:
+def assert_adds_up(engine: Engine, scope: Tenant) -> None:
     assert set(orphans(engine.parts.database, scope._tenant).values()) == {0}

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ModelError
-from kosmos_rag.core.types import Retrieval
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.core.types import SearchResult
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 WAIT_S = 60
@@ -24,13 +24,13 @@ def document(number: int, text: str = "", **more: Any) -> SourceDocument:
     return SourceDocument(source=f"d{number}", title="-", data=f"churn of account{number} {text}".encode(), **more)
 
 
-def filled(engine: Engine, **scope: Any) -> TenantScope:
+def filled(engine: Engine, **scope: Any) -> Tenant:
     acme = engine.tenant("acme", **scope)
     acme.ingest(document(number, "churn " * (number % 5)) for number in range(12))
     return acme
 
 
-def told(found: Retrieval) -> Retrieval:
+def told(found: SearchResult) -> SearchResult:
     """What a result says, without how long it took."""
     return replace(found, stages=(), timings_ms={})
 

@@ -10,8 +10,8 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
-from kosmos_rag.core.types import Arm, Retrieval, Served
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.core.types import Arm, ExperimentAssignment, SearchResult
+from kosmos_rag.engine.tenant import Tenant
 from tests.integration.evaluation.experiments.asking import WORDS, BrokenEmbedder, as_admin, drained, filled, kept, told
 from tests.integration.variants import opened
 
@@ -47,17 +47,17 @@ def words(settings: Settings, embedder: BrokenEmbedder) -> Iterator[Engine]:
         yield engine
 
 
-def _without_account(found: Retrieval) -> Retrieval:
-    return replace(told(found), notes=())
+def _without_account(found: SearchResult) -> SearchResult:
+    return replace(told(found), warnings=())
 
 
-def _assert_first_answered(acme: TenantScope, plain: Retrieval, fault: str) -> None:
-    found = acme.retrieve(QUESTION, 5)
+def _assert_first_answered(acme: Tenant, plain: SearchResult, fault: str) -> None:
+    found = acme.search(QUESTION, 5)
     assert _without_account(found) == _without_account(plain)
-    assert found.notes == (
+    assert found.warnings == (
         f"the second configuration of the experiment vectors failed ({fault}), and the first one answered",
     )
-    assert found.experiment == Served(experiment="vectors", arm=Arm.FIRST)
+    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.FIRST)
     settings_of = {record.id: record.settings for record in acme.audit.find()}
     assert settings_of[found.id] == settings_of[plain.id]
 
@@ -68,14 +68,14 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
     outcomes = Outcomes()
     words.observe(outcomes)
     acme = filled(words, subject="ada")
-    plain = acme.retrieve(QUESTION, 5)
+    plain = acme.search(QUESTION, 5)
     acme.experiments.start("vectors", VECTORS, share=1.0, mode="serve")
     as_admin(database, "REVOKE SELECT ON kosmos.embeddings FROM kosmos_app")
     _assert_first_answered(acme, plain, "StatementFailed")
     assert acme.context(QUESTION, 5).passages
     as_admin(database, "GRANT SELECT ON kosmos.embeddings TO kosmos_app")
-    found = acme.retrieve(QUESTION, 5)
-    assert found.experiment == Served(experiment="vectors", arm=Arm.SECOND)
+    found = acme.search(QUESTION, 5)
+    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.SECOND)
     drained(words)
     assert outcomes.seen == ["failed", "failed", "kept"]
     assert [row[:2] for row in kept(database, "arm, fault, retrieval_id")] == [
@@ -91,7 +91,7 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
 
 def test_model_that_fails__fails_no_question(words: Engine, embedder: BrokenEmbedder) -> None:
     acme = filled(words, subject="ada")
-    plain = acme.retrieve(QUESTION, 5)
+    plain = acme.search(QUESTION, 5)
     acme.experiments.start("vectors", VECTORS, share=1.0, mode="serve")
     embedder.fails = True
     _assert_first_answered(acme, plain, "ModelError")
@@ -102,13 +102,13 @@ def test_model_that_fails__fails_no_question(words: Engine, embedder: BrokenEmbe
 @pytest.mark.parametrize("mode", ["serve", "shadow"])
 def test_settings_that_cannot_be_any_more__are_counted(words: Engine, database: DatabaseSettings, mode: str) -> None:
     acme = filled(words, subject="ada")
-    plain = acme.retrieve(QUESTION, 5)
+    plain = acme.search(QUESTION, 5)
     acme.experiments.start("vectors", VECTORS, share=1.0, mode=mode)
     as_admin(database, """UPDATE kosmos.experiments SET content = '{"rag": {"retrieval": {"depth": -1}}}'""")
     if mode == "serve":
         _assert_first_answered(acme, plain, "ConfigError")
     else:
-        assert told(acme.retrieve(QUESTION, 5)) == told(plain)
+        assert told(acme.search(QUESTION, 5)) == told(plain)
     drained(words)
     report = acme.experiments.status("vectors")
     assert (report.results, report.compared, report.failed, report.faults) == (1, 0, 1, {"ConfigError": 1})
@@ -117,7 +117,7 @@ def test_settings_that_cannot_be_any_more__are_counted(words: Engine, database: 
 def test_reranker_that_the_process_lacks__is_no_silent_equality(words: Engine) -> None:
     acme = filled(words)
     acme.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0)
-    acme.retrieve(QUESTION, 5)
+    acme.search(QUESTION, 5)
     drained(words)
     report = acme.experiments.status("reranked")
     assert (report.identical, report.faults) == (0, {"ConfigError": 1})
@@ -129,6 +129,6 @@ def test_first_configuration_that_fails__fails_the_question(settings: Settings, 
         acme.experiments.start("words", WORDS, share=1.0, mode="serve")
         as_admin(database, "REVOKE SELECT ON kosmos.chunks FROM kosmos_app")
         with pytest.raises(StatementFailed):
-            acme.retrieve(QUESTION, 5)
+            acme.search(QUESTION, 5)
         drained(engine)
         assert acme.experiments.status("words").results == 0

@@ -11,7 +11,7 @@ import pytest
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.setup import set_up
 from tests.integration.evaluation.experiments.asking import WAIT_S, WORDS, drained, filled, preset_file
 from tests.integration.variants import opened
@@ -32,14 +32,14 @@ from tests.integration.variants import opened
         ({}, "change one"),
     ],
 )
-def test_settings__that_cannot_be_are_refused(acme: TenantScope, changes: dict[str, Any], message: str) -> None:
+def test_settings__that_cannot_be_are_refused(acme: Tenant, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         acme.experiments.start("bad", changes)
     assert acme.experiments.infos() == []
 
 
 def test_start__refuses_what_cannot_run_and_a_second_one_for_the_same_questions(
-    engine: Engine, acme: TenantScope, tmp_path: Path
+    engine: Engine, acme: Tenant, tmp_path: Path
 ) -> None:
     for share in (0, -0.1, 1.1, float("nan"), True, "half"):
         with pytest.raises(RequestError, match="the share is"):
@@ -63,17 +63,17 @@ def test_start__refuses_what_cannot_run_and_a_second_one_for_the_same_questions(
     ]
 
 
-def test_stop__ends_it_at_once(engine: Engine, acme: TenantScope, settings: Settings) -> None:
+def test_stop__ends_it_at_once(engine: Engine, acme: Tenant, settings: Settings) -> None:
     acme.experiments.start("words", WORDS, share=1.0, mode="serve")
-    assert set(acme.retrieve("churn account3", 5).legs) == {"lexical"}
+    assert set(acme.search("churn account3", 5).retrievers) == {"lexical"}
     with opened(settings, {}) as other:
         other.tenant("acme").experiments.stop("words")
-    found = acme.retrieve("churn account3", 5)
-    assert (set(found.legs), found.experiment) == ({"dense", "lexical"}, None)
+    found = acme.search("churn account3", 5)
+    assert (set(found.retrievers), found.experiment) == ({"dense", "lexical"}, None)
     acme.experiments.start("shadow", WORDS, share=1.0)
     waits = threading.Event()
     assert engine.parts.experiments._background.submit(lambda: (waits.wait(WAIT_S), None)[1])
-    acme.retrieve("churn account3", 5)
+    acme.search("churn account3", 5)
     assert acme.experiments.stop("shadow").experiment.stopped_at is not None
     waits.set()
     drained(engine)
@@ -81,16 +81,16 @@ def test_stop__ends_it_at_once(engine: Engine, acme: TenantScope, settings: Sett
 
 
 def test_prune__removes_what_is_past_retention_and_nothing_else(
-    engine: Engine, acme: TenantScope, database: DatabaseSettings
+    engine: Engine, acme: Tenant, database: DatabaseSettings
 ) -> None:
     for name in ("old", "new"):
         acme.experiments.start(name, WORDS, share=1.0)
         for number in range(2):
-            acme.retrieve(f"churn account{number}", 5)
+            acme.search(f"churn account{number}", 5)
         drained(engine)
         acme.experiments.stop(name)
     acme.experiments.start("running", WORDS, share=1.0)
-    acme.retrieve("churn", 5)
+    acme.search("churn", 5)
     drained(engine)
     long_ago = datetime.now(UTC) - timedelta(days=40)
     with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
@@ -112,7 +112,7 @@ def test_migrate__to_the_revision_before_and_back_keeps_all_but_experiments_and_
 ) -> None:
     with opened(settings, {}) as engine:
         ada = filled(engine, subject="ada")
-        chunk = ada.retrieve("churn account1", 1).hits[0].chunk_id
+        chunk = ada.search("churn account1", 1).hits[0].chunk_id
         for name in ("acme", "other"):
             engine.tenant(name, subject="ada").feedback("up", question="churn")
         ada.feedback("click", question="churn", chunk_id=chunk)
@@ -128,7 +128,7 @@ def test_migrate__to_the_revision_before_and_back_keeps_all_but_experiments_and_
     assert set_up(database).before == "0012"
     with opened(settings, {}) as engine:
         ada = engine.tenant("acme", subject="ada")
-        assert ada.retrieve("churn account1", 1).hits[0].chunk_id == chunk
+        assert ada.search("churn account1", 1).hits[0].chunk_id == chunk
         assert ada.experiments.infos() == []
         ada.feedback("click", question="churn", chunk_id=chunk)
         ada.experiments.start("words", WORDS)

@@ -9,22 +9,22 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.evaluation.experiments.asking import WORDS, document, drained, kept
 from tests.integration.variants import opened
 
 
 def test_other_tenants_and_collections__take_no_part_and_see_nothing(
-    engine: Engine, acme: TenantScope, database: DatabaseSettings
+    engine: Engine, acme: Tenant, database: DatabaseSettings
 ) -> None:
     other = _filled_other(engine)
     wiki = engine.tenant("acme", collection="wiki")
     wiki.ingest(document(1))
     acme.experiments.start("words", WORDS, share=1.0, mode="serve")
     for scope in (other, wiki):
-        assert scope.retrieve("churn account1", 5).experiment is None
-    acme.retrieve("churn account1", 5)
+        assert scope.search("churn account1", 5).experiment is None
+    acme.search("churn account1", 5)
     drained(engine)
     assert other.experiments.infos() == []
     for call in (other.experiments.status, other.experiments.stop):
@@ -44,7 +44,7 @@ def test_other_tenants_and_collections__take_no_part_and_see_nothing(
             app.execute("SELECT FROM kosmos.experiment_results")
 
 
-def _filled_other(engine: Engine) -> TenantScope:
+def _filled_other(engine: Engine) -> Tenant:
     other = engine.tenant("other")
     other.ingest(document(1))
     return other
@@ -54,16 +54,16 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
     """What only the board may read is nearest to the question; the shadow finds it for the board alone."""
     with opened(settings, {}) as engine:
         writer = engine.tenant("acme")
-        writer.ingest(document(number, readers=("department:hr",)) for number in range(4))
-        writer.ingest(document(9, "secret merger", readers=("department:board",)))
+        writer.ingest(document(number, acl=("department:hr",)) for number in range(4))
+        writer.ingest(document(9, "secret merger", acl=("department:board",)))
         for mode in ("shadow", "serve"):
             writer.experiments.start(mode, WORDS, share=1.0, mode=mode)
             for department, hits in (("hr", 4), ("board", 1)):
                 reader = engine.tenant("acme", principals=[f"department:{department}"])
-                found = reader.retrieve("churn secret merger", 10)
+                found = reader.search("churn secret merger", 10)
                 assert {hit.source for hit in found.hits} == ({"d9"} if hits == 1 else {"d0", "d1", "d2", "d3"})
                 assert found.returned == hits
-            nobody = engine.tenant("acme", principals=["department:sales"]).retrieve("churn secret merger", 10)
+            nobody = engine.tenant("acme", principals=["department:sales"]).search("churn secret merger", 10)
             assert nobody.returned == 0
             drained(engine)
             column = "second_hits" if mode == "serve" else "first_hits, second_hits"
@@ -74,10 +74,10 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
                 admin.execute("TRUNCATE kosmos.experiment_results")
 
 
-def test_results__hold_no_text_and_no_reader(engine: Engine, acme: TenantScope, database: DatabaseSettings) -> None:
+def test_results__hold_no_text_and_no_reader(engine: Engine, acme: Tenant, database: DatabaseSettings) -> None:
     acme.experiments.start("words", WORDS, share=1.0)
     ada = engine.tenant("acme", subject="ada@acme.example")
-    ada.retrieve("churn secretword", 5)
+    ada.search("churn secretword", 5)
     drained(engine)
     [(row,)] = kept(database, "to_jsonb(experiment_results)::text")
     for told in ("secretword", "ada", EVERYONE):

@@ -13,19 +13,19 @@ from tests.integration.variants import opened
 def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         acme = filled(engine, subject="ada")
-        plain = acme.retrieve("churn account3", 5)
+        plain = acme.search("churn account3", 5)
         acme.experiments.start("words", WORDS, share=0.5, mode="serve")
         questions = [f"churn account{number}" for number in range(20)]
-        first = [acme.retrieve(question, 5) for question in questions]
+        first = [acme.search(question, 5) for question in questions]
         again = [acme.context(question, 5).retrieval for question in questions]
         assert [found.experiment for found in first] == [found.experiment for found in again]
         arms = [found.experiment.arm for found in first if found.experiment]
         assert len(arms) == 20
         assert set(arms) == {Arm.FIRST, Arm.SECOND}
         for found, arm in zip(first, arms, strict=True):
-            assert ("dense" in found.legs) == (arm is Arm.FIRST)
+            assert ("dense" in found.retrievers) == (arm is Arm.FIRST)
             note = "answered by the second configuration of the experiment words"
-            assert (note in found.notes) == (arm is Arm.SECOND)
+            assert (note in found.warnings) == (arm is Arm.SECOND)
         drained(engine)
         rows = dict(kept(database, "retrieval_id, arm"))
         assert rows == {found.id: arm for found, arm in zip([*first, *again], arms * 2, strict=True)}
@@ -44,7 +44,7 @@ def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: Datab
         served = {Arm.FIRST: 0, Arm.SECOND: 0}
         number = 0
         while min(served.values()) < 10:
-            found = acme.retrieve(f"churn number{number}", 3)
+            found = acme.search(f"churn number{number}", 3)
             number += 1
             assert found.experiment is not None
             arm = found.experiment.arm
@@ -74,17 +74,17 @@ def test_clicks__are_of_a_passage(engine: Engine) -> None:
 def test_kept_results__of_the_two_are_never_mixed(settings: Settings) -> None:
     with opened(settings, {"rag.retrieval.cached_results": 50}) as engine:
         acme = filled(engine)
-        assert not acme.retrieve("churn account3", 5).cached
+        assert not acme.search("churn account3", 5).cached
         acme.experiments.start("words", WORDS, share=1.0, mode="serve")
         for cached in (False, True):
-            found = acme.retrieve("churn account3", 5)
-            assert (found.cached, set(found.legs)) == (cached, {"lexical"})
+            found = acme.search("churn account3", 5)
+            assert (found.cached, set(found.retrievers)) == (cached, {"lexical"})
         drained(engine)
         assert acme.experiments.stop("words").results == 2
-        found = acme.retrieve("churn account3", 5)
-        assert (found.cached, set(found.legs), found.experiment) == (True, {"dense", "lexical"}, None)
+        found = acme.search("churn account3", 5)
+        assert (found.cached, set(found.retrievers), found.experiment) == (True, {"dense", "lexical"}, None)
         # A result of before is compared with nothing: it was when it was made.
         acme.experiments.start("shadow", WORDS, share=1.0)
-        acme.retrieve("churn account3", 5)
+        acme.search("churn account3", 5)
         drained(engine)
         assert acme.experiments.status("shadow").results == 0

@@ -10,7 +10,7 @@ import pytest
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVALUATOR, EVERYONE, ExperimentMode
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.evaluation.experiments.asking import (
     WAIT_S,
@@ -42,14 +42,14 @@ class Reranker:
 
 
 def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
-    engine: Engine, acme: TenantScope, database: DatabaseSettings
+    engine: Engine, acme: Tenant, database: DatabaseSettings
 ) -> None:
     questions = [f"churn account{number}" for number in range(6)]
-    before = [told(acme.retrieve(question, 5)) for question in questions]
+    before = [told(acme.search(question, 5)) for question in questions]
     info = acme.experiments.start("words", WORDS, share=1.0)
     assert (info.mode, info.collection) == (ExperimentMode.SHADOW, None)
     assert info.settings == {"rag": {"retrieval": {"semantic_weight": 0.0}}}
-    during = [acme.retrieve(question, 5) for question in questions]
+    during = [acme.search(question, 5) for question in questions]
     assert [told(found) for found in during] == before
     assert {found.experiment for found in during} == {None}
     drained(engine)
@@ -68,9 +68,9 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
     assert [difference.p for difference in report.differences] == [None]
 
 
-def test_shadow__of_the_same_answers_says_so(engine: Engine, acme: TenantScope) -> None:
+def test_shadow__of_the_same_answers_says_so(engine: Engine, acme: Tenant) -> None:
     acme.experiments.start("deeper", {"rag.retrieval.depth": 200}, share=1.0)
-    acme.retrieve("churn account1", 5)
+    acme.search("churn account1", 5)
     acme.context("churn account2", 5)
     acme.answer("What is churn of account3?", 5)
     acme.stream_answer("What is churn of account4?", 5).close()
@@ -78,7 +78,7 @@ def test_shadow__of_the_same_answers_says_so(engine: Engine, acme: TenantScope) 
     report = acme.experiments.status("deeper")
     assert (report.compared, report.identical, report.overlap, report.rbo) == (4, 4, 1.0, pytest.approx(1.0))
     evaluator = engine.tenant("acme", subject=EVALUATOR)
-    evaluator.retrieve("churn account1", 5)
+    evaluator.search("churn account1", 5)
     drained(engine)
     assert acme.experiments.status("deeper").results == 4
 
@@ -94,14 +94,14 @@ def test_shadow__that_hangs_delays_nobody_and_what_finds_no_room_is_dropped(
         wiki = engine.tenant("acme", collection="wiki")
         wiki.ingest(document(number) for number in range(5))
         wiki.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0)
-        expected = told(wiki.retrieve("churn slow", 3))
+        expected = told(wiki.search("churn slow", 3))
         assert reranker.begun.wait(WAIT_S)
         # One place in the line for the model: readers who need it are not behind the one that hangs.
-        assert acme.retrieve("churn account3", 3).skipped == ()
+        assert acme.search("churn account3", 3).degraded_stages == ()
         line = engine.parts.experiments._background
         assert all(line.submit(lambda: None) for _ in range(60))
         for _ in range(7):  # and four find room
-            assert told(wiki.retrieve("churn slow", 3)) == expected
+            assert told(wiki.search("churn slow", 3)) == expected
         assert kept(database, "id") == []
         reranker.goes_on.set()
         drained(engine)
@@ -116,7 +116,7 @@ def test_shadow__that_raises_is_counted_and_fails_nobody(
         acme = filled(engine)
         acme.experiments.start("vectors", {"rag.retrieval.semantic_weight": 0.5}, share=1.0)
         embedder.fails = True
-        assert acme.retrieve("churn secret3", 5).returned == 5
+        assert acme.search("churn secret3", 5).returned == 5
         drained(engine)
         assert kept(database, "fault, overlap, second_ms") == [("ModelError", None, None)]
         report = acme.experiments.status("vectors")
@@ -133,7 +133,7 @@ def test_shadow__takes_no_connection_from_readers(settings: Settings) -> None:
         shadowed = threading.Event()
         held = engine.parts.experiments
         assert held._background.submit(lambda: (shadowed.wait(WAIT_S), None)[1])
-        acme.retrieve("churn account3", 5)
+        acme.search("churn account3", 5)
         with engine.parts.database.app.transaction(tenant("acme").id, [EVERYONE]):
             shadowed.set()
             drained(engine)  # while the readers' only connection is taken

@@ -9,7 +9,7 @@ from kosmos_rag.apps.worker.channel import Counts, Desk
 from kosmos_rag.apps.worker.handlers.monitor import Guarding
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import WORLD
 
@@ -28,7 +28,9 @@ def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]]
     """A round of the guard within maintenance of the tenant: what is measured and shown for how long, and counts."""
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
-    counts = Guarding(Guard(engine), round_s=0.0).round(tenant("acme"), Desk(theirs, engine.tenant("acme").jobs._queue))
+    counts = Guarding(RecallMonitor(engine), round_s=0.0).round(
+        tenant("acme"), Desk(theirs, engine.tenant("acme").jobs._queue)
+    )
     shown: dict[tuple[str, str], tuple[float, float]] = {}
     while ours.poll(0):
         shown |= ours.recv().measured

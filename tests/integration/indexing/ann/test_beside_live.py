@@ -60,4 +60,4 @@ def test_switch__is_refused_where_the_index_misses_the_target(settings: Settings
             scope.spaces.switch()
         assert scope.spaces.status()[0].model == "topics"
         assert scope.spaces.switch(force="a drill").forced == "a drill"
-        assert scope.retrieve(QUESTIONS[0], FULL).returned == FULL
+        assert scope.search(QUESTIONS[0], FULL).returned == FULL

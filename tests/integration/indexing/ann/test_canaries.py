@@ -12,9 +12,9 @@ import yaml
 from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import GuardKind, GuardState
+from kosmos_rag.core.types import MonitorKind, MonitorState
 from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
-from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from tests.integration.indexing.ann.guarding import Mute, round_of
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed
@@ -48,29 +48,29 @@ def test_questions__with_known_answers_give_recall_and_mrr(
         },
     )
     with Engine(by_words, embedder=WORLD) as engine:
-        [run] = Guard(engine).run("acme", [GuardKind.QUESTIONS])
-        assert (run.kind, run.state) == (GuardKind.QUESTIONS, GuardState.OK), run.why
+        [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        assert (run.kind, run.state) == (MonitorKind.QUESTIONS, MonitorState.OK), run.why
         assert run.figures["questions"] == 12
         assert run.figures["recall_at_10"] == run.figures["mrr"] == 1.0
         file.write_text("no list")
-        [run] = Guard(engine).run("acme", [GuardKind.QUESTIONS])
-        assert run.state is GuardState.UNKNOWN
+        [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        assert run.state is MonitorState.UNKNOWN
         assert "is not a list of questions" in run.why
 
 
-PERMISSION = [GuardKind.PERMISSION]
+PERMISSION = [MonitorKind.PERMISSION]
 
 
 def permission(found: Any) -> Any:
-    [run] = [run for run in found if run.kind is GuardKind.PERMISSION]
+    [run] = [run for run in found if run.kind is MonitorKind.PERMISSION]
     return run
 
 
 def test_permission__no_reader_finds_a_secret_of_others(settings: Settings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        run = permission(Guard(engine).run("acme", PERMISSION))
-        assert (run.state, run.figures) == (GuardState.OK, {"leaks": 0, "missed": 0}), run.why
-        assert permission(Guard(engine).status(TENANTS[0])).id == run.id
+        run = permission(RecallMonitor(engine).run("acme", PERMISSION))
+        assert (run.state, run.figures) == (MonitorState.OK, {"leaks": 0, "missed": 0}), run.why
+        assert permission(RecallMonitor(engine).status(TENANTS[0])).id == run.id
 
 
 def _by_words(settings: Settings, more: Mapping[str, Any] | None = None) -> Settings:
@@ -86,10 +86,10 @@ def _let_all_read_all_of_a_tenant(database: DatabaseSettings) -> None:
 
 def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSettings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        assert permission(Guard(engine).run("acme", PERMISSION)).state is GuardState.OK
+        assert permission(RecallMonitor(engine).run("acme", PERMISSION)).state is MonitorState.OK
         _let_all_read_all_of_a_tenant(database)
-        run = permission(Guard(engine).run("acme", PERMISSION))
-        assert run.state is GuardState.ALARM
+        run = permission(RecallMonitor(engine).run("acme", PERMISSION))
+        assert run.state is MonitorState.ALARM
         assert "everyone of kosmos-canary-a found" in run.why
         assert run.figures["leaks"] >= 2
 
@@ -125,12 +125,12 @@ def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
 
 def test_permission__what_does_not_find_its_own_knows_nothing(settings: Settings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        Guard(engine).run("acme", PERMISSION)
+        RecallMonitor(engine).run("acme", PERMISSION)
         scope = engine.tenant(TENANTS[0])
         real = [secret for secret in SECRETS if secret.tenant == TENANTS[0]]
         assert sorted(scope.sources()) == sorted(secret.reader for secret in real)
     blind = _by_words(settings, {"rag.retrieval.similarity_threshold": 1.0, "rag.retrieval.keyword_weight": 0.0})
     with Engine(blind, embedder=WORLD) as engine:
-        run = permission(Guard(engine).run("acme", PERMISSION))
-        assert run.state is GuardState.UNKNOWN
+        run = permission(RecallMonitor(engine).run("acme", PERMISSION))
+        assert run.state is MonitorState.UNKNOWN
         assert "did not find the own secret" in run.why

@@ -6,7 +6,7 @@ import pytest
 
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import SpaceMismatch
+from kosmos_rag.core.errors import EmbeddingSpaceMismatch
 from kosmos_rag.core.types import EVERYONE
 from tests.integration.indexing.ann.worlds import (
     CHUNKS,
@@ -39,18 +39,18 @@ def test_reader__of_part_of_the_rows_gets_all_that_is_asked_for(vector: str, set
             scope = engine.tenant("acme", principals=[name])
             visible = len(range(0, CHUNKS, step))
             for k in (FULL, 300):
-                found = scope.retrieve(QUESTIONS[0], k)
-                assert found.returned == min(k, visible), (name, found.legs)
+                found = scope.search(QUESTIONS[0], k)
+                assert found.returned == min(k, visible), (name, found.retrievers)
                 assert all(hit.metadata["n"] % step == 0 for hit in found.hits)
             narrow = name != "half"
-            assert found.legs["dense"].plan == "not told", name  # it depends on what they may not read
+            assert found.retrievers["dense"].plan == "not told", name  # it depends on what they may not read
             recall, _ = recall_of(
                 asking(engine, principals=[name]),
                 lambda n, step=step: n < CHUNKS and n % step == 0,
                 questions=QUESTIONS[:20],
             )
             assert recall >= (0.99 if narrow else 0.9), name
-        assert engine.tenant("acme", principals=["nobody"]).retrieve(QUESTIONS[0]).returned == 0
+        assert engine.tenant("acme", principals=["nobody"]).search(QUESTIONS[0]).returned == 0
 
 
 FILTERS: dict[str, tuple[Filter, Callable[[int], bool], bool]] = {
@@ -74,10 +74,10 @@ def test_filter__leaves_nothing_out(vector: str, settings: Settings) -> None:
         for name, (wanted, passes, narrow) in FILTERS.items():
             left = sum(passes(number) for number in range(CHUNKS))
             for k in (FULL, 200):
-                found = engine.tenant("acme").retrieve(QUESTIONS[1], k, wanted)
-                assert found.returned == min(k, left), (name, found.legs)
+                found = engine.tenant("acme").search(QUESTIONS[1], k, wanted)
+                assert found.returned == min(k, left), (name, found.retrievers)
                 assert all(passes(hit.metadata["n"]) for hit in found.hits)
-            assert found.legs["dense"].plan == ("exact, by document" if narrow else vector), name
+            assert found.retrievers["dense"].plan == ("exact, by document" if narrow else vector), name
             if left:
                 recall, _ = recall_of(
                     asking(engine, wanted),
@@ -101,8 +101,8 @@ def test_required_terms__leave_nothing_out(operators: str, passes: Callable[[int
     for principals, step in (([EVERYONE], 1), (["half"], 2), (["few"], 200)):
         visible = sum(passes(number) for number in range(0, CHUNKS, step))
         question = f"topic1 question {operators}"
-        found = indexed.tenant("acme", principals=principals).retrieve(question, 200)
-        assert found.returned == min(200, visible), found.legs
+        found = indexed.tenant("acme", principals=principals).search(question, 200)
+        assert found.returned == min(200, visible), found.retrievers
         assert all(passes(number) and number % step == 0 for number in numbers_of(found))
 
 
@@ -115,8 +115,8 @@ def test_collection__of_a_few_in_a_large_index_is_complete(indexed: Engine) -> N
         ("default", range(CHUNKS)),
         ("none", range(0)),
     ):
-        found = indexed.tenant("acme", collection=collection).retrieve(QUESTIONS[2], 100)
-        assert found.returned == min(100, len(numbers)), (collection, found.legs)
+        found = indexed.tenant("acme", collection=collection).search(QUESTIONS[2], 100)
+        assert found.returned == min(100, len(numbers)), (collection, found.retrievers)
         assert {hit.collection for hit in found.hits} <= {collection}
         if numbers:
             recall, _ = recall_of(asking(indexed, collection=collection), numbers.__contains__)
@@ -130,10 +130,10 @@ def test_similarity_threshold__is_held_by_every_plan(settings: Settings) -> None
         engine.tenant("acme").indexes.build()
         for question in QUESTIONS[:10]:
             scores = stored()[:CHUNKS] @ WORLD.embed_query(question)
-            found = engine.tenant("acme").retrieve(question, 100)
+            found = engine.tenant("acme").search(question, 100)
             assert all((hit.dense_score or 0) >= 0.7 for hit in found.hits)
             assert found.returned <= int((scores >= 0.699).sum())
-            assert found.shortfall is None or "below similarity_threshold 0.7" in found.shortfall
+            assert found.incomplete_reason is None or "below similarity_threshold 0.7" in found.incomplete_reason
 
 
 # --- spaces ----------------------------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ def test_similarity_threshold__is_held_by_every_plan(settings: Settings) -> None
 
 def test_question__of_another_dimension_is_refused(indexed: Engine, settings: Settings) -> None:
     with opened(settings, TopicEmbedder(dimensions=32)) as other:
-        with pytest.raises(SpaceMismatch, match="64 dimensions"):
-            other.tenant("acme").retrieve("topic3")
-        with pytest.raises(SpaceMismatch, match="64 dimensions"):
+        with pytest.raises(EmbeddingSpaceMismatch, match="64 dimensions"):
+            other.tenant("acme").search("topic3")
+        with pytest.raises(EmbeddingSpaceMismatch, match="64 dimensions"):
             other.tenant("acme").indexes.rebuild()
 
 
@@ -157,11 +157,11 @@ def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
     with Engine(changed(settings, {"indexes.vector": "none"}), embedder=WORLD, next_embedder=embedder) as both:
         both.tenant("acme").spaces.start()
         both.tenant("acme").spaces.switch()
-    with opened(settings) as first, pytest.raises(SpaceMismatch):
-        first.tenant("acme").retrieve(QUESTIONS[0])
+    with opened(settings) as first, pytest.raises(EmbeddingSpaceMismatch):
+        first.tenant("acme").search(QUESTIONS[0])
     with opened(settings, embedder) as second:
         scope = second.tenant("acme")
-        assert scope.retrieve(QUESTIONS[0], FULL).legs["dense"].plan == "exact scan"
+        assert scope.search(QUESTIONS[0], FULL).retrievers["dense"].plan == "exact scan"
         assert {info.kind: info.due for info in vectors_of(scope.indexes.status())} == {
             "ivfflat": None,
             "none": "indexes.vector_min_chunks is 1,000",

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseError
-from kosmos_rag.core.types import EVERYONE, GuardKind, GuardState
-from kosmos_rag.evaluation.monitor.monitor import Guard
+from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorState
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.recall import Sample, remeasure
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.guarding import Mute, round_of
@@ -45,7 +45,7 @@ def beside(number: int) -> str:
 def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = question_of, **scope: Any) -> None:
     """Ask questions, and have them written as the thread would."""
     for number in range(count):
-        engine.tenant("acme", **scope).retrieve(question(number), FULL)
+        engine.tenant("acme", **scope).search(question(number), FULL)
     sampler = engine._retriever._sampler
     assert sampler is not None
     sampler.flush()
@@ -81,8 +81,8 @@ def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
     indexed: Engine, database: DatabaseSettings
 ) -> None:
     scope = indexed.tenant("acme")
-    scope.retrieve(QUESTIONS[0], FULL, Filter(where={"metadata.n": 77}))
-    scope.retrieve('"common words" topic3', FULL)
+    scope.search(QUESTIONS[0], FULL, Filter(where={"metadata.n": 77}))
+    scope.search('"common words" topic3', FULL)
     ask(indexed, 0)
     assert rows(database, "SELECT 1 FROM kosmos.guard_samples") == []
 
@@ -97,7 +97,7 @@ def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database:
 def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings, database: DatabaseSettings) -> None:
     with Engine(changed(settings, {"guard.keep_questions": True}), embedder=WORLD) as engine:
         engine.tenant("acme").indexes.build()
-        engine.tenant("acme").retrieve("common topic3 question", FULL)
+        engine.tenant("acme").search("common topic3 question", FULL)
     assert rows(database, "SELECT question FROM kosmos.guard_samples") == [("common topic3 question",)]
 
 
@@ -125,7 +125,7 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
     monkeypatch.setattr("kosmos_rag.retrieval.sampling._HELD", 10)
     monkeypatch.setattr("kosmos_rag.retrieval.sampling._PAUSE_S", 3600.0)
     scope = indexed.tenant("acme")
-    assert all(scope.retrieve(question_of(number), FULL).returned == FULL for number in range(15))
+    assert all(scope.search(question_of(number), FULL).returned == FULL for number in range(15))
     assert listener.told == {"dropped": 5}
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         connection.execute("REVOKE INSERT ON kosmos.guard_samples FROM kosmos_app")
@@ -145,7 +145,7 @@ def test_samples__are_written_and_read_by_no_other_tenant(indexed: Engine, datab
         connection.execute("SELECT count(*) FROM kosmos.guard_samples").fetchone()
 
 
-RECALL = [GuardKind.RECALL]
+RECALL = [MonitorKind.RECALL]
 
 # --- recall ----------------------------------------------------------------------------------------------------------
 
@@ -153,10 +153,10 @@ RECALL = [GuardKind.RECALL]
 def test_guard__finds_nothing_wrong_with_a_good_index(indexed: Engine, database: DatabaseSettings) -> None:
     before = physical(database)
     ask(indexed)
-    guard = Guard(indexed)
+    guard = RecallMonitor(indexed)
     assert guard.waiting("acme") >= 30
     [run] = guard.run("acme", RECALL)
-    assert (run.kind, run.state) == (GuardKind.RECALL, GuardState.OK)
+    assert (run.kind, run.state) == (MonitorKind.RECALL, MonitorState.OK)
     assert run.figures["ann_recall_at_10"] >= 0.9
     assert run.figures["short_of_k"] == 0.0
     assert run.milliseconds > 0
@@ -167,10 +167,10 @@ def test_guard__finds_nothing_wrong_with_a_good_index(indexed: Engine, database:
 
 def test_guard__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine) -> None:
     ask(indexed, 10)
-    guard = Guard(indexed)
+    guard = RecallMonitor(indexed)
     waiting = guard.waiting("acme")
     [run] = guard.run("acme", RECALL)
-    assert (run.state, run.why) == (GuardState.UNKNOWN, f"{waiting} samples, 30 are needed")
+    assert (run.state, run.why) == (MonitorState.UNKNOWN, f"{waiting} samples, 30 are needed")
     assert guard.waiting("acme") == waiting
     assert [found.id for found in guard.status("acme")] == [run.id]
 
@@ -185,8 +185,8 @@ def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, dat
     before = physical(database)
     search_less(database)
     ask(indexed, question=beside)
-    [run] = Guard(indexed).run("acme", RECALL)
-    assert (run.state, run.figures["action"]) == (GuardState.ALARM, "raised"), run.figures
+    [run] = RecallMonitor(indexed).run("acme", RECALL)
+    assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "raised"), run.figures
     assert run.figures["alarms_in_a_row"] == 1
     assert physical(database) == before
     info = only(indexed.tenant("acme").indexes.status())
@@ -201,13 +201,13 @@ def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, dat
 def test_guard__that_has_raised_before_builds_again_where_that_may_help(
     many_lists: None, indexed: Engine, database: DatabaseSettings
 ) -> None:
-    scope, guard = indexed.tenant("acme"), Guard(indexed)
+    scope, guard = indexed.tenant("acme"), RecallMonitor(indexed)
     [first] = physical(database)
     for action in ("raised", "left"):
         search_less(database)
         ask(indexed, question=beside)
         [run] = guard.run("acme", RECALL)
-        assert (run.state, run.figures["action"]) == (GuardState.ALARM, action)
+        assert (run.state, run.figures["action"]) == (MonitorState.ALARM, action)
     assert run.figures["alarms_in_a_row"] == 2
     assert scope.indexes.log(1)[0].why.endswith("0 chunks published since it was built are too few for another build")
 
@@ -215,12 +215,12 @@ def test_guard__that_has_raised_before_builds_again_where_that_may_help(
     search_less(database)
     ask(indexed, question=beside)
     [run] = guard.run("acme", RECALL)
-    assert (run.state, run.figures["action"]) == (GuardState.ALARM, "built")
+    assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "built")
     [second] = physical(database)
     assert second != first
     assert only(scope.indexes.status()).rows == 3_400
     ask(indexed, question=beside)
-    assert guard.run("acme", RECALL)[0].state is GuardState.OK
+    assert guard.run("acme", RECALL)[0].state is MonitorState.OK
     built = next(step for step in scope.indexes.log() if step.action == "built")
     assert "of the ten nearest are found, the target is 0.95" in built.why
     assert (built.before["rows"], built.after["rows"]) == (3_000, 3_400)
@@ -251,15 +251,15 @@ def test_guard__that_may_not_act_leaves_the_index(
         engine.tenant("acme").indexes.build()
         search_less(database)
         ask(engine, question=beside)
-        [run] = Guard(engine).run("acme", RECALL)
-        assert run.state is GuardState.ALARM
+        [run] = RecallMonitor(engine).run("acme", RECALL)
+        assert run.state is MonitorState.ALARM
         assert "action" not in run.figures
         assert only(engine.tenant("acme").indexes.status()).settings["probes"] == 1
 
 
 @pytest.mark.slow
 def test_guard__compares_scores_with_those_since_the_last_tuning(indexed: Engine) -> None:
-    guard = Guard(indexed)
+    guard = RecallMonitor(indexed)
     ask(indexed)
     assert "drift" not in guard.run("acme", RECALL)[0].figures
     ask(indexed)
@@ -279,19 +279,21 @@ def test_run_due__waits_for_its_time_and_its_share(
     owner, said = tenant("acme"), list[str]()
     ask(indexed)
     with Engine(changed(settings, {"guard.every_s": 3600.0}), embedder=WORLD) as seldom:
-        assert [run.state for run in Guard(seldom).run_due(owner, said.append)] == [GuardState.OK]
+        assert [run.state for run in RecallMonitor(seldom).run_due(owner, said.append)] == [MonitorState.OK]
         ask(indexed)
-        assert Guard(seldom).run_due(owner, said.append) == []
+        assert RecallMonitor(seldom).run_due(owner, said.append) == []
     with (
         Engine(changed(settings, {"guard.every_s": 0.001}), embedder=WORLD) as engine,
         psycopg.connect(database.admin_url or "", autocommit=True) as admin,
     ):
         admin.execute("UPDATE kosmos.guard_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
-        assert Guard(engine).run_due(owner, said.append) == [], "a second of two hundredths is not over before fifty"
+        assert RecallMonitor(engine).run_due(owner, said.append) == [], (
+            "a second of two hundredths is not over before fifty"
+        )
         admin.execute("UPDATE kosmos.guard_runs SET at = now() - interval '51 seconds'")
         shown, counts = round_of(engine)
         assert counts["kosmos_guard_runs", "ok"] == 1
-        [run, _] = Guard(engine).status("acme")
+        [run, _] = RecallMonitor(engine).status("acme")
         _, hold_s = shown["kosmos_guard_recall_at_10", "acme"]
         assert hold_s > 2 * run.milliseconds / 1000 / 0.02, "a figure is shown until it is measured again"
 

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import ConfigError, IndexesBusy, KosmosError
+from kosmos_rag.core.errors import ConfigError, IndexLocked, KosmosError
 from tests.integration.indexing.ann.worlds import (
     FULL,
     assert_exact,
@@ -159,7 +159,7 @@ def test_build__beside_another_of_the_tenant_is_refused(engine: Engine, database
             build = pool.submit(scope.indexes.build)
             _building(database.admin_url or "")
             for work in (scope.indexes.build, scope.indexes.rebuild, scope.indexes.tune):
-                with pytest.raises(IndexesBusy, match="tenant acme are being worked on"):
+                with pytest.raises(IndexLocked, match="tenant acme are being worked on"):
                     work()
             assert engine.tenant("other").indexes.build() == [], "another tenant is not held up"
         assert only(build.result()).state == "ready"
@@ -220,4 +220,4 @@ def test_build__without_an_administrator_names_the_setting(settings: Settings, d
         with pytest.raises(ConfigError, match=r"database\.admin_url is not set"):
             engine.tenant("acme").indexes.build()
         assert only(engine.tenant("acme").indexes.status()).kind == "none", "nothing is left behind"
-        assert engine.tenant("acme").retrieve("topic3", FULL).returned == FULL
+        assert engine.tenant("acme").search("topic3", FULL).returned == FULL

@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import Retrieval
+from kosmos_rag.core.types import SearchResult
 from tests.integration.indexing.ann.worlds import (
     CHUNKS,
     FULL,
@@ -30,7 +30,7 @@ def test_build__below_the_minimum_leaves_the_scan(settings: Settings, database: 
     with opened(settings, vector_min_chunks=CHUNKS + 1) as engine:
         info = only(engine.tenant("acme").indexes.build())
         assert (info.kind, info.state, info.rows_now, info.due) == ("none", "exact", CHUNKS, None)
-        assert engine.tenant("acme").retrieve("topic3", FULL).legs["dense"].plan == "exact scan"
+        assert engine.tenant("acme").search("topic3", FULL).retrievers["dense"].plan == "exact scan"
     assert physical(database) == {}
 
 
@@ -45,11 +45,11 @@ def test_build__makes_what_is_due_and_measures_it(engine: Engine, exact: Engine,
     assert info.health["recall_at_10"] >= info.health["recall_target"] == 0.95
     assert info.health["queries"] > 0
     assert list(physical(database).values()) == [True]
-    found = scope.retrieve(QUESTIONS[0], FULL)
-    assert found.legs["dense"].plan == "ivfflat"
-    assert found.legs["dense"].read["lists"] == info.settings["probes"]
+    found = scope.search(QUESTIONS[0], FULL)
+    assert found.retrievers["dense"].plan == "ivfflat"
+    assert found.retrievers["dense"].read["lists"] == info.settings["probes"]
     assert_right(engine, "ivfflat")
-    assert exact.tenant("acme").retrieve(QUESTIONS[0], FULL).legs["dense"].plan == "exact scan"
+    assert exact.tenant("acme").search(QUESTIONS[0], FULL).retrievers["dense"].plan == "exact scan"
     assert_exact(exact)
 
 
@@ -75,7 +75,7 @@ def test_build__of_each_kind_meets_the_recall_target(
         info = only(engine.tenant("acme").indexes.build())
         assert (info.kind, info.settings["precision"], info.due) == (vector, precision, None)
         assert info.health["recall_at_10"] >= 0.95
-        assert read in engine.tenant("acme").retrieve(QUESTIONS[0], FULL).legs["dense"].read
+        assert read in engine.tenant("acme").search(QUESTIONS[0], FULL).retrievers["dense"].read
         assert_right(engine, plan)
 
 
@@ -85,7 +85,7 @@ def test_setting__that_changes_replaces_the_index(
     with opened(settings, vector="hnsw") as other:
         scope = other.tenant("acme")
         assert only(scope.indexes.status()).due == "indexes.vector is hnsw"
-        assert scope.retrieve(QUESTIONS[0], FULL).legs["dense"].plan == "ivfflat", "the old one serves until then"
+        assert scope.search(QUESTIONS[0], FULL).retrievers["dense"].plan == "ivfflat", "the old one serves until then"
         assert [(info.kind, info.due) for info in vectors_of(scope.indexes.build())] == [("hnsw", None)]
         assert_right(other, "hnsw")
     with opened(settings, vector="hnsw", precision="bit") as other:
@@ -151,7 +151,7 @@ def test_deletion__of_most_rows_makes_it_due(indexed: Engine) -> None:
 def test_deletion__of_everything_leaves_nothing_to_measure(indexed: Engine) -> None:
     scope = indexed.tenant("acme")
     scope.delete(f"default/{number}" for number in range(CHUNKS))
-    assert scope.retrieve("topic3").shortfall == "the tenant has no documents"
+    assert scope.search("topic3").incomplete_reason == "the tenant has no documents"
     scope.indexes.tune()
     assert only(scope.indexes.build()).kind == "none"
 
@@ -178,10 +178,10 @@ def test_rebuild__is_served_by_the_old_index(vector: str, settings: Settings, da
         plans: set[str] = set()
         stop = threading.Event()
 
-        def ask(question: str) -> Retrieval:
-            found = engine.tenant("acme").retrieve(question, FULL)
+        def ask(question: str) -> SearchResult:
+            found = engine.tenant("acme").search(question, FULL)
             assert found.returned == FULL
-            plans.add(found.legs["dense"].plan)
+            plans.add(found.retrievers["dense"].plan)
             return found
 
         def recalls() -> list[float]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.protocols import Tokenizer, Vectors
-from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, IndexInfo, Retrieval
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, IndexInfo, SearchResult
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.models.embedding.space import space_of
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -125,13 +125,14 @@ def _document(
         start, text = len(text), f"{text}{piece}\n"
         chunks.append(
             Chunk(
-                ordinal=ordinal, start=start, end=start + len(piece), text=piece, section=(), line_start=ordinal + 1,
-                line_end=ordinal + 1, page_start=None, page_end=None, tokens=8, splitter="test",
+                chunk_index=ordinal, start=start, end=start + len(piece), text=piece, section=(),
+                line_start=ordinal + 1,
+                line_end=ordinal + 1, page_start=None, page_end=None, tokens=8, chunker="test",
             )
         )  # fmt: skip
     return PreparedDocument(
         id=key, version_id=uuid.uuid4(), source=source, title=source, media_type="text/plain",
-        language="english", metadata=metadata, readers=readers, content_hash="0" * 64, fingerprint="0" * 64,
+        language="english", metadata=metadata, acl=readers, content_hash="0" * 64, fingerprint="0" * 64,
         bytes=len(text), text=text, pages=(), chunks=chunks, indexed=texts, vectors={},
     )  # fmt: skip
 
@@ -153,7 +154,7 @@ def metadata_of(number: int) -> dict[str, Any]:
 
 
 def publish_world(engine: Engine, name: str, chunks: range, **more: Any) -> None:
-    load(engine, name, chunks, readers=readers_of, metadata=metadata_of, a_document=1, **more)
+    load(engine, name, chunks, acl=readers_of, metadata=metadata_of, a_document=1, **more)
 
 
 @contextmanager
@@ -182,7 +183,7 @@ def physical(database: DatabaseSettings) -> dict[str, bool]:
     return dict(rows)
 
 
-def numbers_of(found: Retrieval) -> set[int]:
+def numbers_of(found: SearchResult) -> set[int]:
     return {hit.metadata["n"] for hit in found.hits}
 
 
@@ -198,7 +199,7 @@ def stored(embedder: TopicEmbedder = WORLD) -> NDArray[np.float32]:
 
 
 def recall_of(
-    ask: Callable[[str], Retrieval],
+    ask: Callable[[str], SearchResult],
     passes: Callable[[int], bool] = of_the_world,
     *,
     embedder: TopicEmbedder = WORLD,
@@ -214,17 +215,17 @@ def recall_of(
     return float(np.mean(shares)), float(np.std(shares) / len(shares) ** 0.5)
 
 
-def asking(engine: Engine, filter: Filter | None = None, **scope: Any) -> Callable[[str], Retrieval]:  # noqa: A002
-    return lambda question: engine.tenant("acme", **scope).retrieve(question, FULL, filter)
+def asking(engine: Engine, filter: Filter | None = None, **scope: Any) -> Callable[[str], SearchResult]:  # noqa: A002
+    return lambda question: engine.tenant("acme", **scope).search(question, FULL, filter)
 
 
 def assert_right(
     engine: Engine, plan: str, passes: Callable[[int], bool] = of_the_world, *, embedder: TopicEmbedder = WORLD
 ) -> None:
     """Answers come by this plan, are complete, and as good as the target says, which other questions measured."""
-    found = engine.tenant("acme").retrieve(QUESTIONS[0], FULL)
+    found = engine.tenant("acme").search(QUESTIONS[0], FULL)
     assert found.returned == FULL
-    assert found.legs["dense"].plan == plan
+    assert found.retrievers["dense"].plan == plan
     recall, error = recall_of(asking(engine), passes, embedder=embedder)
     assert recall >= engine.settings.indexes.recall_target - 4 * error
 

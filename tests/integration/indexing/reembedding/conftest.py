@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from tests.integration.indexing.reembedding.moved import CHUNKS
 from tests.integration.two_models import NEW, OLD, document
 from tests.integration.variants import opened
@@ -20,5 +20,5 @@ def moving(settings: Settings) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def acme(moving: Engine) -> TenantScope:
+def acme(moving: Engine) -> Tenant:
     return moving.tenant("acme")

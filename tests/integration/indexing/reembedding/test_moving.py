@@ -12,14 +12,14 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, RequestError
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION, by_model, stored
 from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, model_of
 from tests.integration.variants import opened
 
 
-def test_move__from_start_to_drop(acme: TenantScope, database: DatabaseSettings) -> None:
+def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> None:
     seen: list[tuple[int, int]] = []
     started = by_model(acme.spaces.start(on_progress=lambda done, total, _: seen.append((done, total))))
     assert seen[-1] == (CHUNKS, CHUNKS)
@@ -27,11 +27,11 @@ def test_move__from_start_to_drop(acme: TenantScope, database: DatabaseSettings)
         ("ready", True, CHUNKS, CHUNKS),
         ("building", False, CHUNKS, CHUNKS),
     ]
-    assert model_of(acme.retrieve(QUESTION)) == OLD.name
+    assert model_of(acme.search(QUESTION)) == OLD.name
 
     quality = acme.spaces.switch()
     assert (quality.model, quality.live_model, quality.forced) == (NEW.name, OLD.name, None)
-    assert model_of(acme.retrieve(QUESTION)) == NEW.name
+    assert model_of(acme.search(QUESTION)) == NEW.name
     switched = acme.spaces.status()
     assert [(info.model, info.state, info.live) for info in switched] == [
         (NEW.name, "ready", True),
@@ -40,19 +40,19 @@ def test_move__from_start_to_drop(acme: TenantScope, database: DatabaseSettings)
     assert switched[1].live_until is not None
 
     assert [info.model for info in acme.spaces.rollback() if info.live] == [OLD.name]
-    assert model_of(acme.retrieve(QUESTION)) == OLD.name
+    assert model_of(acme.search(QUESTION)) == OLD.name
     assert [info.model for info in acme.spaces.drop(NEW.name)] == [OLD.name]
     assert stored(database, acme.id) == {OLD.name: CHUNKS}
-    assert model_of(acme.retrieve(QUESTION)) == OLD.name
+    assert model_of(acme.search(QUESTION)) == OLD.name
 
 
-def test_move__and_drop_of_the_old_space(acme: TenantScope, database: DatabaseSettings) -> None:
+def test_move__and_drop_of_the_old_space(acme: Tenant, database: DatabaseSettings) -> None:
     acme.spaces.start()
     acme.spaces.switch()
     [old] = [info for info in acme.spaces.status() if not info.live]
     acme.spaces.drop(str(old.id))
     assert stored(database, acme.id) == {NEW.name: CHUNKS}
-    assert model_of(acme.retrieve(QUESTION)) == NEW.name
+    assert model_of(acme.search(QUESTION)) == NEW.name
     with pytest.raises(RequestError, match="no space that was live before"):
         acme.spaces.rollback()
 
@@ -110,13 +110,13 @@ def test_start__goes_on_where_it_was_interrupted(moving: Engine, settings: Setti
         assert failing.texts == CHUNKS
 
 
-def test_step__says_how_many_and_then_none(acme: TenantScope) -> None:
+def test_step__says_how_many_and_then_none(acme: Tenant) -> None:
     assert acme.spaces.step(10) == 0  # before `start` only the live space is there, and it lacks nothing
     acme._parts.reembedding.begin(acme._tenant)
     assert [acme.spaces.step(15) for _ in range(4)] == [15, 15, 10, 0]
 
 
-def test_start__keeps_to_the_rate(acme: TenantScope) -> None:
+def test_start__keeps_to_the_rate(acme: Tenant) -> None:
     begun = time.monotonic()
     acme.spaces.start(chunks_per_second=CHUNKS / 0.8)
     assert time.monotonic() - begun > 0.75
@@ -127,13 +127,13 @@ def test_start__counts_the_tokens_that_the_model_does_not_read(moving: Engine, s
     with opened(settings, {}, embedder=OLD, next_embedder=short) as engine:
         scope = engine.tenant("acme")
         space = by_model(scope.spaces.start())[NEW.name]
-        texts = [hit.text for hit in scope.retrieve("churn", 100).hits]
+        texts = [hit.text for hit in scope.search("churn", 100).hits]
         assert len(texts) == CHUNKS
         assert space.truncated_tokens == sum(tokens - 3 for tokens in short.tokenizer.count(texts)) > 0
 
 
 def test_documents__that_come_during_the_move_are_written_in_both_spaces(
-    acme: TenantScope, database: DatabaseSettings
+    acme: Tenant, database: DatabaseSettings
 ) -> None:
     acme._parts.reembedding.begin(acme._tenant)
     acme.ingest([document(100), document(3, title="changed")])
@@ -145,7 +145,7 @@ def test_documents__that_come_during_the_move_are_written_in_both_spaces(
     assert stored(database, acme.id) == {OLD.name: CHUNKS + 1, NEW.name: CHUNKS + 1}
     acme.spaces.rollback()
     acme.spaces.switch()
-    assert model_of(acme.retrieve("churn of account101")) == NEW.name
+    assert model_of(acme.search("churn of account101")) == NEW.name
 
 
 # Ray's own code, which is not ours to mend.
@@ -170,7 +170,7 @@ def test_ray__fills_the_space_by_its_workers(settings: Settings, database: Datab
         ray.shutdown()
 
 
-def test_ray__that_is_not_installed_is_named(acme: TenantScope, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray__that_is_not_installed_is_named(acme: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"pip install 'kosmos-rag\[ray\]'"):
         acme.spaces.start(engine="ray")

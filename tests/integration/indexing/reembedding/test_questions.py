@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION
 from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, model_of
@@ -55,7 +55,7 @@ def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
         assert [info.model for info in scope.spaces.status() if info.live] == [NEW.name]
 
 
-def test_switch__tells_what_the_evaluation_set_gives(acme: TenantScope, questions: Path) -> None:
+def test_switch__tells_what_the_evaluation_set_gives(acme: Tenant, questions: Path) -> None:
     acme.spaces.start()
     quality = acme.spaces.switch(questions=questions)
     assert quality.questions == CHUNKS
@@ -79,15 +79,15 @@ def _counted(embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
-    acme: TenantScope, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    acme: Tenant, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme.spaces.start()
     old, new = HashingEmbedder(dimensions=384), OtherEmbedder(dimensions=768)
     counts = [_counted(old, monkeypatch), _counted(new, monkeypatch)]
 
-    def asked(scope: TenantScope, question: str) -> tuple[str, list[int]]:
+    def asked(scope: Tenant, question: str) -> tuple[str, list[int]]:
         before = [len(count) for count in counts]
-        found = model_of(scope.retrieve(question))
+        found = model_of(scope.search(question))
         return found, [len(count) - first for count, first in zip(counts, before, strict=True)]
 
     with opened(settings, {}, embedder=old, next_embedder=new) as other:
@@ -105,27 +105,27 @@ def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
 
 @pytest.mark.parametrize(("current", "following"), [(OLD, NEW), (NEW, OLD)])
 def test_sections__may_be_swapped_at_any_time(
-    acme: TenantScope, settings: Settings, current: HashingEmbedder, following: HashingEmbedder
+    acme: Tenant, settings: Settings, current: HashingEmbedder, following: HashingEmbedder
 ) -> None:
     acme.spaces.start()
     with opened(settings, {}, embedder=current, next_embedder=following) as engine:
         scope = engine.tenant("acme")
-        assert model_of(scope.retrieve(QUESTION)) == OLD.name
+        assert model_of(scope.search(QUESTION)) == OLD.name
         scope.spaces.switch()
-        assert model_of(scope.retrieve(QUESTION)) == NEW.name
+        assert model_of(scope.search(QUESTION)) == NEW.name
         scope.spaces.rollback()
-        assert model_of(scope.retrieve(QUESTION)) == OLD.name
+        assert model_of(scope.search(QUESTION)) == OLD.name
         engine.tenant("fresh").ingest(document(1))
         assert [info.model for info in engine.tenant("fresh").spaces.status()] == [current.name]
 
 
-def test_kept_result__is_of_one_space(acme: TenantScope, settings: Settings) -> None:
+def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
     acme.spaces.start()
     with opened(settings, {"rag.retrieval.cached_results": 10}, embedder=OLD, next_embedder=NEW) as other:
         scope = other.tenant("acme")
 
         def asked() -> tuple[str, bool]:
-            found = scope.retrieve(QUESTION)
+            found = scope.search(QUESTION)
             return model_of(found), found.cached
 
         assert [asked(), asked()] == [(OLD.name, False), (OLD.name, True)]
@@ -136,7 +136,7 @@ def test_kept_result__is_of_one_space(acme: TenantScope, settings: Settings) -> 
 
 
 @pytest.mark.parametrize("variant", ["filter", "feedback", "phrase", "score fusion"])
-def test_every_way_to_ask__uses_the_space_that_is_live(acme: TenantScope, settings: Settings, variant: str) -> None:
+def test_every_way_to_ask__uses_the_space_that_is_live(acme: Tenant, settings: Settings, variant: str) -> None:
     changed: dict[str, Any] = {
         "feedback": {"rag.retrieval.feedback": 0.5},
         "score fusion": {"rag.retrieval.fusion": "score"},
@@ -148,4 +148,4 @@ def test_every_way_to_ask__uses_the_space_that_is_live(acme: TenantScope, settin
             live = next(info.model for info in acme.spaces.status() if info.live)
             question = '"account7 in" churn' if variant == "phrase" else QUESTION
             wanted = Filter(sources=("d7", "d8")) if variant == "filter" else None
-            assert model_of(other.tenant("acme").retrieve(question, 5, wanted)) == live
+            assert model_of(other.tenant("acme").search(question, 5, wanted)) == live

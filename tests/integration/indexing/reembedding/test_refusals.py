@@ -4,28 +4,28 @@ import pytest
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import ConfigError, RequestError, SpaceMismatch
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.core.errors import ConfigError, EmbeddingSpaceMismatch, RequestError
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION, by_model, stored
 from tests.integration.two_models import NEW, OLD, document, model_of
 from tests.integration.variants import opened
 
 
-def test_switch__is_refused_while_chunks_are_missing(acme: TenantScope) -> None:
+def test_switch__is_refused_while_chunks_are_missing(acme: Tenant) -> None:
     with pytest.raises(RequestError, match="no space to switch to; run kosmos-rag embed start"):
         acme.spaces.switch()
     acme._parts.reembedding.begin(acme._tenant)
     acme.spaces.step(30)
     with pytest.raises(RequestError, match=r"10 chunks have no vector by 'hashing-768' yet"):
         acme.spaces.switch(force="hurry")
-    assert model_of(acme.retrieve(QUESTION)) == OLD.name
+    assert model_of(acme.search(QUESTION)) == OLD.name
     acme.spaces.start()
     acme.spaces.switch()
 
 
 def test_switch__is_refused_after_an_ingestion_without_the_new_model(
-    acme: TenantScope, settings: Settings, database: DatabaseSettings
+    acme: Tenant, settings: Settings, database: DatabaseSettings
 ) -> None:
     acme.spaces.start()
     with opened(settings, {}, embedder=OLD) as other:
@@ -37,18 +37,18 @@ def test_switch__is_refused_after_an_ingestion_without_the_new_model(
     assert stored(database, acme.id) == {OLD.name: CHUNKS + 1, NEW.name: CHUNKS + 1}
 
 
-def test_rollback__is_refused_after_an_ingestion_without_the_old_model(acme: TenantScope, settings: Settings) -> None:
+def test_rollback__is_refused_after_an_ingestion_without_the_old_model(acme: Tenant, settings: Settings) -> None:
     acme.spaces.start()
     acme.spaces.switch()
     with opened(settings, {}, embedder=NEW) as other:
         other.tenant("acme").ingest(document(100))
-        with pytest.raises(SpaceMismatch, match="hashing-384"):
+        with pytest.raises(EmbeddingSpaceMismatch, match="hashing-384"):
             other.tenant("acme").spaces.rollback()
     with pytest.raises(RequestError, match=r"1 chunks have no vector by 'hashing-384'"):
         acme.spaces.rollback()
     acme.spaces.start()
     acme.spaces.rollback()
-    assert model_of(acme.retrieve("churn of account100")) == OLD.name
+    assert model_of(acme.search("churn of account100")) == OLD.name
 
 
 def test_start__needs_two_models_and_documents(moving: Engine, settings: Settings) -> None:
@@ -65,13 +65,13 @@ def test_start__needs_two_models_and_documents(moving: Engine, settings: Setting
         pytest.raises(ConfigError, match="both name the model of tenant 'acme', 'hashing-384'"),
     ):
         twice.tenant("acme").spaces.start()
-    with opened(settings, {}, embedder=NEW) as wrong, pytest.raises(SpaceMismatch, match="embed start"):
+    with opened(settings, {}, embedder=NEW) as wrong, pytest.raises(EmbeddingSpaceMismatch, match="embed start"):
         wrong.tenant("acme").spaces.start()
     assert moving.tenant("nobody").spaces.status() == []
     assert moving.tenant("nobody").spaces.step(1) == 0
 
 
-def test_drop__never_takes_the_live_space(acme: TenantScope) -> None:
+def test_drop__never_takes_the_live_space(acme: Tenant) -> None:
     acme.spaces.start()
     with pytest.raises(RequestError, match="is live: questions are answered from it"):
         acme.spaces.drop(OLD.name)
@@ -80,7 +80,7 @@ def test_drop__never_takes_the_live_space(acme: TenantScope) -> None:
     assert len(acme.spaces.status()) == 2
 
 
-def test_drop__that_was_interrupted_goes_on(acme: TenantScope, database: DatabaseSettings) -> None:
+def test_drop__that_was_interrupted_goes_on(acme: Tenant, database: DatabaseSettings) -> None:
     acme.spaces.start()
 
     def stop(_done: int, _total: int, what: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from tests.integration.variants import opened
 
 
@@ -20,7 +20,7 @@ def audited(settings: Settings) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def acme(audited: Engine) -> TenantScope:
+def acme(audited: Engine) -> Tenant:
     """A tenant with two documents, read by ada."""
     scope = audited.tenant("acme", subject="ada")
     scope.ingest(

@@ -9,7 +9,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import EVERYONE, Rating
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
@@ -19,23 +19,23 @@ def _rows(admin: psycopg.Connection) -> int:
     return int(count)
 
 
-def test_retrieval__is_named_by_the_id_of_its_record(acme: TenantScope) -> None:
-    found, context, answer = acme.retrieve("churn"), acme.context("churn"), acme.answer("What is churn?")
+def test_retrieval__is_named_by_the_id_of_its_record(acme: Tenant) -> None:
+    found, context, answer = acme.search("churn"), acme.context("churn"), acme.answer("What is churn?")
     with acme.stream_answer("What is churn?") as stream:
         streamed = stream.sources.context.retrieval
     ids = [found.id, context.retrieval.id, answer.context.retrieval.id, streamed.id]
     assert [record.id for record in reversed(acme.audit.find())] == ids
-    again = acme.retrieve("churn")
+    again = acme.search("churn")
     assert again.cached
     assert again.id != found.id
 
 
 def test_log_off__names_no_retrieval(engine: Engine) -> None:
-    assert engine.tenant("acme").retrieve("churn").id is None
+    assert engine.tenant("acme").search("churn").id is None
 
 
-def test_second_word__replaces_the_first_on_the_same_thing(acme: TenantScope, admin: psycopg.Connection) -> None:
-    found = acme.retrieve("churn of accounts")
+def test_second_word__replaces_the_first_on_the_same_thing(acme: Tenant, admin: psycopg.Connection) -> None:
+    found = acme.search("churn of accounts")
     hit = found.hits[0]
     first = acme.feedback("up", retrieval_id=found.id)
     second = acme.feedback(Rating.DOWN, retrieval_id=found.id, comment="of last year")
@@ -49,10 +49,10 @@ def test_second_word__replaces_the_first_on_the_same_thing(acme: TenantScope, ad
     assert _rows(admin) == 3
 
 
-def test_failed__tells_what_was_rated_down(acme: TenantScope, audited: Engine) -> None:
+def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine) -> None:
     bob = audited.tenant("acme", subject="bob")
     for scope in (acme, bob):
-        found = scope.retrieve("churn of accounts")
+        found = scope.search("churn of accounts")
         scope.feedback("down", retrieval_id=found.id, comment=f"{scope is bob}")
     acme.feedback("up", question="revenue")
     acme.answer("Who plays the violin?")
@@ -63,8 +63,8 @@ def test_failed__tells_what_was_rated_down(acme: TenantScope, audited: Engine) -
     assert audited.tenant("other").audit.failed() == []
 
 
-def test_nobody__rates_what_is_not_theirs(acme: TenantScope, audited: Engine) -> None:
-    found = acme.retrieve("churn of accounts")
+def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine) -> None:
+    found = acme.search("churn of accounts")
     chunk = found.hits[0].chunk_id
     strangers = [
         audited.tenant("acme", subject="bob"),
@@ -89,18 +89,18 @@ def test_nobody__rates_what_is_not_theirs(acme: TenantScope, audited: Engine) ->
     assert strangers[0].feedback("up", question="churn", chunk_id=chunk).source == found.hits[0].source
 
 
-def test_passage__of_the_log_may_be_gone(acme: TenantScope) -> None:
-    found = acme.retrieve("churn of accounts")
+def test_passage__of_the_log_may_be_gone(acme: Tenant) -> None:
+    found = acme.search("churn of accounts")
     acme.delete(["churn.md", "revenue.md"])
     assert acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id).source == found.hits[0].source
 
 
 def test_questions_off__keep_texts_out(settings: Settings) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:
-        before = engine.tenant("acme", subject="ada").retrieve("revenue")
+        before = engine.tenant("acme", subject="ada").search("revenue")
     with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
         scope = engine.tenant("acme", subject="ada")
-        logged = scope.feedback("down", retrieval_id=scope.retrieve("churn").id)
+        logged = scope.feedback("down", retrieval_id=scope.search("churn").id)
         named = scope.feedback("down", question="churn")
         assert (logged.question, named.question) == (None, None)
         failed = next(one for one in scope.audit.failed() if one.disliked)

@@ -10,7 +10,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import AuditReport
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.audit import partitions
 from kosmos_rag.storage.audit import verify as checking
 from kosmos_rag.storage.audit.partitions import Months, kept_since, month_after
@@ -56,13 +56,13 @@ def test_months__are_counted_over_years() -> None:
     assert kept_since(datetime(2026, 11, 22, tzinfo=UTC), 12) == date(2025, 11, 1)
 
 
-def test_record__without_its_month_is_in_the_default(acme: TenantScope, admin: Admin) -> None:
-    acme.retrieve("churn of accounts")
+def test_record__without_its_month_is_in_the_default(acme: Tenant, admin: Admin) -> None:
+    acme.search("churn of accounts")
     assert admin.execute("SELECT count(*) FROM kosmos.retrievals_default").fetchone() == (1,)
     assert len(acme.audit.find()) == 1
 
 
-def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: TenantScope, admin: Admin) -> None:
+def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: Tenant, admin: Admin) -> None:
     now = datetime.now(UTC)
     past = datetime.combine(month_after(now.date(), -1), datetime.min.time(), tzinfo=UTC)
     done = _rotate(audited, past)
@@ -70,7 +70,7 @@ def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: 
     assert _rotate(audited, past) == []
     running = f"retrievals_{now:%Y_%m}"
     assert _partitions(admin) == {"retrievals_default", running, f"retrievals_{month_after(now.date(), 1):%Y_%m}"}
-    acme.retrieve("churn of accounts")
+    acme.search("churn of accounts")
     assert admin.execute(f"SELECT count(*) FROM kosmos.{running}".encode()).fetchone() == (1,)
     assert acme.audit.seal() == 1
     assert acme.audit.verify().holds
@@ -78,23 +78,23 @@ def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: 
 
 
 def test_made_partition__is_closed_to_all_but_its_parent(
-    audited: Engine, acme: TenantScope, database: DatabaseSettings, settings: Settings
+    audited: Engine, acme: Tenant, database: DatabaseSettings, settings: Settings
 ) -> None:
     (name, *_) = _rotate(audited, datetime(2026, 11, 5, tzinfo=UTC))[0].split()
     for url in (database.url, database.worker_url or ""):
         with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(f"SELECT 1 FROM kosmos.{name}".encode())
     with opened(settings, {}) as engine:  # its preflight looks at the new table too
-        assert engine.tenant("acme").retrieve("churn").returned
+        assert engine.tenant("acme").search("churn").returned
 
 
-def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: TenantScope, admin: Admin) -> None:
+def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: Tenant, admin: Admin) -> None:
     now = datetime(2026, 5, 10, tzinfo=UTC)
     _rotate(audited, now)
-    acme.retrieve("churn of accounts")
+    acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
     assert _seal(audited) == 1
-    acme.retrieve("revenue of accounts")
+    acme.search("revenue of accounts")
     assert _seal(audited) == 1
     assert "retrievals_2026_06" in _partitions(admin)
 
@@ -110,9 +110,9 @@ def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: TenantSc
 
 
 def test_verify__beside_a_rotation_takes_what_it_drops_for_expired(
-    audited: Engine, acme: TenantScope, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    audited: Engine, acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acme.retrieve("churn of accounts")
+    acme.search("churn of accounts")
     _move(admin, datetime(2026, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     read = checking.sealed
@@ -126,8 +126,8 @@ def test_verify__beside_a_rotation_takes_what_it_drops_for_expired(
     assert (report.holds, report.expired) == (True, 1)
 
 
-def test_month__that_went_before_its_time_shows(audited: Engine, acme: TenantScope, admin: Admin) -> None:
-    acme.retrieve("churn of accounts")
+def test_month__that_went_before_its_time_shows(audited: Engine, acme: Tenant, admin: Admin) -> None:
+    acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     _rotate(audited, datetime(2026, 8, 31, tzinfo=UTC))
@@ -135,8 +135,8 @@ def test_month__that_went_before_its_time_shows(audited: Engine, acme: TenantSco
     assert "1 of 1 records under seal 1" in (_checked(audited).problem or "")
 
 
-def test_retention__that_grew_again_leaves_what_was_given_up(audited: Engine, acme: TenantScope, admin: Admin) -> None:
-    acme.retrieve("churn of accounts")
+def test_retention__that_grew_again_leaves_what_was_given_up(audited: Engine, acme: Tenant, admin: Admin) -> None:
+    acme.search("churn of accounts")
     _move(admin, datetime(2026, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     now = datetime(2026, 9, 1, tzinfo=UTC)
@@ -146,7 +146,7 @@ def test_retention__that_grew_again_leaves_what_was_given_up(audited: Engine, ac
     assert (report.holds, report.expired) == (True, 1)
 
 
-def test_roles__cannot_say_what_was_given_up(acme: TenantScope, database: DatabaseSettings) -> None:
+def test_roles__cannot_say_what_was_given_up(acme: Tenant, database: DatabaseSettings) -> None:
     command = "CREATE OR REPLACE FUNCTION kosmos.log_expired_before() RETURNS timestamptz LANGUAGE sql RETURN now()"
     for url in (database.url, database.worker_url or ""):
         with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -154,11 +154,11 @@ def test_roles__cannot_say_what_was_given_up(acme: TenantScope, database: Databa
 
 
 def test_retention__beside_a_long_look_takes_records_with_their_passages(
-    audited: Engine, acme: TenantScope, database: DatabaseSettings, admin: Admin
+    audited: Engine, acme: Tenant, database: DatabaseSettings, admin: Admin
 ) -> None:
     _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC))
     for month in (4, 6):
-        acme.retrieve(f"churn of accounts {month}")
+        acme.search(f"churn of accounts {month}")
         for table in ("retrievals", "retrieved_passages"):
             admin.execute(
                 f"UPDATE kosmos.{table} SET at = make_date(2026, {month}, 3) WHERE at > '2026-10-01'".encode()
@@ -176,11 +176,11 @@ def test_retention__beside_a_long_look_takes_records_with_their_passages(
 
 
 def test_default__is_emptied_by_and_by(
-    audited: Engine, acme: TenantScope, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    audited: Engine, acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "_BATCH", 2)
     for number in range(5):
-        acme.retrieve(f"churn {number}")
+        acme.search(f"churn {number}")
     _move(admin, datetime(2024, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     rotated = datetime.now(UTC)
@@ -189,11 +189,11 @@ def test_default__is_emptied_by_and_by(
     assert _checked(audited).expired == 1
 
 
-def test_retention__empties_the_default_too(audited: Engine, acme: TenantScope, admin: Admin) -> None:
-    acme.retrieve("churn of accounts")
+def test_retention__empties_the_default_too(audited: Engine, acme: Tenant, admin: Admin) -> None:
+    acme.search("churn of accounts")
     _move(admin, datetime(2024, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
-    acme.retrieve("revenue of accounts")
+    acme.search("revenue of accounts")
     done = _rotate(audited, datetime.now(UTC))
     assert "1 records of retrievals_default deleted" in done
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
@@ -204,19 +204,19 @@ def test_retention__empties_the_default_too(audited: Engine, acme: TenantScope, 
     assert unprotected.fetchall() == []
 
 
-def test_month_that_began_in_the_default__stays_there(audited: Engine, acme: TenantScope, admin: Admin) -> None:
-    acme.retrieve("churn of accounts")
+def test_month_that_began_in_the_default__stays_there(audited: Engine, acme: Tenant, admin: Admin) -> None:
+    acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
     done = _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC), keep_months=100)
     assert done == ["retrievals_2026_07 made", "retrieved_passages_2026_07 made"]
     assert len(acme.audit.find()) == 1
-    assert acme.retrieve("churn").returned
+    assert acme.search("churn").returned
 
 
 def test_month_that_began_in_the_default__is_tried_once(
-    audited: Engine, acme: TenantScope, admin: Admin, caplog: pytest.LogCaptureFixture
+    audited: Engine, acme: Tenant, admin: Admin, caplog: pytest.LogCaptureFixture
 ) -> None:
-    acme.retrieve("churn of accounts")
+    acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
     months = Months(audited.parts.database, keep_months=100)
     for _ in range(3):
@@ -225,7 +225,7 @@ def test_month_that_began_in_the_default__is_tried_once(
 
 
 def test_rotation__gives_way_to_a_long_look_at_the_log(
-    audited: Engine, acme: TenantScope, database: DatabaseSettings, admin: Admin
+    audited: Engine, acme: Tenant, database: DatabaseSettings, admin: Admin
 ) -> None:
     with psycopg.connect(database.worker_url or "") as reading:
         reading.execute("SELECT count(*) FROM kosmos.retrievals")
@@ -239,7 +239,7 @@ def test_without_an_administrator__sealing_is_done_and_months_are_asked_for(
     poor = settings.model_copy(update={"database": database.model_copy(update={"admin_url": None})})
     with opened(poor, {"rag.audit.enabled": True}) as engine:
         scope = engine.tenant("acme")
-        scope.retrieve("churn")
+        scope.search("churn")
         with pytest.raises(ConfigError, match=r"database\.admin_url is not set"):
             scope.audit.seal()
         assert scope.audit.verify().seals == 1

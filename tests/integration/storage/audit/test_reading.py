@@ -9,14 +9,14 @@ import pytest
 from kosmos_rag import Engine
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVALUATOR, AuditOutcome
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 
 
-def test_find__by_subject_outcome_and_time(acme: TenantScope, audited: Engine) -> None:
-    acme.retrieve("churn of accounts")
-    audited.tenant("acme", subject="bob", principals=["sales"]).retrieve("churn of accounts")
+def test_find__by_subject_outcome_and_time(acme: Tenant, audited: Engine) -> None:
+    acme.search("churn of accounts")
+    audited.tenant("acme", subject="bob", principals=["sales"]).search("churn of accounts")
     later = datetime.now(UTC)
-    acme.retrieve("revenue of accounts")
+    acme.search("revenue of accounts")
     audit = acme.audit
     assert [(r.subject, r.outcome) for r in audit.find(subject="bob")] == [("bob", AuditOutcome.NONE)]
     assert [r.subject for r in audit.find(outcomes=[AuditOutcome.HITS])] == ["ada", "ada"]
@@ -27,9 +27,9 @@ def test_find__by_subject_outcome_and_time(acme: TenantScope, audited: Engine) -
         audit.find(since=datetime(2026, 1, 1))
 
 
-def test_find__page_by_page_gives_each_record_once(acme: TenantScope) -> None:
+def test_find__page_by_page_gives_each_record_once(acme: Tenant) -> None:
     for number in range(11):
-        acme.retrieve(f"churn {number}")
+        acme.search(f"churn {number}")
     found = []
     page = acme.audit.find(limit=3)
     while page:
@@ -39,10 +39,10 @@ def test_find__page_by_page_gives_each_record_once(acme: TenantScope) -> None:
     assert [record.id for record in found] == sorted((record.id for record in found), reverse=True)
 
 
-def test_who_saw__names_readers_by_source_and_by_id(acme: TenantScope, audited: Engine) -> None:
-    acme.retrieve("churn of accounts")
+def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engine) -> None:
+    acme.search("churn of accounts")
     audited.tenant("acme", subject="bob").context("churn of accounts")
-    audited.tenant("acme", subject="eve", principals=["sales"]).retrieve("churn of accounts")
+    audited.tenant("acme", subject="eve", principals=["sales"]).search("churn of accounts")
     seen = acme.audit.who_saw("churn.md")
     assert [(one.subject, one.kind) for one in seen] == [("bob", "context"), ("ada", "retrieve")]
     assert acme.audit.who_saw(seen[0].document_id) == seen
@@ -51,12 +51,12 @@ def test_who_saw__names_readers_by_source_and_by_id(acme: TenantScope, audited: 
     assert acme.audit.who_saw("nothing.md") == []
 
 
-def test_failed__groups_questions(acme: TenantScope, audited: Engine) -> None:
+def test_failed__groups_questions(acme: Tenant, audited: Engine) -> None:
     nobody = audited.tenant("acme", subject="bob", principals=["sales"])
     for _ in range(3):
-        nobody.retrieve("where is the handbook")
+        nobody.search("where is the handbook")
     acme.answer("Who plays the violin?")
-    acme.retrieve("churn of accounts")
+    acme.search("churn of accounts")
     first, second = acme.audit.failed()
     assert (first.question, first.times, first.refused, first.subjects) == ("where is the handbook", 3, 0, 1)
     assert (second.question, second.times, second.refused) == ("Who plays the violin?", 1, 1)
@@ -64,7 +64,7 @@ def test_failed__groups_questions(acme: TenantScope, audited: Engine) -> None:
     assert acme.audit.failed(until=first.last_at - timedelta(days=1)) == []
 
 
-def test_failed__leaves_out_what_evaluations_asked(acme: TenantScope, audited: Engine) -> None:
+def test_failed__leaves_out_what_evaluations_asked(acme: Tenant, audited: Engine) -> None:
     audited.tenant("acme", subject=EVALUATOR).answer("Who plays the violin?")
     audited.tenant("acme").answer("Who plays the cello?")  # of nobody by name
     assert [one.question for one in acme.audit.failed()] == ["Who plays the cello?"]
@@ -72,7 +72,7 @@ def test_failed__leaves_out_what_evaluations_asked(acme: TenantScope, audited: E
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "7"])
-def test_limit__is_within_bounds(acme: TenantScope, limit: Any) -> None:
+def test_limit__is_within_bounds(acme: Tenant, limit: Any) -> None:
     for look in (acme.audit.find, acme.audit.failed, partial(acme.audit.who_saw, "churn.md")):
         with pytest.raises(RequestError, match="ask for 1 to 10000"):
             look(limit=limit)

@@ -14,7 +14,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseNotReady, RequestError, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.audit.log import first_id, new_id
 from kosmos_rag.storage.setup import set_up
 from tests.integration.variants import opened
@@ -22,8 +22,8 @@ from tests.integration.variants import opened
 Admin = psycopg.Connection[Any]
 
 
-def test_each_kind__leaves_one_record(acme: TenantScope) -> None:
-    found = acme.retrieve("churn of accounts")
+def test_each_kind__leaves_one_record(acme: Tenant) -> None:
+    found = acme.search("churn of accounts")
     context = acme.context("churn of accounts")
     answer = acme.answer("What is churn?")
     newest, middle, oldest = acme.audit.find()
@@ -45,7 +45,7 @@ def test_each_kind__leaves_one_record(acme: TenantScope) -> None:
     assert acme.audit.get(uuid.uuid4()) is None
 
 
-def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: TenantScope) -> None:
+def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: Tenant) -> None:
     context = acme.context("accounts within a month", max_tokens=40)
     assert len(context.passages) == 1
     assert context.retrieval.returned == 2
@@ -55,9 +55,9 @@ def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: Tenan
     assert given == {hit.chunk_id for hit in context.retrieval.hits}
 
 
-def test_kept_result__is_recorded_as_well(acme: TenantScope) -> None:
-    assert not acme.retrieve("churn").cached
-    assert acme.retrieve("churn").cached
+def test_kept_result__is_recorded_as_well(acme: Tenant) -> None:
+    assert not acme.search("churn").cached
+    assert acme.search("churn").cached
     again, first = acme.audit.find()
     assert (first.cached, again.cached) == (False, True)
     assert first.passages == again.passages
@@ -65,19 +65,19 @@ def test_kept_result__is_recorded_as_well(acme: TenantScope) -> None:
 
 def test_nothing_found__is_recorded(audited: Engine) -> None:
     scope = audited.tenant("nobody")
-    assert scope.retrieve("churn").returned == 0
+    assert scope.search("churn").returned == 0
     assert scope.answer("churn").refused
     assert {record.outcome for record in scope.audit.find()} == {AuditOutcome.NONE}
 
 
-def test_refusal__is_recorded_with_what_it_looked_at(acme: TenantScope) -> None:
+def test_refusal__is_recorded_with_what_it_looked_at(acme: Tenant) -> None:
     assert acme.answer("Who plays the violin?").refused
     (record,) = acme.audit.find()
     assert record.outcome == AuditOutcome.REFUSED
     assert any(passage.shown for passage in record.passages)
 
 
-def test_stream__is_in_the_log_before_its_first_piece(acme: TenantScope) -> None:
+def test_stream__is_in_the_log_before_its_first_piece(acme: Tenant) -> None:
     with acme.stream_answer("What is churn of accounts?") as stream:
         (record,) = acme.audit.find()
         assert record.kind == AuditKind.ANSWER
@@ -90,7 +90,7 @@ def test_stream__is_in_the_log_before_its_first_piece(acme: TenantScope) -> None
 def test_questions_off__leave_only_their_hash(settings: Settings) -> None:
     with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
         scope = engine.tenant("acme")
-        scope.retrieve("churn")
+        scope.search("churn")
         (record,) = scope.audit.find()
     assert record.question is None
     assert record.question_sha256 == hashlib.sha256(b"churn").hexdigest()
@@ -99,13 +99,13 @@ def test_questions_off__leave_only_their_hash(settings: Settings) -> None:
 
 def test_log_off__leaves_nothing(engine: Engine) -> None:
     scope = engine.tenant("acme")
-    scope.retrieve("churn")
+    scope.search("churn")
     assert scope.audit.find() == []
 
 
 def test_preset__turns_the_log_on_for_its_collection(engine: Engine) -> None:
     engine.tenant("acme").collections.create("policies", preset="corporate")
-    engine.tenant("acme", collection="policies").retrieve("churn")
+    engine.tenant("acme", collection="policies").search("churn")
     (record,) = engine.tenant("acme").audit.find()
     assert record.collection == "policies"
 
@@ -116,18 +116,18 @@ def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tm
     scope = engine.tenant("acme")
     scope.ingest(SourceDocument(source="a.md", data=b"Leave is twenty days."))
     scope.collections.create("plain", preset="keyword")
-    scope.retrieve("leave")
+    scope.search("leave")
     assert scope.audit.find() == []
     scope.collections.create("policies", preset="corporate")
-    scope.retrieve("leave")
+    scope.search("leave")
     scope.collections.create("secret", preset=silent)
-    scope.retrieve("leave")
-    engine.tenant("acme", collection="plain").retrieve("leave")
-    engine.tenant("other").retrieve("leave")
+    scope.search("leave")
+    engine.tenant("acme", collection="plain").search("leave")
+    engine.tenant("other").search("leave")
     assert [(record.collection, record.question) for record in scope.audit.find()] == [(None, None), (None, "leave")]
 
 
-def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: TenantScope) -> None:
+def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: Tenant) -> None:
     with pytest.raises(RequestError, match="whole documents, which the audit log has no record of"):
         acme.texts()
     plain = engine.tenant("beta")
@@ -143,14 +143,14 @@ def test_settings__have_a_version_that_tells_them_apart(settings: Settings) -> N
     versions = []
     for top_k in (5, 5, 6):
         with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.top_k": top_k}) as engine:
-            engine.tenant("acme").retrieve("churn")
+            engine.tenant("acme").search("churn")
             versions.append(engine.tenant("acme").audit.find(limit=1)[0].settings)
     assert versions[0] == versions[1] != versions[2]
 
 
 @pytest.mark.parametrize("table", ["retrievals", "retrieved_passages"])
-@pytest.mark.parametrize("call", ["retrieve", "context", "answer"])
-def test_without_a_record__nothing_is_given_out(acme: TenantScope, admin: Admin, table: str, call: str) -> None:
+@pytest.mark.parametrize("call", ["search", "context", "answer"])
+def test_without_a_record__nothing_is_given_out(acme: Tenant, admin: Admin, table: str, call: str) -> None:
     admin.execute(f"REVOKE INSERT ON kosmos.{table} FROM kosmos_app".encode())
     with pytest.raises(StatementFailed, match=f"permission denied for table {table}"):
         getattr(acme, call)("churn of accounts")
@@ -160,19 +160,19 @@ def test_without_a_record__nothing_is_given_out(acme: TenantScope, admin: Admin,
     assert len(acme.audit.find()) == 1
 
 
-def test_many_threads__leave_as_many_records(acme: TenantScope) -> None:
+def test_many_threads__leave_as_many_records(acme: Tenant) -> None:
     with ThreadPoolExecutor(8) as threads:
-        given = list(threads.map(lambda number: acme.retrieve(f"churn {number}"), range(80)))
+        given = list(threads.map(lambda number: acme.search(f"churn {number}"), range(80)))
     records = acme.audit.find(limit=1000)
     assert {record.question for record in records} == {f"churn {number}" for number in range(80)}
     assert len(records) == len({record.id for record in records}) == 80
     assert sum(len(record.passages) for record in records) == sum(found.returned for found in given)
 
 
-def test_question__of_any_characters_is_answered_and_in_the_log(acme: TenantScope) -> None:
+def test_question__of_any_characters_is_answered_and_in_the_log(acme: Tenant) -> None:
     assert acme.answer("What is\x00 churn \ud800?").context.passages
     (record,) = acme.audit.find()
-    assert (record.question, record.searched) == ("What is\ufffd churn ??", "What is churn ?")
+    assert (record.question, record.search_query) == ("What is\ufffd churn ??", "What is churn ?")
 
 
 def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, database: DatabaseSettings) -> None:
@@ -201,9 +201,7 @@ INSERT = (
 @pytest.mark.parametrize(
     "command", ["SELECT 1 FROM {}", "UPDATE {} SET at = now()", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"]
 )
-def test_roles__may_only_append_and_read(
-    acme: TenantScope, database: DatabaseSettings, table: str, command: str
-) -> None:
+def test_roles__may_only_append_and_read(acme: Tenant, database: DatabaseSettings, table: str, command: str) -> None:
     urls = [database.url]
     if not command.startswith("SELECT") or table.endswith("_default"):
         urls.append(database.worker_url or "")
@@ -214,7 +212,7 @@ def test_roles__may_only_append_and_read(
                 connection.execute(command.format(f"kosmos.{table}").encode())
 
 
-def test_app_role__may_not_append_to_another_tenant(acme: TenantScope, database: DatabaseSettings) -> None:
+def test_app_role__may_not_append_to_another_tenant(acme: Tenant, database: DatabaseSettings) -> None:
     with psycopg.connect(database.url) as connection:
         connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
         connection.execute(INSERT.encode(), [acme.id])
@@ -223,9 +221,9 @@ def test_app_role__may_not_append_to_another_tenant(acme: TenantScope, database:
 
 
 def test_worker_role__may_neither_append_nor_see_another_tenant(
-    acme: TenantScope, audited: Engine, database: DatabaseSettings
+    acme: Tenant, audited: Engine, database: DatabaseSettings
 ) -> None:
-    acme.retrieve("churn")
+    acme.search("churn")
     assert audited.tenant("other").audit.find() == []
     assert audited.tenant("other").audit.who_saw("churn.md") == []
     with psycopg.connect(database.worker_url or "") as connection:
@@ -269,7 +267,7 @@ def test_preflight__refuses_a_log_that_can_be_changed(
 ) -> None:
     admin.execute(command.encode())
     with opened(settings, {}) as engine, pytest.raises(DatabaseNotReady, match=finding):
-        engine.tenant("acme").retrieve("churn")
+        engine.tenant("acme").search("churn")
 
 
 @pytest.mark.parametrize("subject", ["", "x" * 301, "a\x00b", 7])
@@ -292,20 +290,20 @@ def test_ids__are_in_the_order_of_time() -> None:
 
 
 def test_migrate__down_and_up_again_starts_an_empty_log(
-    acme: TenantScope, settings: Settings, database: DatabaseSettings
+    acme: Tenant, settings: Settings, database: DatabaseSettings
 ) -> None:
-    acme.retrieve("churn")
+    acme.search("churn")
     assert set_up(database, "0006").after == "0006"
     set_up(database)
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         scope = engine.tenant("acme")
         assert scope.audit.find() == []
-        assert scope.retrieve("churn").returned
+        assert scope.search("churn").returned
         assert len(scope.audit.find()) == 1
 
 
-def test_deleted_document__keeps_its_records(acme: TenantScope, admin: Admin) -> None:
-    (hit,) = [hit for hit in acme.retrieve("churn of accounts").hits if hit.source == "churn.md"]
+def test_deleted_document__keeps_its_records(acme: Tenant, admin: Admin) -> None:
+    (hit,) = [hit for hit in acme.search("churn of accounts").hits if hit.source == "churn.md"]
     acme.delete("churn.md")
     (seen,) = acme.audit.who_saw("churn.md")
     assert (seen.document_id, seen.subject, seen.question) == (hit.document_id, "ada", "churn of accounts")
@@ -315,8 +313,8 @@ def test_deleted_document__keeps_its_records(acme: TenantScope, admin: Admin) ->
     assert acme.audit.who_saw("churn.md") == [seen]
 
 
-def test_deleted_tenant__keeps_its_records(acme: TenantScope, admin: Admin) -> None:
-    acme.retrieve("churn of accounts")
+def test_deleted_tenant__keeps_its_records(acme: Tenant, admin: Admin) -> None:
+    acme.search("churn of accounts")
     admin.execute("UPDATE kosmos.tenants SET live_space_id = NULL")
     admin.execute("DELETE FROM kosmos.embeddings")
     admin.execute("DELETE FROM kosmos.tenants")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.audit import seals
 from kosmos_rag.storage.audit.log import new_id
 from kosmos_rag.storage.sql import statement
@@ -19,16 +19,16 @@ Admin = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def sealed(acme: TenantScope) -> TenantScope:
+def sealed(acme: Tenant) -> Tenant:
     """A tenant with three seals, over two records each, and two records behind them."""
     for number in range(8):
-        acme.retrieve(f"churn of accounts {number}")
+        acme.search(f"churn of accounts {number}")
         if number in {1, 3, 5}:
             assert acme.audit.seal() == 1
     return acme
 
 
-def test_seals__hold_over_what_nobody_touched(sealed: TenantScope, audited: Engine) -> None:
+def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine) -> None:
     report = sealed.audit.verify()
     assert report.holds
     assert (report.seals, report.rows, report.expired, report.unsealed) == (3, 6, 0, 2)
@@ -75,7 +75,7 @@ SELECT tenant_id, retrieval_id, at, 99, shown, document_id, version_id, version,
     ],
 )
 def test_verify__names_the_first_seal_that_does_not_hold(
-    sealed: TenantScope, admin: Admin, tampering: str, problem: str
+    sealed: Tenant, admin: Admin, tampering: str, problem: str
 ) -> None:
     assert admin.execute(tampering.encode()).rowcount >= 1
     report = sealed.audit.verify()
@@ -86,13 +86,13 @@ def test_verify__names_the_first_seal_that_does_not_hold(
     assert re.search(problem, report.problem or ""), report.problem
 
 
-def test_verify__goes_on_behind_a_seal_that_does_not_hold(sealed: TenantScope, admin: Admin) -> None:
+def test_verify__goes_on_behind_a_seal_that_does_not_hold(sealed: Tenant, admin: Admin) -> None:
     admin.execute("UPDATE kosmos.retrievals SET subject = 'eve'")
     report = sealed.audit.verify()
     assert (report.broken, report.failing, report.seals, report.unsealed) == (1, 3, 0, 2)
 
 
-def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: TenantScope, admin: Admin) -> None:
+def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: Tenant, admin: Admin) -> None:
     admin.execute(f"UPDATE kosmos.retrievals SET subject = 'eve' WHERE id = {SECOND}".encode())
     admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 3")
     admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 2")
@@ -104,8 +104,8 @@ def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: TenantSco
     assert sealed.audit.verify().head != before.head
 
 
-def test_seal__waits_for_records_on_their_way(acme: TenantScope, audited: Engine) -> None:
-    acme.retrieve("churn")
+def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> None:
+    acme.search("churn")
     app = audited.parts.database.app
     written, may_commit = threading.Event(), threading.Event()
 
@@ -134,10 +134,10 @@ def test_seal__waits_for_records_on_their_way(acme: TenantScope, audited: Engine
     assert (report.holds, report.rows, report.unsealed) == (True, 2, 0)
 
 
-def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: TenantScope) -> None:
+def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant) -> None:
     asked = 60
     with ThreadPoolExecutor(8) as threads:
-        asking = [threads.submit(acme.retrieve, f"churn {number}") for number in range(asked)]
+        asking = [threads.submit(acme.search, f"churn {number}") for number in range(asked)]
         sealing = [threads.submit(acme.audit.seal) for _ in range(12)]
         for done in asking + sealing:  # type: ignore[operator]  # futures of two kinds
             done.result(timeout=60)
@@ -147,10 +147,10 @@ def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: TenantS
     assert (report.rows, report.unsealed) == (asked, 0)
 
 
-def test_seal__is_of_one_month_and_a_batch(acme: TenantScope, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seals, "_BATCH", 2)
     for number in range(5):
-        acme.retrieve(f"churn {number}")
+        acme.search(f"churn {number}")
     first = datetime.now(UTC).replace(day=1) - timedelta(days=1)
     last = acme.audit.find()[-1].id
     admin.execute("UPDATE kosmos.retrievals SET at = %s WHERE id = %s", [first, last])

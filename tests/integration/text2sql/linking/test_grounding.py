@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag import Engine
 from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
@@ -29,7 +29,7 @@ def recipes(schema: DatabaseSchema) -> list[Recipe]:
 
 
 @pytest.fixture
-def scope(engine: Engine) -> TenantScope:
+def scope(engine: Engine) -> Tenant:
     """A collection that goes by the preset."""
     engine.tenant("acme").collections.create("schema", preset="schema")
     return engine.tenant("acme", collection="schema")
@@ -41,7 +41,7 @@ def _small(*columns: str) -> DatabaseSchema:
 
 
 def test_a_schema__is_read_back_from_its_documents_as_it_was(
-    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+    scope: Tenant, schema: DatabaseSchema, recipes: list[Recipe]
 ) -> None:
     grounding = SchemaGrounding(scope)
     report = grounding.build(schema, recipes)
@@ -55,7 +55,7 @@ def test_a_schema__is_read_back_from_its_documents_as_it_was(
 
 
 def test_a_question__is_given_references_joins_recipes_and_what_is_open(
-    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+    scope: Tenant, schema: DatabaseSchema, recipes: list[Recipe]
 ) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(schema, recipes)
@@ -72,10 +72,10 @@ def test_a_question__is_given_references_joins_recipes_and_what_is_open(
     assert "program_statistics" in result.prompt
     assert 0 < result.tokens <= 600
     assert result.as_json()["selection"]["database"] == schema.name
-    assert all(doc.signals or doc.shares for doc in result.docs), "each score is accounted for"
+    assert all(doc.signals or doc.score_contributions for doc in result.docs), "each score is accounted for"
 
 
-def test_what_is_gone_from_the_schema__is_gone_from_the_answers(scope: TenantScope) -> None:
+def test_what_is_gone_from_the_schema__is_gone_from_the_answers(scope: Tenant) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(_small("colour", "weight"))
     report = grounding.build(_small("colour"))
@@ -84,7 +84,7 @@ def test_what_is_gone_from_the_schema__is_gone_from_the_answers(scope: TenantSco
     assert [ref.column for ref in grounding.ask("weight of things").schema_refs] == ["colour"]
 
 
-def _by_hand(scope: TenantScope) -> dict[str, int]:
+def _by_hand(scope: Tenant) -> dict[str, int]:
     """The versions of the recipes written by hand, by slug."""
     return {info.metadata["slug"]: info.version for info in scope.documents() if info.metadata.get("curated")}
 
@@ -103,7 +103,7 @@ def _recipe(slug: str, column: str) -> Recipe:
     )
 
 
-def test_recipes_written_by_hand__stay_as_they_are_where_none_are_given(scope: TenantScope) -> None:
+def test_recipes_written_by_hand__stay_as_they_are_where_none_are_given(scope: Tenant) -> None:
     grounding = SchemaGrounding(scope)
     heavy = _recipe("heavy", "weight")
     grounding.build(_small("colour", "weight"), [_recipe("red", "colour"), heavy])
@@ -117,7 +117,7 @@ def test_recipes_written_by_hand__stay_as_they_are_where_none_are_given(scope: T
 
 
 def test_recipes_written_by_hand__make_way_for_those_that_are_given(
-    scope: TenantScope, schema: DatabaseSchema, recipes: list[Recipe]
+    scope: Tenant, schema: DatabaseSchema, recipes: list[Recipe]
 ) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(_small("colour"), [_recipe("red", "colour")])
@@ -134,12 +134,12 @@ def test_recipes_written_by_hand__are_for_the_readers_of_the_latest_build(engine
     engine.tenant("acme").collections.create("schema", preset="schema")
     both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("salary"), [_recipe("wages", "salary")])
-    SchemaGrounding(both).build(_small("salary"), readers=("role:hr",))
+    SchemaGrounding(both).build(_small("salary"), acl=("role:hr",))
     assert list(_by_hand(both)) == ["wages"]
     assert engine.tenant("acme", collection="schema").documents() == []
 
 
-def test_another_process__sees_a_change_with_the_next_question(scope: TenantScope) -> None:
+def test_another_process__sees_a_change_with_the_next_question(scope: Tenant) -> None:
     asked = SchemaGrounding(scope)
     SchemaGrounding(scope).build(_small("colour"))
     assert len(asked.ask("colour of things").schema_refs) == 1
@@ -147,7 +147,7 @@ def test_another_process__sees_a_change_with_the_next_question(scope: TenantScop
     assert {ref.column for ref in asked.ask("weight of things").schema_refs} == {"colour", "weight"}
 
 
-def test_databases_of_one_collection__are_kept_apart(scope: TenantScope, schema: DatabaseSchema) -> None:
+def test_databases_of_one_collection__are_kept_apart(scope: Tenant, schema: DatabaseSchema) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(schema)
     grounding.build(_small("colour"))
@@ -163,7 +163,7 @@ def test_readers__see_what_they_may_read_and_no_more(engine: Engine) -> None:
     hidden = replace(_small("salary"), name="hidden")
     both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("colour"))
-    SchemaGrounding(both).build(hidden, readers=("role:hr",))
+    SchemaGrounding(both).build(hidden, acl=("role:hr",))
     outside = SchemaGrounding(engine.tenant("acme", collection="schema")).ask("salary of things")
     assert {table.database for table in outside.tables} == {"small"}
     assert "hidden" not in str(outside.as_json())
@@ -176,21 +176,21 @@ def test_what_a_reader_loses__is_named_no_more(engine: Engine) -> None:
     SchemaGrounding(both).build(_small("colour", "salary"))
     asked = SchemaGrounding(engine.tenant("acme", collection="schema"), refresh_s=0.0)
     assert "salary" in asked.ask("colour of things").prompt
-    SchemaGrounding(both).build(_small("colour", "salary"), readers=("role:hr",))
+    SchemaGrounding(both).build(_small("colour", "salary"), acl=("role:hr",))
     assert asked.ask("colour of things").tables == ()
     assert asked.schemas() == []
 
 
-def test_schemas__are_read_once_while_nothing_changes(scope: TenantScope, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schemas__are_read_once_while_nothing_changes(scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     SchemaGrounding(scope).build(_small("colour"))
     asked = SchemaGrounding(scope, refresh_s=0.0)
     asked.ask("colour of things")
-    monkeypatch.delattr(TenantScope, "documents")
+    monkeypatch.delattr(Tenant, "documents")
     assert asked.ask("colour of things").database == "small"
 
 
 def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
-    scope: TenantScope, schema: DatabaseSchema
+    scope: Tenant, schema: DatabaseSchema
 ) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(schema)
@@ -204,12 +204,12 @@ def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
     assert result.as_json()["selection"]["further_joins"] == list(further)
 
 
-def test_an_empty_collection__answers_with_nothing(scope: TenantScope) -> None:
+def test_an_empty_collection__answers_with_nothing(scope: Tenant) -> None:
     result = SchemaGrounding(scope).ask("anything")
     assert (result.database, result.tables, result.prompt, result.tokens) == (None, (), "", 0)
 
 
-def test_a_database_that_is_not_there__is_named(scope: TenantScope) -> None:
+def test_a_database_that_is_not_there__is_named(scope: Tenant) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(_small("colour"))
     with pytest.raises(RequestError, match="no database 'large'; known are small"):
@@ -217,19 +217,19 @@ def test_a_database_that_is_not_there__is_named(scope: TenantScope) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"k": 0}, {"tables": 0}, {"max_tokens": 0}])
-def test_numbers_that_ask_for_nothing__are_refused(scope: TenantScope, wrong: dict[str, int]) -> None:
+def test_numbers_that_ask_for_nothing__are_refused(scope: Tenant, wrong: dict[str, int]) -> None:
     with pytest.raises(RequestError, match="at least 1"):
         SchemaGrounding(scope).ask("colour", **wrong)  # type: ignore[arg-type]
 
 
-def test_a_broken_file_of_synonyms__is_named(scope: TenantScope, tmp_path: Path) -> None:
+def test_a_broken_file_of_synonyms__is_named(scope: Tenant, tmp_path: Path) -> None:
     path = tmp_path / "synonyms.yaml"
     path.write_text("- [one]\n")
     with pytest.raises(ConfigError, match="line 1"):
         SchemaGrounding(scope, synonyms=path)
 
 
-def test_a_quoted_value__is_no_phrase_that_documents_must_hold(scope: TenantScope) -> None:
+def test_a_quoted_value__is_no_phrase_that_documents_must_hold(scope: Tenant) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(_small("colour", "weight"))
     result = grounding.ask('things whose colour is "bright red"')
@@ -237,7 +237,7 @@ def test_a_quoted_value__is_no_phrase_that_documents_must_hold(scope: TenantScop
     assert result.schema_refs[0].column == "colour"
 
 
-def test_the_budget_of_the_prompt__is_kept_over_several_databases(scope: TenantScope, schema: DatabaseSchema) -> None:
+def test_the_budget_of_the_prompt__is_kept_over_several_databases(scope: Tenant, schema: DatabaseSchema) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build_all([schema, *(replace(_small("colour", "name"), name=f"small_{number}") for number in range(8))])
     for budget in (1, 30, 120, 700):

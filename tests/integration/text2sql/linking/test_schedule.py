@@ -14,13 +14,13 @@ from kosmos_rag import Engine
 from kosmos_rag.apps.worker.channel import Desk
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.types import JobInfo, JobState
-from kosmos_rag.engine.tenant import TenantScope
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import kinds, queue
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 
-SHOP = SchemaSource(kind="database", place="SHOP_URL")
+SHOP = SchemaSource(kind="database", location="SHOP_URL")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def scope(engine: Engine) -> TenantScope:
+def scope(engine: Engine) -> Tenant:
     """A collection that goes by the preset."""
     engine.tenant("acme").collections.create("schema", preset="schema")
     return engine.tenant("acme", collection="schema")
@@ -70,17 +70,17 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     _KEPT.append(ours)  # the desk takes the end of its pipe for the end of its supervisor, and exits
 
 
-def _columns(scope: TenantScope) -> set[str]:
+def _columns(scope: Tenant) -> set[str]:
     return {column.name for schema in SchemaGrounding(scope).schemas() for column in schema.tables[0].columns}
 
 
-def _job(scope: TenantScope) -> JobInfo:
+def _job(scope: Tenant) -> JobInfo:
     (found,) = [info for info in scope.jobs.find() if info.kind == kinds.SCHEMA]
     return found
 
 
 def test_a_schema__is_read_again_and_again(
-    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None]
+    scope: Tenant, shop: Callable[[str], None], work: Callable[[], None]
 ) -> None:
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
     scope.jobs.sync_schema(SHOP, every=timedelta(seconds=0.001))
@@ -93,7 +93,7 @@ def test_a_schema__is_read_again_and_again(
 
 
 def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
-    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None], tmp_path: Path
+    scope: Tenant, shop: Callable[[str], None], work: Callable[[], None], tmp_path: Path
 ) -> None:
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
     written = tmp_path / "recipes.yaml"
@@ -112,7 +112,7 @@ def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
 
 
 def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(
-    scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    scope: Tenant, shop: Callable[[str], None], work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
     scope.jobs.sync_schema(SHOP, every=timedelta(seconds=0.001))
@@ -126,28 +126,28 @@ def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(
 
 
 def test_readers_of_a_schedule__are_those_of_its_documents(
-    engine: Engine, scope: TenantScope, shop: Callable[[str], None], work: Callable[[], None]
+    engine: Engine, scope: Tenant, shop: Callable[[str], None], work: Callable[[], None]
 ) -> None:
     shop("CREATE TABLE wages (id INTEGER PRIMARY KEY, amount REAL)")
-    scope.jobs.sync_schema(SHOP, readers=("role:hr",))
+    scope.jobs.sync_schema(SHOP, acl=("role:hr",))
     work()
     assert SchemaGrounding(scope).schemas() == []
     assert _columns(engine.tenant("acme", principals=("role:hr",), collection="schema")) == {"id", "amount"}
 
 
-def test_the_same_source__has_one_job_that_takes_what_is_newer(scope: TenantScope, tmp_path: Path) -> None:
+def test_the_same_source__has_one_job_that_takes_what_is_newer(scope: Tenant, tmp_path: Path) -> None:
     first = scope.jobs.sync_schema(SHOP, every=timedelta(hours=1))
-    recipes = SchemaSource(kind="database", place="SHOP_URL", recipes=str(tmp_path / "recipes.yaml"))
+    recipes = SchemaSource(kind="database", location="SHOP_URL", recipes=str(tmp_path / "recipes.yaml"))
     assert scope.jobs.sync_schema(recipes, every=timedelta(hours=2)) == first
     assert scope.jobs.sync_schema(replace(recipes, samples=("*",)), every=timedelta(hours=2)) == first
     assert _job(scope).every_s == 7200.0
 
 
 def test_what_cannot_be_read__is_named_and_not_tried_at_once(
-    scope: TenantScope, work: Callable[[], None], tmp_path: Path
+    scope: Tenant, work: Callable[[], None], tmp_path: Path
 ) -> None:
     (tmp_path / "broken.json").write_text("{}")
-    scope.jobs.sync_schema(SchemaSource(kind="json", place=str(tmp_path / "broken.json")))
+    scope.jobs.sync_schema(SchemaSource(kind="json", location=str(tmp_path / "broken.json")))
     work()
     assert _job(scope).state is JobState.DEAD
     assert "broken.json" in str(_job(scope).error)

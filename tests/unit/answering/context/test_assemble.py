@@ -11,7 +11,7 @@ from kosmos_rag.answering.context import assemble
 from kosmos_rag.answering.select import resemblance, shingles
 from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import Context, Excerpt, Expansion, Passage, Retrieval
+from kosmos_rag.core.types import Context, Excerpt, Expansion, Passage, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 TEXT = (
@@ -21,16 +21,16 @@ TEXT = (
 TOKENIZER = HashingEmbedder().tokenizer
 
 
-def _hit(start: int, end: int, *, rank: int = 1, ordinal: int = 0, document: int = 1, **changes: object) -> Passage:
+def _hit(start: int, end: int, *, rank: int = 1, chunk_index: int = 0, document: int = 1, **changes: object) -> Passage:
     hit = Passage(
-        rank=rank, score=1 / rank, chunk_id=uuid.UUID(int=100 * document + ordinal),
+        rank=rank, score=1 / rank, chunk_id=uuid.UUID(int=100 * document + chunk_index),
         document_id=uuid.UUID(int=document), version_id=uuid.UUID(int=10 + document), version=3,
         source=f"/docs/{document}.md", title=f"Title {document}", media_type="text/markdown", metadata={},
-        ordinal=ordinal, section=("Metrics",), start=start, end=end,
+        chunk_index=chunk_index, section=("Metrics",), start=start, end=end,
         line_start=TEXT.count("\n", 0, start) + 1, line_end=TEXT.count("\n", 0, end) + 1,
-        page_start=None, page_end=None, text=TEXT[start:end], splitter="paragraph", collection="default",
+        page_start=None, page_end=None, text=TEXT[start:end], chunker="paragraph", collection="default",
         dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank,
-        fused_score=1 / rank, shares={}, rerank_score=None,
+        fused_score=1 / rank, score_contributions={}, rerank_score=None,
     )  # fmt: skip
     return replace(hit, **changes)  # type: ignore[arg-type]
 
@@ -40,9 +40,9 @@ def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
 
 
 def _context(hits: list[Passage], max_tokens: int | None = None, read: object = _read, **settings: object) -> Context:
-    retrieval = Retrieval(
-        question="what?", expansion=Expansion(), requested=9, hits=tuple(hits), stages=(), timings_ms={}, legs={},
-        notes=(), skipped=(), cached=False, shortfall=None,
+    retrieval = SearchResult(
+        question="what?", expansion=Expansion(), requested=9, hits=tuple(hits), stages=(), timings_ms={}, retrievers={},
+        warnings=(), degraded_stages=(), cached=False, incomplete_reason=None,
     )  # fmt: skip
     return assemble(
         retrieval,
@@ -81,7 +81,7 @@ def test_context__cites_pages_where_there_are_any() -> None:
 
 
 def test_neighbours__are_joined_as_the_document_has_them_at_the_better_rank() -> None:
-    context = _context([_hit(*THIRD, rank=1, document=2), _hit(*SECOND, rank=2, ordinal=1), _hit(*FIRST, rank=3)])
+    context = _context([_hit(*THIRD, rank=1, document=2), _hit(*SECOND, rank=2, chunk_index=1), _hit(*FIRST, rank=3)])
     assert [passage.text for passage in context.passages] == [TEXT[slice(*THIRD)], TEXT[:67]]
     joined = context.citations[1]
     assert (joined.start, joined.end, joined.line_start, joined.line_end) == (0, 67, 1, 3)
@@ -90,22 +90,22 @@ def test_neighbours__are_joined_as_the_document_has_them_at_the_better_rank() ->
 
 
 def test_neighbours__of_another_section_or_document_stay_apart() -> None:
-    apart = [_hit(*FIRST), _hit(*SECOND, rank=2, ordinal=1, section=("Other",))]
+    apart = [_hit(*FIRST), _hit(*SECOND, rank=2, chunk_index=1, section=("Other",))]
     assert len(_context(apart).passages) == 2
-    apart = [_hit(*FIRST), _hit(*SECOND, rank=2, ordinal=1, document=2)]
+    apart = [_hit(*FIRST), _hit(*SECOND, rank=2, chunk_index=1, document=2)]
     assert len(_context(apart).passages) == 2
 
 
 def test_neighbours__of_a_version_that_is_gone_stay_apart() -> None:
-    hits = [_hit(*FIRST), _hit(*SECOND, rank=2, ordinal=1)]
+    hits = [_hit(*FIRST), _hit(*SECOND, rank=2, chunk_index=1)]
     context = _context(hits, read=lambda spans: [None for _ in spans])
     assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
 
 
 def test_section__is_shown_once_and_the_best_piece_is_cited() -> None:
     around = (0, len(TEXT))
-    hits = [_hit(*SECOND, ordinal=1, around=around), _hit(*THIRD, rank=2, document=2, text="Other words.")]
-    hits += [_hit(*FIRST, rank=3, around=around), _hit(*THIRD, rank=4, ordinal=2, around=around)]
+    hits = [_hit(*SECOND, chunk_index=1, parent_span=around), _hit(*THIRD, rank=2, document=2, text="Other words.")]
+    hits += [_hit(*FIRST, rank=3, parent_span=around), _hit(*THIRD, rank=4, chunk_index=2, parent_span=around)]
     context = _context(hits)
     section, other = context.passages
     assert (section.text, section.start, section.end) == (TEXT, 0, len(TEXT))
@@ -120,26 +120,32 @@ def test_section__is_shown_once_and_the_best_piece_is_cited() -> None:
 
 
 def test_section__of_another_version_or_document_is_shown_itself() -> None:
-    hits = [_hit(*SECOND, around=(0, 67)), _hit(*SECOND, rank=2, document=2, around=(0, 67), text="Other words.")]
+    hits = [
+        _hit(*SECOND, parent_span=(0, 67)),
+        _hit(*SECOND, rank=2, document=2, parent_span=(0, 67), text="Other words."),
+    ]
     assert [passage.text for passage in _context(hits).passages] == [TEXT[:67]] * 2
 
 
 def test_sections__that_overlap_show_nothing_twice() -> None:
-    hits = [_hit(*SECOND, ordinal=1, around=(0, 67)), _hit(*THIRD, rank=2, ordinal=2, around=(44, 111))]
+    hits = [
+        _hit(*SECOND, chunk_index=1, parent_span=(0, 67)),
+        _hit(*THIRD, rank=2, chunk_index=2, parent_span=(44, 111)),
+    ]
     assert [passage.text for passage in _context(hits).passages] == [TEXT[:67], TEXT[69:]]
     assert [passage.start for passage in _context(hits).passages] == [0, 69]
-    hits = [_hit(*THIRD, ordinal=2, around=(44, 111)), _hit(*FIRST, rank=2, around=(0, 67))]
+    hits = [_hit(*THIRD, chunk_index=2, parent_span=(44, 111)), _hit(*FIRST, rank=2, parent_span=(0, 67))]
     assert [passage.text for passage in _context(hits).passages] == [TEXT[44:], TEXT[slice(*FIRST)]]
 
 
 def test_section__is_not_joined_with_neighbours() -> None:
-    hits = [_hit(*FIRST, around=FIRST), _hit(*SECOND, rank=2, ordinal=1, around=SECOND)]
-    context = _context([*hits, _hit(*THIRD, rank=3, ordinal=2)])
+    hits = [_hit(*FIRST, parent_span=FIRST), _hit(*SECOND, rank=2, chunk_index=1, parent_span=SECOND)]
+    context = _context([*hits, _hit(*THIRD, rank=3, chunk_index=2)])
     assert [passage.text for passage in context.passages] == [TEXT[slice(*span)] for span in (FIRST, SECOND, THIRD)]
 
 
 def test_section__of_a_version_that_is_gone_leaves_the_pieces() -> None:
-    hits = [_hit(*FIRST, around=(0, 67)), _hit(*SECOND, rank=2, ordinal=1, around=(0, 67))]
+    hits = [_hit(*FIRST, parent_span=(0, 67)), _hit(*SECOND, rank=2, chunk_index=1, parent_span=(0, 67))]
     context = _context(hits, read=lambda spans: [None for _ in spans])
     assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
 
@@ -151,8 +157,8 @@ def test_sections_and_neighbours__are_read_at_once() -> None:
         asked.append(spans)
         return _read(spans)
 
-    hits = [_hit(*FIRST, around=(0, 67)), _hit(*FIRST, rank=2, document=2, text="One thing.")]
-    hits += [_hit(*SECOND, rank=3, ordinal=1, document=2, text="Another thing.")]
+    hits = [_hit(*FIRST, parent_span=(0, 67)), _hit(*FIRST, rank=2, document=2, text="One thing.")]
+    hits += [_hit(*SECOND, rank=3, chunk_index=1, document=2, text="Another thing.")]
     assert [passage.text for passage in _context(hits, read=read).passages] == [TEXT[:67], TEXT[:67]]
     assert [len(spans) for spans in asked] == [2]
 
@@ -176,7 +182,7 @@ def test_budget__is_kept_and_what_does_not_fit_is_counted() -> None:
 
 
 def test_budget__tries_neighbours_alone_where_they_do_not_fit_together() -> None:
-    hits = [_hit(*FIRST, rank=2), _hit(*SECOND, ordinal=1)]
+    hits = [_hit(*FIRST, rank=2), _hit(*SECOND, chunk_index=1)]
     alone = _context([hits[1]])
     context = _context(hits, max_tokens=alone.tokens)
     assert [passage.text for passage in context.passages] == [TEXT[slice(*SECOND)]]
@@ -184,13 +190,13 @@ def test_budget__tries_neighbours_alone_where_they_do_not_fit_together() -> None
 
 
 def test_budget__tries_the_piece_alone_where_its_section_does_not_fit() -> None:
-    hit = _hit(*SECOND, ordinal=1)
+    hit = _hit(*SECOND, chunk_index=1)
     alone = _context([hit])
-    context = _context([replace(hit, around=(0, len(TEXT)))], max_tokens=alone.tokens)
+    context = _context([replace(hit, parent_span=(0, len(TEXT)))], max_tokens=alone.tokens)
     assert context.text == alone.text
     assert context.passages == alone.passages
     assert context.omitted == {}
-    assert _context([replace(hit, around=(0, len(TEXT)))], max_tokens=1).omitted == {"budget": 1}
+    assert _context([replace(hit, parent_span=(0, len(TEXT)))], max_tokens=1).omitted == {"budget": 1}
 
 
 def test_budget__below_one_token_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag.apps.client import decoding
 from kosmos_rag.apps.http.examples import EXAMPLES
-from kosmos_rag.core.types import Arm, Retrieval, Served
+from kosmos_rag.core.types import Arm, ExperimentAssignment, SearchResult
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "SearchView": decoding.retrieval,
@@ -38,7 +38,7 @@ def test_answer__may_tell_more_than_is_known(view: str) -> None:
     assert repr(read(_with_more(EXAMPLES[view]))) == repr(read(EXAMPLES[view]))
 
 
-RETRIEVALS: dict[str, Callable[[Any], Retrieval]] = {
+RETRIEVALS: dict[str, Callable[[Any], SearchResult]] = {
     "SearchView": decoding.retrieval,
     "ContextView": lambda told: decoding.context(told).retrieval,
     "AnswerView": lambda told: decoding.answer(told).context.retrieval,
@@ -49,6 +49,6 @@ RETRIEVALS: dict[str, Callable[[Any], Retrieval]] = {
 def test_experiment__is_read_where_the_service_tells_of_it(view: str) -> None:
     read, told = RETRIEVALS[view], EXAMPLES[view]
     served = read({**told, "experiment": {"experiment": "deeper", "arm": "second"}})
-    assert served.experiment == Served(experiment="deeper", arm=Arm.SECOND)
+    assert served.experiment == ExperimentAssignment(experiment="deeper", arm=Arm.SECOND)
     of_before = {name: value for name, value in told.items() if name != "experiment"}
     assert read(told).experiment is read(of_before).experiment is None

@@ -19,7 +19,7 @@ from kosmos_rag.core.types import AnswerDone, AnswerEvent, AnswerPiece, AnswerSo
 
 _CITED = ("sentences", "problems", "report")
 _ANSWER = EXAMPLES["AnswerView"]
-_OF_SOURCES = ("retrieval_id", "experiment", "question", "searched", "refused", "sources", "notes")
+_OF_SOURCES = ("retrieval_id", "experiment", "question", "search_query", "refused", "sources", "warnings")
 _SOURCES = {name: _ANSWER[name] for name in _OF_SOURCES}
 _DONE = {name: value for name, value in _ANSWER.items() if name not in (*_CITED, "sources")}
 

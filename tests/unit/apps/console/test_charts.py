@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kosmos_rag.apps.http.console.charts import CELL, course, durations, latest, recalls, ticks, width_of
-from kosmos_rag.core.types import GuardKind, GuardRun, GuardState, IndexInfo
+from kosmos_rag.core.types import IndexInfo, MonitorKind, MonitorRun, MonitorState
 
 BOUNDS = (0.001, 0.01, 0.1)
 
@@ -67,11 +67,11 @@ def test_recalls__begin_below_what_is_lowest() -> None:
     assert math.isclose(row.x_10, 100 * 0.05 / 0.6, abs_tol=0.01)
 
 
-def _run(days: int, state: GuardState = GuardState.OK, **figures: Any) -> GuardRun:
-    return GuardRun(
+def _run(days: int, state: MonitorState = MonitorState.OK, **figures: Any) -> MonitorRun:
+    return MonitorRun(
         id=uuid.uuid4(),
         at=datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=days),
-        kind=GuardKind.RECALL,
+        kind=MonitorKind.RECALL,
         state=state,
         why="",
         index_id=None,
@@ -81,9 +81,9 @@ def _run(days: int, state: GuardState = GuardState.OK, **figures: Any) -> GuardR
 
 
 def test_course__goes_from_the_first_run_to_the_last() -> None:
-    low = _run(10, GuardState.ALARM, ann_recall_at_10=0.8, error=0.1, recall_target=0.95)
+    low = _run(10, MonitorState.ALARM, ann_recall_at_10=0.8, error=0.1, recall_target=0.95)
     fine = _run(0, ann_recall_at_10=0.99, error=0.02, recall_target=0.9)
-    unknown = _run(5, GuardState.UNKNOWN, samples=3)
+    unknown = _run(5, MonitorState.UNKNOWN, samples=3)
     drawn = course([low, unknown, _run(2, ann_recall_at_10=1.0, error=0.0, recall_target=0.9), fine])
     assert drawn is not None
     assert (drawn.lowest, drawn.since, drawn.until) == (0.7, fine.at, low.at)
@@ -98,10 +98,10 @@ def test_course__of_one_run_stands_in_the_middle_and_of_none_is_not_drawn() -> N
     drawn = course([_run(0, ann_recall_at_10=0.97, error=0.0, recall_target=0.95)])
     assert drawn is not None
     assert [point.x for point in drawn.points] == [50]
-    assert course([_run(0, GuardState.UNKNOWN, samples=1)]) is None
+    assert course([_run(0, MonitorState.UNKNOWN, samples=1)]) is None
 
 
 def test_latest__is_one_run_of_each_kind() -> None:
     newest, older = _run(2), _run(1)
-    other = replace(_run(0), kind=GuardKind.QUESTIONS)
+    other = replace(_run(0), kind=MonitorKind.QUESTIONS)
     assert latest([newest, older, other]) == [newest, other]

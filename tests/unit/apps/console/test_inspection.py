@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 
 from kosmos_rag.apps.http.console.inspector import HIT_ROW, LEG_ROW, inspection
-from kosmos_rag.core.types import Expansion, LegAccount, Passage, Retrieval
+from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 
 
 def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals: Mapping[str, float]) -> Passage:
@@ -21,7 +21,7 @@ def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals:
         title="A",
         media_type="text/markdown",
         metadata={},
-        ordinal=0,
+        chunk_index=0,
         section=("Leave",),
         start=0,
         end=4,
@@ -30,7 +30,7 @@ def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals:
         page_start=None,
         page_end=None,
         text="# Leave\n20 days",
-        splitter="paragraph",
+        chunker="paragraph",
         collection="default",
         dense_rank=dense,
         dense_score=None if dense is None else 0.5,
@@ -38,26 +38,26 @@ def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals:
         lexical_score=None if lexical is None else 3.0,
         fused_rank=fused,
         fused_score=sum(shares.values()),
-        shares=shares,
+        score_contributions=shares,
         rerank_score=None,
         signals=signals,
     )
 
 
-def _found(*hits: Passage) -> Retrieval:
-    account = LegAccount(asked=100, returned=2, plan="exact scan", read={}, reason=None)
-    return Retrieval(
+def _found(*hits: Passage) -> SearchResult:
+    account = RetrieverStats(asked=100, returned=2, plan="exact scan", read={}, reason=None)
+    return SearchResult(
         question="leave?",
         expansion=Expansion(),
         requested=len(hits),
         hits=hits,
         stages=("dense", "lexical"),
         timings_ms={"dense": 3.0, "lexical": 1.0, "total": 5.0},
-        legs={"dense": account, "lexical": account},
-        notes=(),
-        skipped=(),
+        retrievers={"dense": account, "lexical": account},
+        warnings=(),
+        degraded_stages=(),
         cached=False,
-        shortfall=None,
+        incomplete_reason=None,
     )
 
 
@@ -81,10 +81,10 @@ def test_hits__tell_how_far_they_moved() -> None:
 
 
 def test_bars__of_shares_are_as_long_as_the_fused_score() -> None:
-    widths = [sum(bar.width for bar in row.shares) for row in SEEN.hits]
+    widths = [sum(bar.width for bar in row.score_contributions) for row in SEEN.hits]
     assert math.isclose(widths[0], 100, abs_tol=0.02)
     assert math.isclose(widths[1], 100 * 1 / (1 + 1 / 3), abs_tol=0.02)
-    assert [bar.kind for bar in SEEN.hits[0].shares] == ["dense", "lexical"]
+    assert [bar.kind for bar in SEEN.hits[0].score_contributions] == ["dense", "lexical"]
 
 
 def test_bars__of_signals_have_what_takes_away_left_of_zero() -> None:

@@ -35,7 +35,7 @@ def test_problems__are_told_apart_by_their_types() -> None:
         (errors.SchemaInvalid("x", ["y"]), 422),
         (errors.StatementFailed("x", sqlstate="57014"), 504),
         (errors.StatementFailed("x", sqlstate="23505"), 500),
-        (errors.SpaceMismatch("x"), 503),
+        (errors.EmbeddingSpaceMismatch("x"), 503),
         (errors.ModelError("x"), 502),
         (ValueError("x"), 500),
     ],

@@ -13,11 +13,11 @@ from kosmos_rag.core.telemetry.metrics import (
     GUARD_RECALL,
     GUARD_SHORT,
 )
-from kosmos_rag.core.types import GuardKind, GuardRun, GuardState
+from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
 
 
-def run(kind: GuardKind, state: GuardState, **figures: Any) -> GuardRun:
-    return GuardRun(
+def run(kind: MonitorKind, state: MonitorState, **figures: Any) -> MonitorRun:
+    return MonitorRun(
         id=uuid.uuid4(), at=datetime.now(UTC), kind=kind, state=state, why="", index_id=None, figures=figures,
         milliseconds=1.0,
     )  # fmt: skip
@@ -29,10 +29,10 @@ RECALL = {"ann_recall_at_10": 0.6, "short_of_k": 0.1, "drift": 0.6, "drift_limit
 def test_gauges__show_the_worst_of_what_is_known() -> None:
     values = gauges(
         [
-            run(GuardKind.RECALL, GuardState.ALARM, **RECALL),
-            run(GuardKind.QUESTIONS, GuardState.OK, recall_at_10=0.9, mrr=0.7),
-            run(GuardKind.QUESTIONS, GuardState.ALARM, recall_at_10=0.6, mrr=0.8),
-            run(GuardKind.PERMISSION, GuardState.OK, leaks=0, missed=0),
+            run(MonitorKind.RECALL, MonitorState.ALARM, **RECALL),
+            run(MonitorKind.QUESTIONS, MonitorState.OK, recall_at_10=0.9, mrr=0.7),
+            run(MonitorKind.QUESTIONS, MonitorState.ALARM, recall_at_10=0.6, mrr=0.8),
+            run(MonitorKind.PERMISSION, MonitorState.OK, leaks=0, missed=0),
         ]
     )
     assert values.pop(GUARD_DRIFT) > 1
@@ -42,19 +42,19 @@ def test_gauges__show_the_worst_of_what_is_known() -> None:
 
 
 def test_gauges__show_nothing_of_what_is_not_known() -> None:
-    unknown = [run(kind, GuardState.UNKNOWN, samples=3) for kind in GuardKind]
+    unknown = [run(kind, MonitorState.UNKNOWN, samples=3) for kind in MonitorKind]
     assert gauges(unknown) == {}
-    good = run(GuardKind.RECALL, GuardState.OK, ann_recall_at_10=1.0, short_of_k=0.0, alarms_in_a_row=0)
+    good = run(MonitorKind.RECALL, MonitorState.OK, ann_recall_at_10=1.0, short_of_k=0.0, alarms_in_a_row=0)
     assert GUARD_DRIFT not in gauges([good])
 
 
 def test_counts__tell_states_steps_and_leaks() -> None:
     assert counted(
         [
-            run(GuardKind.RECALL, GuardState.ALARM, **RECALL, action="raised"),
-            run(GuardKind.RECALL, GuardState.UNKNOWN, samples=3),
-            run(GuardKind.QUESTIONS, GuardState.UNKNOWN),
-            run(GuardKind.PERMISSION, GuardState.ALARM, leaks=2, missed=0),
+            run(MonitorKind.RECALL, MonitorState.ALARM, **RECALL, action="raised"),
+            run(MonitorKind.RECALL, MonitorState.UNKNOWN, samples=3),
+            run(MonitorKind.QUESTIONS, MonitorState.UNKNOWN),
+            run(MonitorKind.PERMISSION, MonitorState.ALARM, leaks=2, missed=0),
         ]
     ) == {
         ("kosmos_guard_runs", "alarm"): 1,

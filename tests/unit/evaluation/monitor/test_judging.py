@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kosmos_rag.core.types import GuardState
+from kosmos_rag.core.types import MonitorState
 from kosmos_rag.evaluation.monitor import verdict as drift
 from kosmos_rag.evaluation.monitor.recall import Remeasured
 from kosmos_rag.evaluation.monitor.verdict import MIN_SAMPLES, judged_answers, judged_permission, judged_recall, too_few
@@ -33,7 +33,7 @@ def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int =
 
 def test_recall__far_below_the_target_is_an_alarm() -> None:
     verdict = judged_recall(seen([0.6] * 40, short=10), [], 0.95)
-    assert verdict.state is GuardState.ALARM
+    assert verdict.state is MonitorState.ALARM
     assert verdict.why == "0.600 ± 0.000 of the ten nearest are found, the target is 0.95"
     assert verdict.figures["ann_recall_at_10"] == 0.6
     assert verdict.figures["short_of_k"] == 0.25
@@ -41,21 +41,21 @@ def test_recall__far_below_the_target_is_an_alarm() -> None:
 
 
 def test_recall__at_the_target_is_none() -> None:
-    assert judged_recall(seen([1.0, 0.9] * 20), [], 0.95).state is GuardState.OK
+    assert judged_recall(seen([1.0, 0.9] * 20), [], 0.95).state is MonitorState.OK
 
 
 def test_recall__below_the_target_by_chance_is_none() -> None:
     noisy = [1.0] * 27 + [0.5] * 3 + [0.8] * 5  # .93, and a standard error of .025
-    assert judged_recall(seen(noisy), [], 0.95).state is GuardState.OK
-    assert judged_recall(seen(noisy * 8), [], 0.95).state is GuardState.ALARM
+    assert judged_recall(seen(noisy), [], 0.95).state is MonitorState.OK
+    assert judged_recall(seen(noisy * 8), [], 0.95).state is MonitorState.ALARM
 
 
 @pytest.mark.parametrize("count", [0, 1, MIN_SAMPLES - 1])
 def test_recall__of_too_few_samples_is_unknown_however_bad(count: int) -> None:
     verdict = judged_recall(seen([0.0] * count, given_up=3), [], 0.95)
-    assert verdict.state is GuardState.UNKNOWN
+    assert verdict.state is MonitorState.UNKNOWN
     assert verdict.why == f"{count} samples, {MIN_SAMPLES} are needed; 3 took too long"
-    assert too_few(count).state is GuardState.UNKNOWN
+    assert too_few(count).state is MonitorState.UNKNOWN
 
 
 def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
@@ -65,7 +65,7 @@ def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
     still = judged_recall(seen([1.0] * 50, scores=same), before, 0.95)
     moved = judged_recall(seen([1.0] * 50, scores=other), before, 0.95)
     assert still.figures["drift"] < still.figures["drift_limit"] < moved.figures["drift"]
-    assert moved.state is GuardState.OK
+    assert moved.state is MonitorState.OK
     assert moved.why.endswith("the best scores are others than at the last build or tuning")
     assert "drift" not in judged_recall(seen([1.0] * 50, scores=other), before[:20], 0.95).figures
 
@@ -111,18 +111,18 @@ def test_limit__of_one_among_many_is_passed_by_none_of_them() -> None:
 @pytest.mark.parametrize(
     ("recall", "mrr", "questions", "state"),
     [
-        (0.9, 0.8, 20, GuardState.OK),
-        (0.6, 0.8, 20, GuardState.ALARM),
-        (0.9, 0.4, 20, GuardState.ALARM),
-        (0.0, 0.0, 9, GuardState.UNKNOWN),
+        (0.9, 0.8, 20, MonitorState.OK),
+        (0.6, 0.8, 20, MonitorState.ALARM),
+        (0.9, 0.4, 20, MonitorState.ALARM),
+        (0.0, 0.0, 9, MonitorState.UNKNOWN),
     ],
 )
-def test_answers__are_judged_by_the_alerts(recall: float, mrr: float, questions: int, state: GuardState) -> None:
+def test_answers__are_judged_by_the_alerts(recall: float, mrr: float, questions: int, state: MonitorState) -> None:
     assert judged_answers({"R@10": recall, "RR@10": mrr}, questions, ALERTS).state is state
 
 
 def test_permission__a_leak_weighs_more_than_what_was_missed() -> None:
-    assert judged_permission([], []).state is GuardState.OK
-    assert judged_permission([], ["a did not find its own"]).state is GuardState.UNKNOWN
+    assert judged_permission([], []).state is MonitorState.OK
+    assert judged_permission([], ["a did not find its own"]).state is MonitorState.UNKNOWN
     leaked = judged_permission(["a found that of b"], ["a did not find its own"])
-    assert (leaked.state, leaked.why, leaked.figures["leaks"]) == (GuardState.ALARM, "a found that of b", 1)
+    assert (leaked.state, leaked.why, leaked.figures["leaks"]) == (MonitorState.ALARM, "a found that of b", 1)

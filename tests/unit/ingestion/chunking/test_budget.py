@@ -26,7 +26,7 @@ class BytePieces:
 
 
 def piece(start: int, end: int, own: int | None = None) -> Piece:
-    return Piece(start=start, end=end, own=start if own is None else own, splitter="recursive")
+    return Piece(start=start, end=end, own=start if own is None else own, chunker="recursive")
 
 
 def test_fit__cuts_again_when_parts_have_more_tokens_than_the_whole_said() -> None:

@@ -37,8 +37,8 @@ Money that went back.
 
 
 def _shown(text: str, chunk: Chunk) -> str:
-    assert chunk.around is not None
-    return text[slice(*chunk.around)]
+    assert chunk.parent_span is not None
+    return text[slice(*chunk.parent_span)]
 
 
 def _paragraphs(*lengths: int) -> ParsedDocument:
@@ -77,7 +77,7 @@ def test_split__shows_a_paragraph_that_is_cut_with_what_fits_around_it(build: Bu
     sizes = {"min_size": 10, "max_size": 200, "recursive_size": 150}
     first, *cut, last = build("hierarchical", section_size=320, **sizes).split(document)
     assert len(cut) > 1
-    assert {chunk.splitter for chunk in cut} == {"recursive"}
+    assert {chunk.chunker for chunk in cut} == {"recursive"}
     assert {_shown(text, chunk) for chunk in [first, *cut]} == {("one.\n\n" + "word " * 60).strip()}
     assert _shown(text, last) == "b" * 40
 
@@ -86,7 +86,7 @@ def test_split__shows_nothing_around_a_part_of_a_paragraph_that_is_too_long(buil
     document = ParsedDocument(text="word " * 300, media_type="text/plain")
     chunks = build("hierarchical", section_size=1200).split(document)
     assert len(chunks) > 1
-    assert {chunk.around for chunk in chunks} == {None}
+    assert {chunk.parent_span for chunk in chunks} == {None}
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -112,12 +112,12 @@ def test_around__is_the_section_or_the_paragraphs_of_it_that_fit(text: str) -> N
         whole = (units[0].start, units[-1].end)
         own = [unit for unit in units if unit.start < chunk.end and chunk.start < unit.end]
         if whole[1] - whole[0] <= SECTION_SIZE:
-            assert chunk.around == whole
+            assert chunk.parent_span == whole
         elif own[-1].end - own[0].start > SECTION_SIZE:
-            assert chunk.around is None
+            assert chunk.parent_span is None
         else:
-            assert chunk.around is not None
-            start, end = chunk.around
+            assert chunk.parent_span is not None
+            start, end = chunk.parent_span
             assert start <= own[0].start < own[-1].end <= end <= start + SECTION_SIZE
             assert start in {unit.start for unit in units}
             assert end in {unit.end for unit in units}

@@ -83,7 +83,7 @@ def test_split__keeps_a_fence_whole_up_to_half_as_much_again(build: Build) -> No
     longer = code.replace("~~~\n", "~~~\ny = 22\n", 1)
     chunks = build("markdown", **build_).split(parse(longer))
     reason = "fenced block longer than 1.5 times max_size (100 characters)"
-    assert {(chunk.splitter, chunk.fallback_reason) for chunk in chunks} == {("recursive", reason)}
+    assert {(chunk.chunker, chunk.fallback_reason) for chunk in chunks} == {("recursive", reason)}
 
 
 def test_split__prefers_a_whole_fence_to_one_with_its_heading(build: Build) -> None:

@@ -39,7 +39,7 @@ def test_split__leaves_a_short_chunk_before_one_that_does_not_fit(build: Build) 
 
 def test_split__gives_a_long_paragraph_to_the_fallback(build: Build) -> None:
     first, *cut, last = split(build("paragraph"), "a" * 120, "word " * 300, "b" * 120)
-    assert (first.splitter, last.splitter) == ("paragraph", "paragraph")
+    assert (first.chunker, last.chunker) == ("paragraph", "paragraph")
     reason = "paragraph longer than max_size (1000 characters)"
-    assert [(chunk.splitter, chunk.fallback_reason) for chunk in cut] == [("recursive", reason)] * len(cut)
+    assert [(chunk.chunker, chunk.fallback_reason) for chunk in cut] == [("recursive", reason)] * len(cut)
     assert len(cut) >= 3

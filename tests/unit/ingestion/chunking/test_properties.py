@@ -68,7 +68,7 @@ def test_chunks_of_any_text(strategy: str, text: str) -> None:
 
     covered = bytearray(len(text))
     for ordinal, chunk in enumerate(chunks):
-        assert chunk.ordinal == ordinal
+        assert chunk.chunk_index == ordinal
         assert chunk.text == text[chunk.start : chunk.end]
         assert chunk.text == chunk.text.strip() != ""
         assert len(chunk.text) <= SIZES["max_size"] or is_whole_fence(chunk)
@@ -80,8 +80,8 @@ def test_chunks_of_any_text(strategy: str, text: str) -> None:
         assert chunk.line_end == text.count("\n", 0, chunk.end - 1) + 1
         assert chunk.page_start == chunk.start // 100 + 1
         assert chunk.page_end == (chunk.end - 1) // 100 + 1
-        assert (chunk.splitter == strategy) == (chunk.fallback_reason is None)
-        assert chunk.splitter in (strategy, "recursive")
+        assert (chunk.chunker == strategy) == (chunk.fallback_reason is None)
+        assert chunk.chunker in (strategy, "recursive")
         covered[chunk.start : chunk.end] = b"\1" * len(chunk.text)
     assert all(covered[at] or character.isspace() for at, character in enumerate(text))
     for previous, chunk in pairwise(chunks):
@@ -101,5 +101,5 @@ def test_chunks_of_blank_text__none(strategy: str, text: str) -> None:
 @settings(max_examples=40, deadline=None)
 @given(text=texts)
 def test_chunks_without_overlap__are_disjoint(strategy: str, text: str) -> None:
-    chunks = [chunk for chunk in CHUNKERS[strategy].split(parse(text)) if chunk.splitter == strategy]
+    chunks = [chunk for chunk in CHUNKERS[strategy].split(parse(text)) if chunk.chunker == strategy]
     assert all(previous.end <= chunk.start for previous, chunk in pairwise(chunks))

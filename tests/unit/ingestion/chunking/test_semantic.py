@@ -49,7 +49,7 @@ def plain(text: str, *headings: Heading) -> ParsedDocument:
 def test_split__cuts_between_two_topics(build: Build) -> None:
     chunks = build("semantic", embedder=TopicEmbedder(), min_size=30).split(plain(f"{CATS} {TAX}"))
     assert [chunk.text for chunk in chunks] == [CATS, TAX]
-    assert {(chunk.splitter, chunk.fallback_reason) for chunk in chunks} == {("semantic", None)}
+    assert {(chunk.chunker, chunk.fallback_reason) for chunk in chunks} == {("semantic", None)}
 
 
 def test_split__cuts_nowhere_within_one_topic(build: Build) -> None:
@@ -112,7 +112,7 @@ def test_split__gives_a_long_sentence_alone_to_the_fallback(build: Build) -> Non
     chunks = build("semantic", embedder=TopicEmbedder()).split(plain(f"{CATS}\n\n{long}\n\n{TAX}"))
     reason = "sentence longer than max_size (1000 characters)"
     assert [chunk.fallback_reason for chunk in chunks] == [None, *[reason] * (len(chunks) - 2), None]
-    assert {chunk.splitter for chunk in chunks[1:-1]} == {"recursive"}
+    assert {chunk.chunker for chunk in chunks[1:-1]} == {"recursive"}
     assert (chunks[0].text, chunks[-1].text) == (CATS, TAX)
 
 
@@ -135,7 +135,7 @@ def test_split__falls_back_for_the_whole_document(
     build: Build, text: str, embedder: HashingEmbedder, reason: str
 ) -> None:
     chunks = build("semantic", embedder=embedder).split(plain(text))
-    assert {(chunk.splitter, chunk.fallback_reason) for chunk in chunks} == {("recursive", reason)}
+    assert {(chunk.chunker, chunk.fallback_reason) for chunk in chunks} == {("recursive", reason)}
 
 
 def test_split__does_not_join_sections_however_short(build: Build) -> None:

@@ -91,10 +91,10 @@ def test_ignore_files__that_cannot_be_read_close_their_folder(make: str, tmp_pat
 def test_load__gives_what_the_spec_says_of_every_document(tmp_path: Path, opened: Any) -> None:
     _write(tmp_path, "a.txt")
     source = opened(
-        kind="folder", path=tmp_path, readers=["finance", "hr"], metadata={"team": "x", "n": [1]}, language="german"
+        kind="folder", path=tmp_path, acl=["finance", "hr"], metadata={"team": "x", "n": [1]}, language="german"
     )
     document = source.load(_entry(source))
-    assert (document.readers, document.metadata, document.language) == (
+    assert (document.acl, document.metadata, document.language) == (
         ("finance", "hr"),
         {"team": "x", "n": [1]},
         "german",
@@ -106,7 +106,7 @@ def test_mark__changes_with_the_file_and_with_who_may_read_it(tmp_path: Path, op
     source = opened(kind="folder", path=tmp_path)
     first = _entry(source).mark
     assert _entry(source).mark == first
-    assert _entry(opened(kind="folder", path=tmp_path, readers=["hr"])).mark != first
+    assert _entry(opened(kind="folder", path=tmp_path, acl=["hr"])).mark != first
     state = (tmp_path / "a.txt").stat()
     (tmp_path / "a.txt").write_text("A.TXT")  # the same size, and the time set back
     os.utime(tmp_path / "a.txt", ns=(state.st_atime_ns, state.st_mtime_ns))

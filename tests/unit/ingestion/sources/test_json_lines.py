@@ -40,7 +40,7 @@ def test_lines__are_documents(file: Path, opened: Any) -> None:
         title_field="name",
         metadata_fields=["year", "tags"],
         metadata={"team": "x", "year": 1},
-        readers=["hr"],
+        acl=["hr"],
     )
     documents, failures = _listed(source)
     assert failures == []
@@ -50,10 +50,10 @@ def test_lines__are_documents(file: Path, opened: Any) -> None:
             data=b"first",
             title="A",
             metadata={"team": "x", "year": 2026, "tags": ["x"]},
-            readers=("hr",),
+            acl=("hr",),
         ),
         "7": SourceDocument(
-            source=f"{file}#7", data="zweite ä".encode(), metadata={"team": "x", "year": 1}, readers=("hr",)
+            source=f"{file}#7", data="zweite ä".encode(), metadata={"team": "x", "year": 1}, acl=("hr",)
         ),
     }
 
@@ -124,7 +124,7 @@ def test_mark__changes_with_what_is_taken_of_the_line_and_with_nothing_else(file
         mark({"id": 1, "text": "b", "year": 1}),
         mark({"id": 1, "text": "a", "year": 2}),
         mark({"id": 1, "text": "a", "year": 1}, title_field="title"),
-        mark({"id": 1, "text": "a", "year": 1}, readers=["hr"]),
+        mark({"id": 1, "text": "a", "year": 1}, acl=["hr"]),
     ]
     assert len({first, *others}) == 5
 

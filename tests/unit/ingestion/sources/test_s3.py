@@ -52,7 +52,7 @@ def _put(bucket: Any, *keys: str) -> None:
 def test_objects__under_a_prefix_are_documents(bucket: Any, endpoint: str, opened: Any) -> None:
     _put(bucket, "docs/b.md", "docs/a ü%+.md", "other/c.md")
     source = opened(
-        kind="s3", bucket=bucket.name, prefix="docs/", endpoint_url=endpoint, readers=["hr"], metadata={"team": "x"}
+        kind="s3", bucket=bucket.name, prefix="docs/", endpoint_url=endpoint, acl=["hr"], metadata={"team": "x"}
     )
     listing = source.listing()
     documents = [source.load(entry) for entry in listing]
@@ -62,7 +62,7 @@ def test_objects__under_a_prefix_are_documents(bucket: Any, endpoint: str, opene
         f"s3://{bucket.name}/docs/b.md",
     ]
     assert [document.data.decode() for document in documents] == ["docs/a ü%+.md", "docs/b.md"]
-    assert {document.readers for document in documents} == {("hr",)}
+    assert {document.acl for document in documents} == {("hr",)}
 
 
 def test_objects__that_mark_folders_are_passed_over(bucket: Any, endpoint: str, opened: Any) -> None:
@@ -92,7 +92,7 @@ def test_mark__changes_with_the_object(bucket: Any, endpoint: str, opened: Any) 
     _put(bucket, "a")
     first = mark()
     assert mark() == first
-    assert mark(readers=["hr"]) != first
+    assert mark(acl=["hr"]) != first
     bucket.put_object(Key="a", Body=b"other")
     assert mark() != first
 

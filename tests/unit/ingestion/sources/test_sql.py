@@ -47,13 +47,13 @@ def test_rows__are_documents(run: Run, opened: Any) -> None:
             title_column="subject",
             metadata_columns=["year", "score", "note"],
             metadata={"team": "x"},
-            readers=["hr"],
+            acl=["hr"],
         )
     )
     first, second = (source.load(entry) for entry in source.listing())
     assert (first.source, first.data, first.title) == ("sql://tickets/1", b"first", "A")
     assert first.metadata == {"team": "x", "year": 2026, "score": 1.5}
-    assert (second.source, second.title, second.readers) == ("sql://tickets/2", None, ("hr",))
+    assert (second.source, second.title, second.acl) == ("sql://tickets/2", None, ("hr",))
     assert second.metadata == {"team": "x", "year": 2025, "note": "n"}
 
 
@@ -128,7 +128,7 @@ def test_mark__changes_with_the_row_and_with_who_may_read_it(run: Run, opened: A
     first = mark()
     run("UPDATE t SET seen = 1")
     assert mark() == first
-    assert mark(readers=["hr"]) != first
+    assert mark(acl=["hr"]) != first
     run("UPDATE t SET text = 'y'")
     assert mark() != first
 

@@ -98,7 +98,7 @@ def _refusal(url: str, ingestion: IngestionSettings) -> SourceError:
 def test_documents__are_listed_with_marks_and_loaded(server: Server, opened: Any) -> None:
     server.replies = {"/a": answers(200, b"# A", ETag='"1"'), "/b": answers(200, b"B", Last_Modified="yesterday")}
     urls = [server.url("/a"), server.url("/b"), server.url("/a")]
-    source = opened(kind="urls", urls=urls, readers=["hr"], metadata={"team": "x"})
+    source = opened(kind="urls", urls=urls, acl=["hr"], metadata={"team": "x"})
     listing = source.listing()
     entries = list(listing)
     assert listing.complete
@@ -106,7 +106,7 @@ def test_documents__are_listed_with_marks_and_loaded(server: Server, opened: Any
     assert [entry.source for entry in entries] == urls[:2]
     assert len({entry.mark for entry in entries} - {None}) == 2
     document = source.load(entries[0])
-    assert (document.source, document.data, document.readers) == (urls[0], b"# A", ("hr",))
+    assert (document.source, document.data, document.acl) == (urls[0], b"# A", ("hr",))
     assert document.metadata == {"team": "x"}
 
 

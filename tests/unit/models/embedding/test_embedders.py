@@ -5,7 +5,7 @@ import uuid
 import numpy as np
 import pytest
 
-from kosmos_rag.core.errors import SpaceMismatch
+from kosmos_rag.core.errors import EmbeddingSpaceMismatch
 from kosmos_rag.core.types import Space
 from kosmos_rag.models.embedding.registry import Embedders, Model
 from kosmos_rag.models.embedding.space import space_of
@@ -44,9 +44,9 @@ def test_space__has_its_model_whichever_section_names_it(current: HashingEmbedde
 
 def test_space__of_neither_model_is_a_mismatch_that_says_what_to_do() -> None:
     embedders = Embedders(_model(SMALL), _model(LARGE))
-    with pytest.raises(SpaceMismatch, match=r"'acme' was embedded with 'hashing-32'.* rag\.next_embedding"):
+    with pytest.raises(EmbeddingSpaceMismatch, match=r"'acme' was embedded with 'hashing-32'.* rag\.next_embedding"):
         embedders.for_space(_space(HashingEmbedder(dimensions=32)), "acme")
-    with pytest.raises(SpaceMismatch, match=r"normalize = false"):
+    with pytest.raises(EmbeddingSpaceMismatch, match=r"normalize = false"):
         embedders.for_space(_space(SMALL, normalized=False), "acme")
 
 
@@ -63,7 +63,7 @@ def test_space__of_the_same_size_is_told_apart_by_its_probe() -> None:
     embedders = Embedders(_model(SMALL), _model(other))
     assert embedders.for_space(_space(other), "acme") is other
     assert embedders.for_space(_space(SMALL), "acme") is SMALL
-    with pytest.raises(SpaceMismatch, match="embed one sentence differently"):
+    with pytest.raises(EmbeddingSpaceMismatch, match="embed one sentence differently"):
         Embedders(_model(SMALL), None).for_space(_space(other), "acme")
 
 
@@ -79,7 +79,7 @@ def test_writable__are_those_whose_models_are_here_the_live_one_first() -> None:
     assert both.writable(spaces, "acme") == [(spaces[0], LARGE), (spaces[2], SMALL)]
     one = Embedders(_model(LARGE), None)
     assert one.writable(spaces, "acme") == [(spaces[0], LARGE)]
-    with pytest.raises(SpaceMismatch, match="hashing-128"):
+    with pytest.raises(EmbeddingSpaceMismatch, match="hashing-128"):
         Embedders(_model(SMALL), None).writable(spaces, "acme")
 
 

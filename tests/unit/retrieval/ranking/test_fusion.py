@@ -50,7 +50,7 @@ def test_ranks__add_up_weighted_and_reciprocal() -> None:
     fused = _by_ranks({"dense": _leg(A, B), "lexical": _leg(B, C)}, {"dense": 0.7, "lexical": 0.3})
     assert [entry.chunk_id for entry in fused] == [B, A, C]
     assert fused[0].score == pytest.approx(0.7 / 62 + 0.3 / 61)
-    assert fused[0].shares == pytest.approx({"dense": 0.7 / 62, "lexical": 0.3 / 61})
+    assert fused[0].score_contributions == pytest.approx({"dense": 0.7 / 62, "lexical": 0.3 / 61})
     assert fused[1].score == pytest.approx(0.7 / 61)
     assert fused[2].score == pytest.approx(0.3 / 62)
 
@@ -66,7 +66,7 @@ def test_scores__are_scaled_by_mean_and_deviation() -> None:
     fused = _by_scores({"dense": _scored({A: 4, B: 2}), "lexical": _scored({B: 40, C: 20})}, {"dense": 1, "lexical": 2})
     assert _scores(fused) == pytest.approx({A: 4 / 6, B: 2 / 6 + 2 * 4 / 6, C: 2 * 2 / 6})
     assert [entry.chunk_id for entry in fused] == [B, A, C]
-    assert fused[0].shares == pytest.approx({"dense": 2 / 6, "lexical": 2 * 4 / 6})
+    assert fused[0].score_contributions == pytest.approx({"dense": 2 / 6, "lexical": 2 * 4 / 6})
 
 
 def test_scores__far_above_all_others_have_no_bound() -> None:
@@ -96,7 +96,11 @@ def test_fuse__a_list_that_does_not_propose_a_chunk_adds_nothing(fusion: Fusion)
     of_one = fusion({"dense": _leg(A, B)}, weights)
     of_both = fusion({"dense": _leg(A, B), "lexical": _leg(C)}, weights)
     assert {key: score for key, score in _scores(of_both).items() if key != C} == _scores(of_one)
-    assert {entry.chunk_id: set(entry.shares) for entry in of_both} == {A: {"dense"}, B: {"dense"}, C: {"lexical"}}
+    assert {entry.chunk_id: set(entry.score_contributions) for entry in of_both} == {
+        A: {"dense"},
+        B: {"dense"},
+        C: {"lexical"},
+    }
 
 
 @both
@@ -190,8 +194,12 @@ def test_fuse__equals_the_formula(lists: Lists, weights: dict[str, float], k: in
     assert _scores(fused) == pytest.approx(_oracle(lists, weights, k), abs=1e-12)
     assert fused == sorted(fused, key=lambda entry: (-entry.score, entry.chunk_id))
     for entry in fused:
-        assert entry.score == pytest.approx(sum(entry.shares.values()), abs=1e-12)
-        assert entry.shares.keys() == entry.by_list.keys() == {n for n in lists if entry.chunk_id in _of(lists[n])}
+        assert entry.score == pytest.approx(sum(entry.score_contributions.values()), abs=1e-12)
+        assert (
+            entry.score_contributions.keys()
+            == entry.by_list.keys()
+            == {n for n in lists if entry.chunk_id in _of(lists[n])}
+        )
 
 
 def _of(candidates: Sequence[Candidate]) -> set[uuid.UUID]:

@@ -18,12 +18,14 @@ SQL = "```sql\nselect 1\n```"
 def _applied(
     signals: Mapping[str, Any], passages: list[Passage], question: str = "?", intents: Mapping[str, Any] | None = None
 ) -> Applied:
-    return Signals(signals, intents or {}).apply(asked(question), passages, ahead=lambda hit: "phrase" in hit.shares)
+    return Signals(signals, intents or {}).apply(
+        asked(question), passages, ahead=lambda hit: "phrase" in hit.score_contributions
+    )
 
 
 def test_apply__without_signals_changes_nothing() -> None:
     hits = [passage(score=7.0), passage(score=9.0)]
-    assert _applied({}, hits) == Applied(passages=hits, intent=None, notes=())
+    assert _applied({}, hits) == Applied(passages=hits, intent=None, warnings=())
     assert not Signals({}, {}).move_hits
 
 
@@ -56,14 +58,14 @@ def test_apply__choosing_signals_run_in_their_order_and_say_what_they_left_out()
     gate_first: dict[str, Any] = {"keyword_gate": {"terms": ["churn"]}, "one_per_source": {}}
     done = _applied(gate_first, hits, "churn?")
     assert [hit.source for hit in done.passages] == ["a", "b"]
-    assert done.notes == ("keyword_gate left out 1 of 3 passages",)
+    assert done.warnings == ("keyword_gate left out 1 of 3 passages",)
     done = _applied(dict(reversed(gate_first.items())), hits, "churn?")
     assert [hit.source for hit in done.passages] == ["b"]
-    assert done.notes == ("one_per_source left out 1 of 3 passages", "keyword_gate left out 1 of 2 passages")
+    assert done.warnings == ("one_per_source left out 1 of 3 passages", "keyword_gate left out 1 of 2 passages")
 
 
 def test_apply__keeps_those_ahead_before_the_rest() -> None:
-    phrase, better = passage(score=0.5, shares={"phrase": 0.1}), passage(SQL, 1.0)
+    phrase, better = passage(score=0.5, score_contributions={"phrase": 0.1}), passage(SQL, 1.0)
     done = _applied({"contains_sql": {"weight": 1.0}}, [phrase, better]).passages
     assert [hit.chunk_id for hit in done] == [phrase.chunk_id, better.chunk_id]
 

@@ -82,8 +82,8 @@ def test_contains_sql__is_a_fence_of_it_or_a_select_from(text: str, value: float
     [
         ({"section": ("A", "Purpose of This Document")}, 1.0),
         ({"section": ("A", "Introduction")}, 1.0),
-        ({"section": ("A",), "ordinal": 0}, 1.0),
-        ({"section": ("A", "Refunds"), "ordinal": 0}, 0.0),
+        ({"section": ("A",), "chunk_index": 0}, 1.0),
+        ({"section": ("A", "Refunds"), "chunk_index": 0}, 0.0),
         ({"section": ("A", "Refunds")}, 0.0),
     ],
 )

@@ -121,7 +121,7 @@ def test_tables__that_are_none_or_have_no_columns_are_left_out_with_keys_to_them
 
 def test_catalog__is_read_where_it_stands_beside_the_manifest(tmp_path: Path) -> None:
     manifest = _written(tmp_path, "manifest.json", MANIFEST)
-    source = SchemaSource(kind="dbt", place=str(manifest))
+    source = SchemaSource(kind="dbt", location=str(manifest))
     without = source.read()
     catalog = _written(tmp_path, "catalog.json", CATALOG)
     assert source.read() == from_dbt(manifest, catalog) != without
