@@ -152,7 +152,7 @@ def observing(plain: Tenant, observed: Tenant, questions: Sequence[str], rounds:
         for number, question in enumerate(questions):
             for name, scope in order if (turn + number) % 2 else reversed(order):
                 # As within the service: each request has a trace, which samples carry along.
-                with tracing.begun("request", []):
+                with tracing.start_entry_span("request", []):
                     took = _ms(partial(found_by, scope, question))
                 if turn:  # the first one warms up
                     times[name].append(took)

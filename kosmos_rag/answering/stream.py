@@ -91,7 +91,7 @@ class AnswerStream:
         took_s = time.perf_counter() - self._began
         done = isinstance(event, AnswerDone)
         if done:
-            tracing.passed("kosmos.answer", took_s, alone=True)
+            tracing.record_span("kosmos.answer", took_s, root=True)
         if self._timed is not None and (done or self._waits):
             self._timed(took_s, "total" if done else "first_token")
         self._waits = False

@@ -153,15 +153,27 @@ class Chunker(Protocol):
 
 
 class Observer(Protocol):
-    """Listens to what an engine tells of itself, by the records of `kosmos_rag.core.telemetry.metrics`.
+    """Receives the metrics of an engine, declared in `kosmos_rag.core.telemetry.metrics`.
 
-    Called by the threads that answer questions: it is quick, thread-safe, and raises nothing.
+    Called by the threads that answer questions: implementations are fast and thread-safe, and raise nothing.
     """
 
     def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
-        """Add a value to a counter, or put it into a histogram; labels in the order of the metric's."""
+        """Add to a counter, or observe a value of a histogram.
+
+        Args:
+            metric: the declared metric; implementations ignore those that they do not know.
+            value: the amount, in the unit at the end of the metric's name.
+            labels: label values, in the order of `metric.labels`.
+        """
         ...
 
-    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
-        """Call `read` for the value whenever it is to be shown; it is cheap, and raises nothing."""
+    def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Register a function that returns the current value.
+
+        Args:
+            metric: the declared metric. Values registered with equal labels are added.
+            read: called at each scrape; it is fast and raises nothing.
+            labels: label values, in the order of `metric.labels`.
+        """
         ...

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.protocols import Embedder, LanguageModel
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.engine.collections import Collections, PerCollection
 from kosmos_rag.evaluation.experiments.assignment import Experiments
 from kosmos_rag.indexing.maintenance import Indexes
@@ -38,7 +38,7 @@ class Parts:
 
     settings: Settings
     database: Database
-    observation: Observation
+    telemetry: Telemetry
     embedder: Embedder
     language_model: LanguageModel | None
     ingestor: Ingestor

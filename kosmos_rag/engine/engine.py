@@ -10,7 +10,7 @@ from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Observer, Reranker
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.engine.collections import Collections, PerCollection
 from kosmos_rag.engine.components import Parts, Shape
@@ -58,7 +58,7 @@ class Engine:
             reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
         self._chat = ChatModel(settings.language_model) if settings.language_model.url and not language_model else None
         self._database = Database(settings.database)
-        self._observation = Observation(slow_ms=settings.observability.slow_ms)
+        self._telemetry = Telemetry(slow_ms=settings.observability.slow_ms)
         try:
             self._parts, self._retriever = self._compose(
                 embedder, next_embedder, reranker, language_model or self._chat
@@ -74,18 +74,18 @@ class Engine:
         reranker: Reranker | None,
         language_model: LanguageModel | None,
     ) -> tuple[Parts, Retriever]:
-        settings, database, observation = self.settings, self._database, self._observation
-        database.tell(observation)
+        settings, database, telemetry = self.settings, self._database, self._telemetry
+        database.tell(telemetry)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedders = configured(settings, live, next_embedder)
-        retriever = Retriever(database, embedders, reranker, language_model, settings, observation)
-        ingestor = Ingestor(database, embedders, settings, observation)
+        retriever = Retriever(database, embedders, reranker, language_model, settings, telemetry)
+        ingestor = Ingestor(database, embedders, settings, telemetry)
         indexes = Indexes(database, embedders, settings)
 
         def shape_under(under: Settings, version: str) -> Shape:
             return Shape(
                 settings=under,
-                ingestor=Ingestor(database, embedders, under, observation),
+                ingestor=Ingestor(database, embedders, under, telemetry),
                 retriever=retriever.under(under, version),
                 answerer=Answerer(live, language_model, under.rag),
             )
@@ -99,13 +99,13 @@ class Engine:
         parts = Parts(
             settings=settings,
             database=database,
-            observation=observation,
+            telemetry=telemetry,
             embedder=live,
             language_model=language_model,
             ingestor=ingestor,
             collections=Collections(database, settings),
             shapes=PerCollection(plain, settings, shape_under),
-            experiments=Experiments(database, retriever, settings, observation),
+            experiments=Experiments(database, retriever, settings, telemetry),
             indexes=indexes,
             reembedding=Reembedding(database, embedders, indexes, settings),
             reembedding_again=partial(_reembedding_of, settings, embedder, next_embedder),
@@ -152,7 +152,7 @@ class Engine:
 
     def observe(self, observer: Observer) -> None:
         """Tell an observer of what is done from now on: `kosmos_rag.core.telemetry.prometheus` has one."""
-        self._observation.add(observer)
+        self._telemetry.attach(observer)
 
     def close(self) -> None:
         """Close the connections. The embedded server stops with the last process that uses it."""

@@ -39,7 +39,7 @@ class Asking:
         """Look those settings up. Raises ConfigError, DatabaseError."""
         self._parts = parts
         self._reader = reader
-        with parts.observation.retrieving():
+        with parts.telemetry.count_errors():
             self._shape = parts.shapes.of(parts.database.app, reader.tenant, reader.collection)
         self._trial = parts.experiments.trial(reader, self._shape.settings, self._shape.version)
 
@@ -120,7 +120,7 @@ class Asking:
         searched = answerer.search_query(question, history)
         context, rules = self._context(searched.question, k, filter, max_tokens)
         stream = answerer.stream(question, context, searched.warnings)
-        return stream.telling(self._parts.observation.answered), rules
+        return stream.telling(self._parts.telemetry.record_answer), rules
 
     def _context(
         self,
@@ -131,7 +131,7 @@ class Asking:
     ) -> tuple[Context, AuditSettings]:
         retrieval, rules = self._retrieve(question, k, filter)
         parts, reader = self._parts, self._reader
-        with parts.observation.assembling():
+        with parts.telemetry.time_context():
             context = assemble(
                 retrieval,
                 tokenizer=parts.embedder.tokenizer,
@@ -148,7 +148,7 @@ class Asking:
         filter: Filter | None,  # noqa: A002
     ) -> tuple[SearchResult, AuditSettings]:
         reader = self._reader
-        with self._parts.observation.retrieving():
+        with self._parts.telemetry.count_errors():
             found = self._shape.retriever.search(
                 reader.tenant,
                 reader.principals,
@@ -163,5 +163,5 @@ class Asking:
         retrieval = self._trial.told(found.retrieval)
         if rules.enabled:
             retrieval = replace(retrieval, id=new_id(datetime.now(UTC)))
-        self._parts.observation.retrieved(reader.tenant.name, reader.collection, retrieval)
+        self._parts.telemetry.record_search(reader.tenant.name, reader.collection, retrieval)
         return retrieval, rules

@@ -19,7 +19,7 @@ from kosmos_rag.core.config import ParsingSettings, Settings
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
 from kosmos_rag.ingestion import discovery as files
 from kosmos_rag.ingestion.acl import governed, withdraw
@@ -94,9 +94,9 @@ class _Ledger:
 class Ingestor:
     """Ingests into any tenant of one database with one model and one chunker. Thread-safe."""
 
-    def __init__(self, database: Database, embedders: Embedders, settings: Settings, observation: Observation) -> None:
+    def __init__(self, database: Database, embedders: Embedders, settings: Settings, telemetry: Telemetry) -> None:
         self._database = database
-        self._observation = observation
+        self._telemetry = telemetry
         self._embedders = embedders
         self._embedder = embedders.current
         self.settings = settings
@@ -240,13 +240,13 @@ class Ingestor:
 
     def publisher(self, tenant: TenantRef, collection: str) -> Publisher:
         """Return what publishes into a collection."""
-        return Publisher(self._database, self._embedders, tenant, collection, self._observation)
+        return Publisher(self._database, self._embedders, tenant, collection, self._telemetry)
 
     def chunked(
         self, key: uuid.UUID, document: SourceDocument, languages: Collection[str], *, mark: str | None = None
     ) -> ChunkedDocument:
         """Parse and split a document whose id is `key`. Raises IngestionError."""
-        with self._observation.stage(INGESTION_STAGE_SECONDS, "chunk"):
+        with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "chunk"):
             return chunked(
                 governed(document, self.settings.rag.access),
                 identity=key,

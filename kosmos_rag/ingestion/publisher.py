@@ -14,7 +14,7 @@ import psycopg
 from kosmos_rag.core.errors import EmbeddingSpaceChanged, IngestionError, StatementFailed
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, Space
 from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version_id
 from kosmos_rag.models.embedding.registry import Embedders
@@ -49,10 +49,10 @@ class Publisher:
         embedders: Embedders,
         tenant: TenantRef,
         collection: str,
-        observation: Observation | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._database = database
-        self._observation = observation or Observation()
+        self._telemetry = telemetry or Telemetry()
         self._embedders = embedders
         self._tenant = tenant
         self._collection = collection
@@ -113,7 +113,7 @@ class Publisher:
     def _prepare(self, documents: Sequence[ChunkedDocument]) -> list[PreparedDocument]:
         with self._observed("embed"):
             vectors = self._embed([text for document in documents for text in document.indexed])
-        self._observation.record(INGESTION_EMBEDDED_DOCUMENTS, len(documents))
+        self._telemetry.record(INGESTION_EMBEDDED_DOCUMENTS, len(documents))
         ends = list(accumulate(len(document.chunks) for document in documents))
         return [
             _prepared(document, {space: rows[end - len(document.chunks) : end] for space, rows in vectors.items()})
@@ -149,7 +149,7 @@ class Publisher:
             return held
 
     def _observed(self, stage: str) -> AbstractContextManager[None]:
-        return self._observation.stage(INGESTION_STAGE_SECONDS, stage)
+        return self._telemetry.time_stage(INGESTION_STAGE_SECONDS, stage)
 
     def _write_alone(self, document: PreparedDocument, fence: Fence | None) -> IngestionError | None:
         try:

@@ -19,7 +19,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Expansion, Filter, Passage, RunningExperiment, SearchResult
 from kosmos_rag.models.embedding.registry import Embedders
 from kosmos_rag.retrieval.cache import QuestionVectors, Results, key_of
@@ -68,10 +68,10 @@ class Retriever:
         reranker: Reranker | None,
         language_model: LanguageModel | None,
         settings: Settings,
-        observation: Observation,
+        telemetry: Telemetry,
     ) -> None:
         retrieval = settings.rag.retrieval
-        self._observation = observation
+        self._telemetry = telemetry
         self._app = database.app
         self._embedders = embedders
         self._last: dict[UUID, Embedder] = {}
@@ -81,8 +81,8 @@ class Retriever:
         }
         self._results = Results(kept=retrieval.cached_results)
         self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
-        self._reranking = Reranking(reranker, settings.rag.reranking, observation) if reranker else None
-        self._sampler: Sampler | None = Sampler(database.app, settings.guard, observation)
+        self._reranking = Reranking(reranker, settings.rag.reranking, telemetry) if reranker else None
+        self._sampler: Sampler | None = Sampler(database.app, settings.guard, telemetry)
         self._tell_of_caches()
         self._go_by(settings, version=None)
 
@@ -93,8 +93,8 @@ class Retriever:
             ("postings", self._postings),
         ]
         for name, cache in kept:
-            self._observation.watch(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
-            self._observation.watch(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
+            self._telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
+            self._telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
 
     def under(self, settings: Settings, version: str) -> "Retriever":
         """Return one with other settings, of that version, which shares connections, models and what is kept.
@@ -116,7 +116,7 @@ class Retriever:
         Its connections are of `app`. It keeps no results, and what it does is not told of.
         """
         other = copy(self)
-        other._app, other._results, other._observation = app, Results(kept=0), Observation()  # noqa: SLF001
+        other._app, other._results, other._telemetry = app, Results(kept=0), Telemetry()  # noqa: SLF001
         other._sampler = None  # noqa: SLF001 — the question was offered when it was asked
         if self._reranking is not None:
             other._reranking = self._reranking.beside()  # noqa: SLF001
@@ -141,7 +141,7 @@ class Retriever:
         if self._sampler is not None:
             self._sampler.close()
 
-    @tracing.spanned("kosmos.retrieve")
+    @tracing.start_span("retrieval", {"gen_ai.operation.name": "retrieval"})
     def search(
         self,
         tenant: TenantRef,
@@ -166,7 +166,7 @@ class Retriever:
         if expanded.expansion != Expansion() or expanded.warnings:
             watch.lap("expand")
         if expanded.warnings:
-            self._observation.record(RETRIEVAL_FALLBACKS, len(expanded.warnings), "expand", "model")
+            self._telemetry.record(RETRIEVAL_FALLBACKS, len(expanded.warnings), "expand", "model")
 
         def searches_of(one: Retriever, embedder: Embedder) -> list[Search]:
             wanted = asked if one is self else one._request(question, k, filter)

@@ -12,7 +12,7 @@ from kosmos_rag.core.config import RerankingSettings
 from kosmos_rag.core.errors import first_line
 from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.phrases import PHRASE
 from kosmos_rag.retrieval.timer import Watch
@@ -105,20 +105,20 @@ class Reranking:
     """Reorders passages, or leaves them as they are and says why. Thread-safe."""
 
     def __init__(
-        self, reranker: Reranker, settings: RerankingSettings, observation: Observation, line: Deadline | None = None
+        self, reranker: Reranker, settings: RerankingSettings, telemetry: Telemetry, line: Deadline | None = None
     ) -> None:
         self._reranker = reranker
-        self._observation = observation
+        self._telemetry = telemetry
         self._settings = settings
         self._deadline = Deadline(concurrency=settings.concurrency) if line is None else line
 
     def under(self, settings: RerankingSettings) -> "Reranking":
         """Return one with another threshold and deadline, in line for the same model."""
-        return Reranking(self._reranker, settings, self._observation, self._deadline)
+        return Reranking(self._reranker, settings, self._telemetry, self._deadline)
 
     def beside(self) -> "Reranking":
         """Return the same in a line of its own: calls of it that hang hold up no others, and are not told of."""
-        return Reranking(self._reranker, self._settings, Observation())
+        return Reranking(self._reranker, self._settings, Telemetry())
 
     def warm_up(self) -> None:
         """Load the model. One that cannot be loaded, or hangs, is found out now, and no question waits for it."""
@@ -137,7 +137,7 @@ class Reranking:
         watch.lap("rerank")
         scores, fault = outcome.value, outcome.reason or _fault(outcome.value, len(passages))
         if scores is None or fault:
-            self._observation.record(RETRIEVAL_FALLBACKS, 1, "rerank", outcome.why or MODEL)
+            self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", outcome.why or MODEL)
             return Reranked(passages=passages, note=f"not reranked, in fused order: {fault}", done=False)
         scored = [
             replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)

@@ -20,8 +20,8 @@ from pgvector import HalfVector
 
 from kosmos_rag.core.config import MonitorSettings
 from kosmos_rag.core.errors import DatabaseError
-from kosmos_rag.core.telemetry.metrics import GUARD_SAMPLES
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.metrics import RECALL_MONITOR_SAMPLES
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.storage.pool import Role
@@ -49,10 +49,10 @@ class _Sample:
 class Sampler:
     """Keeps some of the questions that a vector index answers. Thread-safe; its thread starts with the first one."""
 
-    def __init__(self, app: Role, settings: MonitorSettings, observation: Observation) -> None:
+    def __init__(self, app: Role, settings: MonitorSettings, telemetry: Telemetry) -> None:
         self._app = app
         self._settings = settings
-        self._observation = observation
+        self._telemetry = telemetry
         self._waiting: queue.SimpleQueue[_Sample] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._taken: LRUCache[tuple[uuid.UUID, str | None], uuid.UUID] = LRUCache(_KEYS)
@@ -74,7 +74,7 @@ class Sampler:
                 return
             self._taken[snapshot.space_id, search.collection] = place
             if self._waiting.qsize() >= _HELD or self._closing.is_set():
-                self._observation.record(GUARD_SAMPLES, 1.0, DROPPED)
+                self._telemetry.record(RECALL_MONITOR_SAMPLES, 1.0, DROPPED)
                 return
             self._waiting.put(_Sample(search=search, space_id=snapshot.space_id, location=place, at=datetime.now(UTC)))
             if self._thread is None:
@@ -90,9 +90,9 @@ class Sampler:
             try:
                 with self._app.transaction(tenant_id, (), appends=True) as connection:
                     connection.cursor().executemany(statement("insert_guard_sample"), values)
-                self._observation.record(GUARD_SAMPLES, len(values), WRITTEN)
+                self._telemetry.record(RECALL_MONITOR_SAMPLES, len(values), WRITTEN)
             except DatabaseError as error:
-                self._observation.record(GUARD_SAMPLES, len(values), DROPPED)
+                self._telemetry.record(RECALL_MONITOR_SAMPLES, len(values), DROPPED)
                 log.warning("%d samples were not kept: %s", len(values), error, extra={"action": "samples_dropped"})
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ class Watch:
         self._last = now
 
     def _add(self, stage: str, took_ms: float) -> None:
-        tracing.passed(f"kosmos.{stage}", took_ms / 1000)
+        tracing.record_span(f"kosmos.{stage}", took_ms / 1000)
         self._laps[stage] = self._laps.get(stage, 0.0) + took_ms
 
     def server_lap(self, stage: str, begin: datetime, end: datetime) -> None:

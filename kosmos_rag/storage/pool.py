@@ -14,7 +14,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.telemetry.metrics import POOL_CONNECTIONS, POOL_WAIT_SECONDS, POOL_WAITING
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import register_arrays
 from kosmos_rag.storage.errors import translated
@@ -193,7 +193,7 @@ class Role:
         with translated(), psycopg.connect(self._conninfo, autocommit=True, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
             yield connection
 
-    def tell(self, observation: Observation) -> None:
+    def tell(self, telemetry: Telemetry) -> None:
         """Have it watched how the connections are used."""
 
         def number(name: str) -> int:
@@ -202,10 +202,10 @@ class Role:
         def used() -> int:
             return max(0, number("pool_size") - number("pool_available"))
 
-        observation.watch(POOL_CONNECTIONS, used, self._role, "used")
-        observation.watch(POOL_CONNECTIONS, lambda: number("pool_available"), self._role, "idle")
-        observation.watch(POOL_WAITING, lambda: number("requests_waiting"), self._role)
-        observation.watch(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self._role)
+        telemetry.gauge(POOL_CONNECTIONS, used, self._role, "used")
+        telemetry.gauge(POOL_CONNECTIONS, lambda: number("pool_available"), self._role, "idle")
+        telemetry.gauge(POOL_WAITING, lambda: number("requests_waiting"), self._role)
+        telemetry.gauge(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self._role)
 
     def close(self) -> None:
         """Close the connections; the role cannot be used afterwards."""
@@ -245,11 +245,11 @@ class Database:
             )
         return self._addresses.admin
 
-    def tell(self, observation: Observation) -> None:
+    def tell(self, telemetry: Telemetry) -> None:
         """Have it watched how the connections of each role are used."""
         for role in (self.app, self._worker):
             if role is not None:
-                role.tell(observation)
+                role.tell(telemetry)
 
     def close(self) -> None:
         """Close both pools."""

@@ -72,7 +72,7 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
         assert found.json()["hits"][0]["title"] == "Leave"
         assert found.headers["x-trace-id"] == trace
         metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", trust_env=False).text
-        assert 'kosmos_service_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
+        assert 'kosmos_http_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
         assert 'kosmos_retrieval_stage_seconds_count{stage="total"} 1.0' in metrics
         accepts = {"accept": "application/openmetrics-text; version=1.0.0"}
         told = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", headers=accepts, trust_env=False).text

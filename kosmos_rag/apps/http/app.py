@@ -44,9 +44,9 @@ def create_service(engine: AsyncEngine) -> Service:
     """Compose what the routes work with, over an open engine. Raises ConfigError."""
     settings = engine.settings
     metrics, turns = ServiceMetrics(settings.observability), Turns(engine, settings)
-    engine.parts.observation.add(metrics.observer)
+    engine.parts.telemetry.attach(metrics.observer)
     streams = Streams(settings.service)
-    metrics.watch(turns=lambda: turns.taken, streams=lambda: streams.taken)
+    metrics.register_gauges(calls=lambda: turns.taken, streams=lambda: streams.taken)
     return Service(
         settings=settings,
         engine=engine,

@@ -1,67 +1,69 @@
-"""What the service counts, by the names that its /metrics shows. Routes are templates: no id becomes a label."""
+"""Metrics of the HTTP service. The label `route` is the route's template: no id becomes a label."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 from prometheus_client import start_http_server
-from prometheus_client.core import Metric
+from prometheus_client.core import Metric as MetricFamily
 
 from kosmos_rag.core.config import ObservabilitySettings, ServiceSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.telemetry.metrics import (
     ENGINE,
-    REQUEST_SECONDS,
-    REQUESTS,
+    HTTP,
+    HTTP_CALLS_IN_FLIGHT,
+    HTTP_REQUEST_SECONDS,
+    HTTP_REQUESTS,
+    HTTP_STREAMS_IN_FLIGHT,
     RETRIEVAL_STAGE_SECONDS,
-    SERVICE,
-    STREAMS,
-    TURNS,
 )
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 
-Buckets = dict[str, tuple[list[int], float]]
+Histograms = dict[str, tuple[list[int], float]]
+"""By label: the number of values in each bucket, and the sum of all values."""
 
 
 class ServiceMetrics:
-    """The metrics of one service and of its engine, in a registry of its own. Thread-safe."""
+    """Metrics of one service and its engine, in a registry of its own. Thread-safe."""
 
     def __init__(self, settings: ObservabilitySettings) -> None:
-        self.observer = PrometheusObserver((*ENGINE, *SERVICE), top_tenants=settings.top_tenants)
+        self.observer = PrometheusObserver((*ENGINE, *HTTP), top_tenants=settings.top_tenants)
         self.registry = self.observer.registry
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self.observer.record(REQUESTS, 1, method, route, str(status))
-        self.observer.record(REQUEST_SECONDS, seconds, route)
+    def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request and its time to the first byte."""
+        self.observer.record(HTTP_REQUESTS, 1, method, route, str(status))
+        self.observer.record(HTTP_REQUEST_SECONDS, seconds, route)
 
-    def durations(self) -> tuple[Buckets, Buckets]:
-        """Return how long stages took, and routes: by name, how many fell into each bucket, and the sum of seconds."""
-        families = self.observer.family(RETRIEVAL_STAGE_SECONDS), self.observer.family(REQUEST_SECONDS)
-        return _buckets(families[0], "stage"), _buckets(families[1], "route")
+    def register_gauges(self, *, calls: Callable[[], float], streams: Callable[[], float]) -> None:
+        """Export how many engine calls and streams run, read at each scrape."""
+        self.observer.gauge(HTTP_CALLS_IN_FLIGHT, calls)
+        self.observer.gauge(HTTP_STREAMS_IN_FLIGHT, streams)
 
-    def watch(self, *, turns: Callable[[], float], streams: Callable[[], float]) -> None:
-        """Show what is being worked on, at the time of the scrape."""
-        self.observer.watch(TURNS, turns)
-        self.observer.watch(STREAMS, streams)
+    def durations(self) -> tuple[Histograms, Histograms]:
+        """Return the histograms of search stages and of routes, in seconds."""
+        stages, routes = (self.observer.collect(metric) for metric in (RETRIEVAL_STAGE_SECONDS, HTTP_REQUEST_SECONDS))
+        return _histograms(stages, "stage"), _histograms(routes, "route")
 
 
-def _buckets(family: Metric, label: str) -> Buckets:
-    upto: dict[str, list[float]] = {}
-    seconds: dict[str, float] = {}
+def _histograms(family: MetricFamily, label: str) -> Histograms:
+    cumulative: dict[str, list[float]] = {}
+    sums: dict[str, float] = {}
     for sample in family.samples:
-        if sample.name.endswith("_bucket"):  # each counts those below it too
-            upto.setdefault(sample.labels[label], []).append(sample.value)
+        if sample.name.endswith("_bucket"):
+            cumulative.setdefault(sample.labels[label], [0.0]).append(sample.value)
         elif sample.name.endswith("_sum"):
-            seconds[sample.labels[label]] = sample.value
+            sums[sample.labels[label]] = sample.value
     return {
-        name: ([int(one - before) for before, one in zip([0.0, *counts], counts, strict=False)], seconds[name])
-        for name, counts in upto.items()
+        name: ([int(upper - lower) for lower, upper in pairwise(counts)], sums[name])
+        for name, counts in cumulative.items()
     }
 
 
 @contextmanager
-def served(metrics: ServiceMetrics, settings: ServiceSettings) -> Iterator[None]:
-    """Serve /metrics on its own port from a thread, where one is set. Raises ConfigError where it cannot be had."""
+def serve_metrics(metrics: ServiceMetrics, settings: ServiceSettings) -> Iterator[None]:
+    """Serve /metrics on `service.metrics_port` where it is set. Raises ConfigError where the port cannot be opened."""
     if settings.metrics_port is None:
         yield
         return

@@ -40,7 +40,7 @@ class Requests:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        with tracing.begun(scope["method"], [headers.get("traceparent")]):
+        with tracing.start_entry_span(scope["method"], [headers.get("traceparent")]):
             await self._serve(scope, receive, send, _names(headers))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, names: Mapping[str, str]) -> None:
@@ -74,9 +74,9 @@ class Requests:
     def _told(self, scope: Scope, status: int, seconds: float, took_ms: float) -> None:
         status = scope.get(ENDED_WITH, status)
         method, route = scope["method"] if scope["method"] in _METHODS else "other", _route(scope)
-        self._metrics.request(method, route, status, seconds)
+        self._metrics.record_request(method, route, status, seconds)
         named = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
-        tracing.renamed(f"{method} {route}", **named)
+        tracing.rename_span(f"{method} {route}", named)
         told = {"action": "request", "method": method, "route": route, "status": status, "ms": round(took_ms, 1)}
         logger.info("%s %s %d %.1f ms", method, route, status, took_ms, extra=told)
 
@@ -84,9 +84,9 @@ class Requests:
 def _names(headers: Headers) -> Mapping[str, str]:
     given = headers.get("x-request-id", "")
     request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-    names = {"request_id": request_id, "trace_id": tracing.trace_id() or ""}
-    caller = tracing.parsed(headers.get("traceparent"))
-    return names if caller is None else {**names, "parent_id": caller[1]}
+    names = {"request_id": request_id, "trace_id": tracing.current_trace_id() or ""}
+    caller = tracing.parse_traceparent(headers.get("traceparent"))
+    return names if caller is None else {**names, "parent_id": f"{caller.span_id:016x}"}
 
 
 def _route(scope: Scope) -> str:

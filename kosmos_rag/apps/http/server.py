@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from kosmos_rag.apps.http.app import create_app, create_service
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.metrics import served
+from kosmos_rag.apps.http.metrics import serve_metrics
 from kosmos_rag.core.config import Settings
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.engine import Engine
@@ -83,7 +83,7 @@ async def opened(settings: Settings) -> AsyncIterator[Service]:
     async with AsyncEngine(engine) as shared:
         await shared.run(engine.warm_up)
         service = create_service(shared)
-        with served(service.metrics, settings.service):
+        with serve_metrics(service.metrics, settings.service):
             yield service
 
 

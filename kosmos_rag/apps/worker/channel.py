@@ -159,7 +159,7 @@ class Desk:
         self._send(Progress(ended=tokens, counts=dict(counts or {})))
 
     def measured(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
-        """Tell what was measured of a tenant, for gauges `of_tenants`; it holds for so long unless told again."""
+        """Tell what was measured of a tenant, for gauges `across_tenants`; it holds for so long unless told again."""
         told = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}
         self._send(Progress(measured=told))
 
@@ -195,42 +195,39 @@ class Desk:
             os._exit(1)  # the supervisor is gone, as in _listen
 
 
-class Counts(defaultdict[tuple[str, str], float]):
-    """Counts to be reported together."""
+class CounterBuffer(defaultdict[tuple[str, str], float]):
+    """Counters of a child process, by name and label, until they are sent to the supervisor.
+
+    Attached to an engine it collects the metrics of ingestion: a child process exports none itself.
+    """
 
     def __init__(self) -> None:
         super().__init__(float)
+        self._lock = threading.Lock()
 
     @classmethod
     def of(cls, name: str, amount: float = 1.0, label: str = "") -> Self:
-        """Return a single count."""
+        """Return a buffer of one counter."""
         counts = cls()
         counts.add(name, amount, label)
         return counts
 
     def add(self, name: str, amount: float = 1.0, label: str = "") -> None:
-        """Add to a counter."""
-        self[name, label] += amount
-
-
-class Tally:
-    """Listens to an engine for what is to be reported with the next batch: a process shows no metrics of its own."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts = Counts()
+        """Add to a counter. Thread-safe."""
+        with self._lock:
+            self[name, label] += amount
 
     def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
-        """Add to what is reported next."""
+        """Add to a metric of ingestion; ignore others."""
         if metric in INGESTION:
-            with self._lock:
-                self._counts.add(metric.name, value, *labels)
+            self.add(metric.name, value, *labels)
 
-    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
-        """Leave it: nobody looks at a process."""
+    def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Ignore gauges: they are exported at a scrape, and nobody scrapes a child process."""
 
-    def take(self) -> Counts:
-        """Return what was added since the last time."""
+    def take(self) -> dict[tuple[str, str], float]:
+        """Return all counters and start again at 0."""
         with self._lock:
-            taken, self._counts = self._counts, Counts()
-        return taken
+            counts = dict(self)
+            self.clear()
+        return counts

@@ -90,7 +90,7 @@ class Supervisor:
     @property
     def failed(self) -> int:
         """What failed for good while this ran: jobs, and what sources could not list. Known when it has ended."""
-        return self._dead + int(self.metrics.total("unlisted"))
+        return self._dead + int(self.metrics.total("listing_failures"))
 
     @property
     def ready(self) -> bool:
@@ -156,7 +156,7 @@ class Supervisor:
             jobs = self._queue.take(self._limits.batch, kinds=self._kinds, worker=f"{self._name}/{process.number}")
             if not jobs:
                 break
-            self.metrics.took(jobs)
+            self.metrics.record_claim(jobs)
             process.begin(jobs)
             taken = True
         return taken
@@ -173,7 +173,7 @@ class Supervisor:
     def _note(self, message: ToSupervisor) -> None:
         if isinstance(message, Progress):
             self.metrics.add(message.counts)
-            self.metrics.measured(message.measured)
+            self.metrics.set_tenant_gauges(message.measured)
             self._runs_may_end |= bool(message.ended)
 
     def _close_runs(self, now: float) -> None:
@@ -228,7 +228,7 @@ class Supervisor:
             "process %d ended by itself with code %s, holding %d jobs", process.pid, code, len(tokens),
             extra={"action": "process_died"},
         )  # fmt: skip
-        self.metrics.died()
+        self.metrics.record_died_process()
         if now - process.started_at < _YOUNG_S:
             # It may die of the same again at once: a model that is not there, a machine without memory.
             self._start_again_at = now + 5.0
@@ -306,7 +306,7 @@ class Supervisor:
             # Some have ended only just now, and their processes' word of it is on its way.
             time.sleep(_TICK_S)
         for process in list(self._processes):
-            self.metrics.lost(process.drop(lost))
+            self.metrics.record_lost_leases(process.drop(lost))
 
 
 class _Listener:

@@ -78,7 +78,7 @@ class _TextFormatter(_Formatter):
         line += "".join(f" {name}={value}" for name, value in _given(record).items())
         if self._texts:
             line += "".join(f" {name}={text!r}" for name, text in _texts_of(record).items())
-        ids = [found for found in (REQUEST.get().get("request_id"), tracing.trace_id()) if found]
+        ids = [found for found in (REQUEST.get().get("request_id"), tracing.current_trace_id()) if found]
         return f"{line} [{' '.join(ids)}]" if ids else line
 
 
@@ -92,7 +92,7 @@ class _JsonFormatter(_Formatter):
             "action": given.pop("action", "none"),  # of libraries that we use
             "message": record.getMessage(),
             **given,
-            **({"trace_id": trace_id} if (trace_id := tracing.trace_id()) else {}),
+            **({"trace_id": trace_id} if (trace_id := tracing.current_trace_id()) else {}),
             **REQUEST.get(),
             **(_texts_of(record) if self._texts else {}),
         }

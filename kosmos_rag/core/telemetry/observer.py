@@ -1,4 +1,4 @@
-"""What an engine tells of itself, to whoever listens: samples of metrics, and a line of the log where it was slow."""
+"""Where an engine reports metrics, spans and slow searches, and observers attach."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import (
     ANSWER_SECONDS,
     RETRIEVAL_FAILURES,
-    RETRIEVAL_SHORT_OF_K,
+    RETRIEVAL_INCOMPLETE,
     RETRIEVAL_STAGE_SECONDS,
     TENANT_RETRIEVAL_SECONDS,
     TENANT_RETRIEVALS,
@@ -22,90 +22,91 @@ from kosmos_rag.core.types import SearchResult
 log = logging.getLogger("kosmos_rag.retrieval")
 
 
-class Observation:
-    """Passes on what parts of an engine tell. Nobody listens until `add`, and telling costs nothing. Thread-safe."""
+class Telemetry:
+    """Passes metrics of an engine to its observers; without one, recording costs nothing. Thread-safe."""
 
     def __init__(self, *, slow_ms: int = 0) -> None:
+        """Args: slow_ms: searches of this duration or longer are logged; 0 for none."""
         self._slow_ms = slow_ms
         self._observers: tuple[Observer, ...] = ()
-        self._watched: list[tuple[Metric, Callable[[], float], tuple[str, ...]]] = []
+        self._gauges: list[tuple[Metric, Callable[[], float], tuple[str, ...]]] = []
 
-    def add(self, observer: Observer) -> None:
-        """Tell this one too from now on."""
-        for metric, read, labels in self._watched:
-            observer.watch(metric, read, *labels)
+    def attach(self, observer: Observer) -> None:
+        """Pass metrics to this observer from now on."""
+        for metric, read, labels in self._gauges:
+            observer.gauge(metric, read, *labels)
         self._observers = (*self._observers, observer)
 
     def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
-        """Add to a counter, or put a value into a histogram."""
+        """Add to a counter, or observe a value of a histogram."""
         for observer in self._observers:
             observer.record(metric, value, *labels)
 
-    def watch(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
-        """Have a value read whenever somebody looks."""
-        self._watched.append((metric, read, labels))
+    def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Register a function that returns the current value; it is called at each scrape."""
+        self._gauges.append((metric, read, labels))
         for observer in self._observers:
-            observer.watch(metric, read, *labels)
+            observer.gauge(metric, read, *labels)
 
     @contextmanager
-    def stage(self, metric: Metric, stage: str) -> Iterator[None]:
-        """Make a span of what is done in here, and record its seconds."""
-        began = time.perf_counter()
+    def time_stage(self, metric: Metric, stage: str) -> Iterator[None]:
+        """Make a span of the block, and record its seconds under the label `stage`."""
+        started = time.perf_counter()
         try:
-            with tracing.span(f"kosmos.{stage}"):
+            with tracing.start_span(f"kosmos.{stage}"):
                 yield
         finally:
-            self.record(metric, time.perf_counter() - began, stage)
+            self.record(metric, time.perf_counter() - started, stage)
+
+    def time_context(self) -> AbstractContextManager[None]:
+        """Time how a context is assembled."""
+        return self.time_stage(RETRIEVAL_STAGE_SECONDS, "context")
 
     @contextmanager
-    def retrieving(self) -> Iterator[None]:
-        """Tell of errors that end a question in here."""
+    def count_errors(self) -> Iterator[None]:
+        """Count the error that ends a question in the block, by its type."""
         try:
             yield
         except KosmosError as error:
             self.record(RETRIEVAL_FAILURES, 1.0, type(error).__name__)
             raise
 
-    def assembling(self) -> AbstractContextManager[None]:
-        """Time how a context is put together."""
-        return self.stage(RETRIEVAL_STAGE_SECONDS, "context")
-
-    def answered(self, seconds: float, stage: str) -> None:
-        """Tell how long an answer took to its first piece, or to its end."""
+    def record_answer(self, seconds: float, stage: str) -> None:
+        """Record the seconds of an answer to its first token (`first_token`) or to its end (`total`)."""
         self.record(ANSWER_SECONDS, seconds, stage)
 
-    def retrieved(self, tenant: str, collection: str | None, found: SearchResult) -> None:
-        """Tell of a retrieval."""
-        total_ms = found.timings_ms["total"]
+    def record_search(self, tenant: str, collection: str | None, result: SearchResult) -> None:
+        """Record a search: its stages, whether it was incomplete, its tenant; log it where it was slow."""
+        total_ms = result.timings_ms["total"]
         if self._slow_ms and total_ms >= self._slow_ms:
-            _log_slow(tenant, collection, found)
+            _log_slow(tenant, collection, result)
         if not self._observers:
             return
-        for stage, milliseconds in found.timings_ms.items():
+        for stage, milliseconds in result.timings_ms.items():
             self.record(RETRIEVAL_STAGE_SECONDS, milliseconds / 1000, stage)
-        if found.incomplete_reason is not None:
-            self.record(RETRIEVAL_SHORT_OF_K)
+        if result.incomplete_reason is not None:
+            self.record(RETRIEVAL_INCOMPLETE)
         self.record(TENANT_RETRIEVALS, 1.0, tenant)
         self.record(TENANT_RETRIEVAL_SECONDS, total_ms / 1000, tenant)
 
 
-def _log_slow(tenant: str, collection: str | None, found: SearchResult) -> None:
+def _log_slow(tenant: str, collection: str | None, result: SearchResult) -> None:
     log.warning(
-        "a retrieval took %.0f ms",
-        found.timings_ms["total"],
+        "a search took %.0f ms",
+        result.timings_ms["total"],
         extra={
             "action": "slow_retrieval",
             "tenant": tenant,
             "collection": collection,
-            "timings_ms": dict(found.timings_ms),
+            "timings_ms": dict(result.timings_ms),
             "plan": {
                 name: {"plan": leg.plan, "asked": leg.asked, "returned": leg.returned, "read": dict(leg.read)}
-                for name, leg in found.retrievers.items()
+                for name, leg in result.retrievers.items()
             },
-            "requested": found.requested,
-            "returned": found.returned,
-            "cached": found.cached,
-            "degraded_stages": list(found.degraded_stages),
-            "texts": {"question": found.question},
+            "requested": result.requested,
+            "returned": result.returned,
+            "cached": result.cached,
+            "degraded_stages": list(result.degraded_stages),
+            "texts": {"question": result.question},
         },
     )

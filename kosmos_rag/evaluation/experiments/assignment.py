@@ -16,7 +16,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import (
     EVALUATOR,
     Arm,
@@ -70,7 +70,7 @@ def takes_part(running: RunningExperiment, reader: Reader, question: str) -> boo
 class Experiments:
     """The experiments of all tenants, as questions meet them. Thread-safe."""
 
-    def __init__(self, database: Database, retriever: Retriever, settings: Settings, observation: Observation) -> None:
+    def __init__(self, database: Database, retriever: Retriever, settings: Settings, telemetry: Telemetry) -> None:
         """`retriever` is that of the process, which second configurations share models and what is kept with."""
         self._database = database
         self._retriever = retriever
@@ -81,7 +81,7 @@ class Experiments:
         self._lock = threading.Lock()
         self._kept: LRUCache[tuple[str, str], _Second] = LRUCache(_KEPT)
         self._told: set[type[Exception]] = set()
-        self._observation = observation
+        self._telemetry = telemetry
 
     def trial(self, reader: Reader, settings: Settings, version: str) -> "Trial":
         """Return what goes along with one question, under these settings of that version."""
@@ -131,7 +131,7 @@ class Experiments:
 
     def count(self, outcome: str) -> None:
         """Count what became of a question."""
-        self._observation.record(EXPERIMENT_QUESTIONS, 1.0, outcome)
+        self._telemetry.record(EXPERIMENT_QUESTIONS, 1.0, outcome)
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until what is to be done afterwards has been. Returns whether it has."""
@@ -216,7 +216,7 @@ class Trial:
             first = replace(_served(retrieval, Arm.FIRST), first_ms=_after_embedding(retrieval))
             self._experiments.later(partial(self._compare, running, second, retrieval.question, filter, first, ids))
 
-    @tracing.spanned("kosmos.experiment")
+    @tracing.start_span("kosmos.experiment")
     def _compare(
         self,
         running: RunningExperiment,

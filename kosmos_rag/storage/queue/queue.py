@@ -59,7 +59,7 @@ def enqueue(
         return []
     connection.execute(statement("replace_dead_jobs"), {"tenant_id": owner.id, "keys": list(jobs)})
     # What is done again and again belongs to no request.
-    traceparent = None if every is not None else tracing.traceparent()
+    traceparent = None if every is not None else tracing.current_traceparent()
     traced = {} if traceparent is None else {"traceparent": traceparent}
     values = {
         "tenant_id": owner.id,

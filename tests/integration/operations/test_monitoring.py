@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
 from kosmos_rag.apps.http.app import create_service
-from kosmos_rag.apps.worker.metrics import DatabaseHealth, WorkerMetrics
+from kosmos_rag.apps.worker.metrics import DatabaseGauges, WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.telemetry.metrics import (
     BY_NAME,
@@ -57,22 +57,22 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         acme = engine.tenant("acme")
         acme.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
         acme.answer("What is churn?")
-        service.metrics.request("POST", "/v1/search", 200, 0.01)
+        service.metrics.record_request("POST", "/v1/search", 200, 0.01)
         for metric in ENGINE:
             if metric.kind == "counter" and metric not in _READ:
-                engine.parts.observation.record(metric, 1, *("x" for _ in metric.labels))
+                engine.parts.telemetry.record(metric, 1, *("x" for _ in metric.labels))
 
         acme.jobs.enqueue(SourceDocument(source="b", data=b"waits"))
         queue = acme.jobs._queue
         worker = WorkerMetrics(queue, engine.parts.database)
-        worker.took(jobs := queue.take(1, kinds=["document"], worker="test"))
+        worker.record_claim(jobs := queue.take(1, kinds=["document"], worker="test"))
         queue.give_back([job.token for job in jobs])
         assert worker.registry.get_sample_value("kosmos_jobs", {"kind": "document", "state": "dead"}) == 0
         for metric in (*INGESTION, *WORKER):
             if metric.kind == "counter":
                 worker.observer.record(metric, 1, *("x" for _ in metric.labels))
-            elif metric.of_tenants:
-                worker.measured({(metric.name, "acme"): (1.0, 60.0)})
+            elif metric.across_tenants:
+                worker.set_tenant_gauges({(metric.name, "acme"): (1.0, 60.0)})
         return _exported(service.metrics.registry) | _exported(worker.registry) | UP
 
 
@@ -191,14 +191,14 @@ def test_rules__see_the_first_of_what_they_count() -> None:
     assert len(counted) > 5
     for name, labels in counted:
         metric = BY_NAME[name]
-        known = [dict(zip(metric.labels, values, strict=True)) for values in metric.known]
+        known = [dict(zip(metric.labels, values, strict=True)) for values in metric.initial]
         if metric.labels:
             assert any(all(one[label] == value for label, value in labels.items()) for one in known), (name, labels)
 
 
 def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None:
     found = re.findall(r"SELECT '([^']+)'", statement("orphans"))
-    assert {(what,) for what in found} == set(WORKER_ORPHANS.known)
+    assert {(what,) for what in found} == set(WORKER_ORPHANS.initial)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_tenants_not_apart__pages_for_policies_and_not_for_a_migration(
 ) -> None:
     def seen(engine: Engine) -> float | None:
         registry = CollectorRegistry()
-        registry.register(DatabaseHealth(engine.parts.database))
+        registry.register(DatabaseGauges(engine.parts.database))
         return registry.get_sample_value("kosmos_rls_preflight_ok", {"role": "kosmos_app"})
 
     with Engine(settings, embedder=HashingEmbedder()) as engine:

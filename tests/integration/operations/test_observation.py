@@ -80,7 +80,7 @@ def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: Tenant
     assert stage("total") == 2
     assert [stage(name) for name in ("embed", "dense", "lexical", "fuse", "fetch", "rerank")] == [2] * 6
     assert stage("context") == 1
-    assert get("kosmos_retrieval_short_of_k_total") == 2
+    assert get("kosmos_retrieval_incomplete_total") == 2
     assert get("kosmos_retrieval_fallbacks_total", {"stage": "rerank", "reason": "model"}) == 2
     assert get("kosmos_answer_seconds_count", {"stage": "first_token"}) == 1
     assert get("kosmos_answer_seconds_count", {"stage": "total"}) == 1
@@ -118,9 +118,9 @@ def test_observer__hears_of_ingestion(engine: Engine) -> None:
 
 
 def test_spans__of_a_retrieval_are_its_stages(scope: Tenant, tracer: RecordingTracer) -> None:
-    with tracing.begun("request", [GIVEN]):
+    with tracing.start_entry_span("request", [GIVEN]):
         found = scope.context("What is churn?").retrieval
-    (request,), (retrieve,) = tracer.named("request"), tracer.named("kosmos.retrieve")
+    (request,), (retrieve,) = tracer.named("request"), tracer.named("retrieval")
     assert retrieve.parent == request.get_span_context()
     inside = [made for made in tracer.spans if made.parent == retrieve.get_span_context()]
     assert {made.name for made in inside} == {f"kosmos.{stage}" for stage in found.stages}
@@ -152,7 +152,7 @@ def _payload(scope: Tenant) -> dict[str, object]:
 
 
 def test_job__is_of_the_trace_that_asked_for_it(scope: Tenant) -> None:
-    with tracing.continued(GIVEN):
+    with tracing.continue_trace(GIVEN):
         scope.jobs.enqueue(SourceDocument(source="other", data=TEXT))
     assert _payload(scope)["traceparent"] == GIVEN
 
@@ -163,7 +163,7 @@ def test_job__without_a_trace_names_none(scope: Tenant) -> None:
 
 
 def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, tracer: RecordingTracer) -> None:
-    with tracing.continued(GIVEN):
+    with tracing.continue_trace(GIVEN):
         scope.jobs.enqueue(SourceDocument(source="other", data=TEXT + b" And more."))
     queue = scope.jobs._queue
     ours, theirs = multiprocessing.Pipe()

@@ -29,6 +29,9 @@ class RecordedSpan(trace.NonRecordingSpan):
     def update_name(self, name: str) -> None:
         self.name = name
 
+    def set_attribute(self, key: str, value: Any) -> None:
+        self.attributes[key] = value
+
     def set_attributes(self, attributes: Any) -> None:
         self.attributes.update(attributes)
 

@@ -29,7 +29,7 @@ def _as_before() -> Any:
 
 def _line(capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
     set_up_logging(ObservabilitySettings(**settings))
-    with tracing.continued(f"00-{TRACE}-b7ad6b7169203331-01"):
+    with tracing.continue_trace(f"00-{TRACE}-b7ad6b7169203331-01"):
         told = {"action": "slow_retrieval", "tenant": "acme", "plan": {"dense": 3}, "texts": {"question": "SECRET?"}}
         logging.getLogger("kosmos_rag.retrieval").warning("it took %d ms", 7, extra=told)
     return capsys.readouterr().err

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from kosmos_rag.core.telemetry.metrics import BY_NAME, ENGINE, INGESTION, METRICS, SERVICE, WORKER, reference
+from kosmos_rag.core.telemetry.metrics import BY_NAME, ENGINE, HTTP, INGESTION, METRICS, WORKER, reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -13,13 +13,13 @@ def test_page__is_what_the_module_says() -> None:
 
 
 def test_metrics__are_declared_once_and_are_whole() -> None:
-    assert len(BY_NAME) == len(METRICS) == len({*ENGINE, *INGESTION, *SERVICE, *WORKER})
+    assert len(BY_NAME) == len(METRICS) == len({*ENGINE, *INGESTION, *HTTP, *WORKER})
     for metric in METRICS:
         assert re.fullmatch(r"kosmos(_[a-z0-9]+)+", metric.name), metric.name
         assert metric.help.endswith("."), metric.name
         assert (metric.kind == "histogram") == bool(metric.buckets), metric.name
         assert list(metric.buckets) == sorted(set(metric.buckets)), metric.name
-        assert metric.of_tenants is None or (metric.kind == "gauge" and not metric.labels), metric.name
+        assert metric.across_tenants is None or (metric.kind == "gauge" and not metric.labels), metric.name
         assert not metric.name.endswith(("_total", "_count", "_sum", "_bucket", "_created")), metric.name
         if metric.kind == "histogram":
             assert metric.name.endswith(("_seconds", "_jobs")), "a histogram's name ends with its unit"

@@ -7,15 +7,15 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import (
     CACHE_LOOKUPS,
     ENGINE,
+    HTTP_REQUESTS,
     POOL_WAITING,
-    REQUESTS,
-    RETRIEVAL_SHORT_OF_K,
+    RETRIEVAL_INCOMPLETE,
     RETRIEVAL_STAGE_SECONDS,
     TENANT_RETRIEVAL_SECONDS,
     TENANT_RETRIEVALS,
     WORKER,
 )
-from kosmos_rag.core.telemetry.observer import Observation
+from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -27,28 +27,28 @@ def _series(observer: PrometheusObserver) -> int:
 
 def test_observer__adds_counters_and_fills_histograms() -> None:
     observer = PrometheusObserver()
-    observer.record(RETRIEVAL_SHORT_OF_K)
-    observer.record(RETRIEVAL_SHORT_OF_K, 2)
+    observer.record(RETRIEVAL_INCOMPLETE)
+    observer.record(RETRIEVAL_INCOMPLETE, 2)
     observer.record(RETRIEVAL_STAGE_SECONDS, 0.004, "dense")
     get = observer.registry.get_sample_value
-    assert get("kosmos_retrieval_short_of_k_total") == 3
+    assert get("kosmos_retrieval_incomplete_total") == 3
     assert get("kosmos_retrieval_stage_seconds_bucket", {"stage": "dense", "le": "0.005"}) == 1
     assert get("kosmos_retrieval_stage_seconds_bucket", {"stage": "dense", "le": "0.0025"}) == 0
 
 
 def test_observer__shows_zero_before_the_first_and_leaves_what_is_not_its_own() -> None:
     observer = PrometheusObserver(ENGINE)
-    observer.record(REQUESTS, 1, "GET", "/", "200")
-    assert observer.registry.get_sample_value("kosmos_retrieval_short_of_k_total") == 0
-    assert "kosmos_service" not in generate_latest(observer.registry).decode()
+    observer.record(HTTP_REQUESTS, 1, "GET", "/", "200")
+    assert observer.registry.get_sample_value("kosmos_retrieval_incomplete_total") == 0
+    assert "kosmos_http" not in generate_latest(observer.registry).decode()
 
 
 def test_observer__reads_what_is_watched_and_adds_equal_labels() -> None:
-    observation, observer, waiting = Observation(), PrometheusObserver(), [1.0]
-    observation.watch(POOL_WAITING, lambda: waiting[0], "kosmos_app")
-    observation.add(observer)
-    observation.watch(POOL_WAITING, lambda: 5, "kosmos_app")
-    observation.watch(CACHE_LOOKUPS, lambda: 7, "results", "hit")
+    telemetry, observer, waiting = Telemetry(), PrometheusObserver(), [1.0]
+    telemetry.gauge(POOL_WAITING, lambda: waiting[0], "kosmos_app")
+    telemetry.attach(observer)
+    telemetry.gauge(POOL_WAITING, lambda: 5, "kosmos_app")
+    telemetry.gauge(CACHE_LOOKUPS, lambda: 7, "results", "hit")
     waiting[0] = 2.0
     get = observer.registry.get_sample_value
     assert get("kosmos_pool_waiting", {"role": "kosmos_app"}) == 7
@@ -57,7 +57,7 @@ def test_observer__reads_what_is_watched_and_adds_equal_labels() -> None:
 
 def test_observer__gives_samples_the_trace_that_they_belong_to() -> None:
     observer = PrometheusObserver()
-    with tracing.continued(f"00-{TRACE}-b7ad6b7169203331-01"):
+    with tracing.continue_trace(f"00-{TRACE}-b7ad6b7169203331-01"):
         observer.record(RETRIEVAL_STAGE_SECONDS, 0.2, "total")
     (line,) = (line for line in open_metrics(observer.registry).decode().splitlines() if TRACE in line)
     assert line.startswith('kosmos_retrieval_stage_seconds_bucket{le="0.2",stage="total"} 1.0 # {trace_id="')
@@ -85,7 +85,7 @@ def test_the_rest_of_the_tenants__never_falls() -> None:
 
 def test_counters_that_alerts_rise_by__are_zero_before_the_first() -> None:
     get = PrometheusObserver(WORKER).registry.get_sample_value
-    assert get("kosmos_guard_steps_total", {"action": "left"}) == 0
+    assert get("kosmos_recall_monitor_repairs_total", {"action": "left"}) == 0
     assert get("kosmos_worker_orphans_total", {"what": "chunks without a vector"}) == 0
 
 

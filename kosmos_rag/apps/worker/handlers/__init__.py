@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from kosmos_rag.apps.worker.channel import Desk, Tally
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents, maintenance
 from kosmos_rag.apps.worker.handlers import schema as schemas
 from kosmos_rag.apps.worker.handlers import sync as syncing
@@ -23,9 +23,9 @@ class EngineWork:
         self._engine = engine
         parts = engine.parts
         self.database = parts.database
-        tally = Tally()
-        engine.observe(tally)
-        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, tally)
+        counters = CounterBuffer()
+        engine.observe(counters)
+        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, counters)
         self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
         self._schemas = schemas.SchemaWork(engine)
         guarding = Guarding(RecallMonitor(engine), round_s=engine.settings.worker.maintenance_every_s)
@@ -48,7 +48,7 @@ class EngineWork:
             elif desk.is_dropped(job):
                 desk.ended([job])
             else:
-                with tracing.begun(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
+                with tracing.start_entry_span(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
                     one_by_one[job.kind].run(job, desk)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from cachetools import LRUCache
 
-from kosmos_rag.apps.worker.channel import Counts, Desk, Tally
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.core.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
@@ -79,10 +79,14 @@ class DocumentWork:
     """Works on documents of any tenant. One thread parses; up to `PUBLISHING` batches are on their way behind it."""
 
     def __init__(
-        self, database: Database, ingestor: Ingestor, ingestor_of: Callable[[TenantRef, str], Ingestor], tally: Tally
+        self,
+        database: Database,
+        ingestor: Ingestor,
+        ingestor_of: Callable[[TenantRef, str], Ingestor],
+        counters: CounterBuffer,
     ) -> None:
         self._database = database
-        self._tally = tally
+        self._counters = counters
         self._ingestor = ingestor
         self._ingestor_of = ingestor_of
         self._places = threading.Semaphore(PUBLISHING)
@@ -124,7 +128,7 @@ class DocumentWork:
                 desk.give_back(jobs[number:])
                 break
             key = ids[job.token]
-            with tracing.begun("kosmos.job.document", [job.payload.get("traceparent")]):
+            with tracing.start_entry_span("kosmos.job.document", [job.payload.get("traceparent")]):
                 found = self._prepared(ingestor, owner, job, key, stored.get(key), languages, desk)
             if isinstance(found, _Ready):
                 ready.append(found)
@@ -222,11 +226,11 @@ class DocumentWork:
         self._last.add_done_callback(lambda _: self._places.release())
 
     def _publish(self, publisher: Publisher, owner: TenantRef, ready: Sequence[_Ready], desk: Desk) -> None:
-        with tracing.begun("kosmos.job.publish", [one.job.payload.get("traceparent") for one in ready]):
+        with tracing.start_entry_span("kosmos.job.publish", [one.job.payload.get("traceparent") for one in ready]):
             self._publish_batch(publisher, owner, ready, desk)
 
     def _publish_batch(self, publisher: Publisher, owner: TenantRef, ready: Sequence[_Ready], desk: Desk) -> None:
-        counts = Counts()
+        counts = CounterBuffer()
         left = {one.document.id: one for one in ready}
         fence = _JobFence(owner.id, ready)
         try:
@@ -249,7 +253,7 @@ class DocumentWork:
             for one in left.values():
                 fail_unexpected(desk, one.job, error)
         counts.add("batches")
-        counts.update(self._tally.take())
+        counts.update(self._counters.take())
         desk.ended([one.job for one in ready], counts)
 
     def _finish_unchanged(
@@ -269,7 +273,7 @@ class DocumentWork:
             return desk.give_back(list(unchanged.values()))
         except KosmosError as error:
             return _fail_all(desk, unchanged.values(), error)
-        return desk.ended(unchanged.values(), Counts.of("documents", len(ours), "unchanged"))
+        return desk.ended(unchanged.values(), CounterBuffer.of("documents", len(ours), "unchanged"))
 
 
 def _broken(desk: Desk, jobs: Sequence[Job], error: ModelUnavailable) -> None:
@@ -301,7 +305,7 @@ def fail(desk: Desk, job: Job, error: KosmosError) -> None:
         },
     )  # fmt: skip
     desk.insist(lambda: desk.queue.fail(job, error, source=_source_name(job), retry=retry))
-    desk.ended([job], Counts.of("failures", 1, code))
+    desk.ended([job], CounterBuffer.of("failures", 1, code))
 
 
 def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from kosmos_rag.apps.worker.channel import Counts, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.apps.worker.handlers.monitor import Guarding
 from kosmos_rag.core.config import WorkerSettings
@@ -67,7 +67,7 @@ class MaintenanceWork:
             return documents.fail_unexpected(desk, job, error)
         return desk.ended([job], counts)
 
-    def _maintain(self, owner: TenantRef, desk: Desk) -> Counts:
+    def _maintain(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
         self._build(owner, desk)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED))
@@ -77,16 +77,16 @@ class MaintenanceWork:
         prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
         return self._guarding.round(owner, desk)
 
-    def _reconcile(self, owner: TenantRef) -> Counts:
+    def _reconcile(self, owner: TenantRef) -> CounterBuffer:
         found = orphans(self._database, owner)
         if left := {what: rows for what, rows in found.items() if rows}:
             log.error("%s does not add up: %s", owner.name, left, extra={"action": "orphans", "tenant": owner.name})
-        counts = Counts()
+        counts = CounterBuffer()
         for what, rows in found.items():
             counts.add("orphans", rows, what)
         return counts
 
-    def _seal(self, owner: TenantRef, desk: Desk) -> Counts:
+    def _seal(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
         audit = TenantAudit(self._database, owner, self._months)
         try:
             since = audit.unsealed_since()
@@ -100,7 +100,7 @@ class MaintenanceWork:
             if not self._told:
                 log.warning("%s", error, extra={"action": "audit_months_left"})
             self._told = True
-        return Counts()
+        return CounterBuffer()
 
     def _build(self, owner: TenantRef, desk: Desk) -> None:
         def said(step: str) -> None:

@@ -3,20 +3,20 @@
 import logging
 from collections.abc import Iterable
 
-from kosmos_rag.apps.worker.channel import Counts, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.telemetry.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
     CANARY_RUNS,
-    GUARD_ALARMS,
-    GUARD_DRIFT,
-    GUARD_RECALL,
-    GUARD_RUNS,
-    GUARD_SHORT,
-    GUARD_STEPS,
     PERMISSION_CHECKS,
     PERMISSION_LEAKS,
+    RECALL_MONITOR_ALARMS,
+    RECALL_MONITOR_DRIFT,
+    RECALL_MONITOR_INCOMPLETE,
+    RECALL_MONITOR_RECALL,
+    RECALL_MONITOR_REPAIRS,
+    RECALL_MONITOR_RUNS,
     Metric,
 )
 from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
@@ -40,7 +40,7 @@ class Guarding:
         self._guard = guard
         self._round_s = round_s
 
-    def round(self, owner: TenantRef, desk: Desk) -> Counts:
+    def round(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
         """Look at what is due. A look that fails is logged: the rest of maintenance goes on."""
 
         def said(step: str) -> None:
@@ -60,7 +60,7 @@ class Guarding:
                     "texts": {"error": str(error)},
                 },
             )  # fmt: skip
-            return Counts()
+            return CounterBuffer()
         for run in runs:
             log.log(
                 _LEVEL[run.state], "%s: %s", run.kind, run.state,
@@ -82,25 +82,25 @@ def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
         if run.state is MonitorState.UNKNOWN:
             continue
         if run.kind is MonitorKind.RECALL:
-            values[GUARD_RECALL] = run.figures["ann_recall_at_10"]
-            values[GUARD_SHORT] = run.figures["short_of_k"]
-            values[GUARD_ALARMS] = run.figures["alarms_in_a_row"]
+            values[RECALL_MONITOR_RECALL] = run.figures["ann_recall_at_10"]
+            values[RECALL_MONITOR_INCOMPLETE] = run.figures["short_of_k"]
+            values[RECALL_MONITOR_ALARMS] = run.figures["alarms_in_a_row"]
             if "drift" in run.figures:
-                values[GUARD_DRIFT] = run.figures["drift"] / run.figures["drift_limit"]
+                values[RECALL_MONITOR_DRIFT] = run.figures["drift"] / run.figures["drift_limit"]
         elif run.kind is MonitorKind.QUESTIONS:
             values[CANARY_RECALL] = min(values.get(CANARY_RECALL, 1.0), run.figures["recall_at_10"])
             values[CANARY_MRR] = min(values.get(CANARY_MRR, 1.0), run.figures["mrr"])
     return values
 
 
-def counted(runs: Iterable[MonitorRun]) -> Counts:
+def counted(runs: Iterable[MonitorRun]) -> CounterBuffer:
     """Return what is counted of runs."""
-    counts = Counts()
+    counts = CounterBuffer()
     for run in runs:
         if run.kind is MonitorKind.RECALL:
-            counts.add(GUARD_RUNS.name, 1.0, str(run.state))
+            counts.add(RECALL_MONITOR_RUNS.name, 1.0, str(run.state))
             if action := run.figures.get("action"):
-                counts.add(GUARD_STEPS.name, 1.0, action)
+                counts.add(RECALL_MONITOR_REPAIRS.name, 1.0, action)
         elif run.kind is MonitorKind.QUESTIONS:
             counts.add(CANARY_RUNS.name, 1.0, str(run.state))
         else:

@@ -2,7 +2,7 @@
 
 import logging
 
-from kosmos_rag.apps.worker.channel import Counts, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, SourceError
 from kosmos_rag.core.types import Job, Outcome
@@ -63,8 +63,8 @@ def _read(source: SchemaSource) -> DatabaseSchema:
         raise SourceError("unavailable", str(error)) from error
 
 
-def _counts(done: BuildReport) -> Counts:
-    report, counts = done.ingest, Counts()
+def _counts(done: BuildReport) -> CounterBuffer:
+    report, counts = done.ingest, CounterBuffer()
     found = {Outcome.NEW: report.new, Outcome.CHANGED: report.changed, Outcome.UNCHANGED: report.unchanged}
     for outcome, documents_of in {**found, Outcome.REMOVED: done.removed}.items():
         counts.add("documents", documents_of, outcome)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from kosmos_rag.apps.worker.channel import Counts, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
@@ -66,9 +66,9 @@ class SyncWork:
             len(done.seen), done.to_do, done.found[Outcome.REMOVED], len(done.failures),
             extra={"action": "sync_done", "tenant": job.tenant, "job": job.id, "texts": {"source": job.key}},
         )  # fmt: skip
-        counts = Counts()
+        counts = CounterBuffer()
         for failure in done.failures:
-            counts.add("unlisted", label=failure.code)
+            counts.add("listing_failures", label=failure.code)
         for outcome in (Outcome.UNCHANGED, Outcome.REMOVED):
             counts.add("documents", done.found[outcome], outcome)
         return desk.ended([job], counts)

@@ -180,7 +180,7 @@ def test_upload__whose_client_hangs_up_is_no_error_of_ours(running: Running, cap
         gone.sendall(head.encode())
     labels = {"method": "POST", "route": "/v1/documents", "status": "499"}
     counted = running.service.metrics.registry.get_sample_value
-    eventually(lambda: counted("kosmos_service_requests_total", labels) == 1)
+    eventually(lambda: counted("kosmos_http_requests_total", labels) == 1)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 

@@ -135,7 +135,7 @@ def test_streams__end_with_an_error_where_the_model_fails(writing: Running, chat
     assert "sk-hidden" not in data
     counted = {"method": "POST", "route": "/api/chat", "status": str(json.loads(data)["status"])}
     get = writing.service.metrics.registry.get_sample_value
-    eventually(lambda: get("kosmos_service_requests_total", counted) == 1)
+    eventually(lambda: get("kosmos_http_requests_total", counted) == 1)
     assert counted["status"].startswith("5")
 
 

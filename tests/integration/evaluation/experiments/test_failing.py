@@ -30,7 +30,7 @@ class Outcomes:
         if metric is EXPERIMENT_QUESTIONS:
             self.seen += labels
 
-    def watch(self, metric: Any, read: Callable[[], float], *labels: str) -> None:
+    def gauge(self, metric: Any, read: Callable[[], float], *labels: str) -> None:
         """Nothing of this is looked at."""
 
 

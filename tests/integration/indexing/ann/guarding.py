@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.channel import Counts, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers.monitor import Guarding
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
@@ -24,7 +24,7 @@ class Mute(type(WORLD)):  # type: ignore[misc]
         raise ModelUnavailable("the model has gone to lunch; wait")
 
 
-def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], Counts]:
+def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], CounterBuffer]:
     """A round of the guard within maintenance of the tenant: what is measured and shown for how long, and counts."""
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)

@@ -117,7 +117,7 @@ def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
     with Engine(mute, embedder=Mute()) as engine, caplog.at_level("INFO", logger="kosmos_rag.apps.worker"):
         _, counts = round_of(engine)
     assert counts["kosmos_permission_checks", "unknown"] == 1
-    assert counts["kosmos_guard_runs", "unknown"] == 1, "too few samples"
+    assert counts["kosmos_recall_monitor_runs", "unknown"] == 1, "too few samples"
     [record] = [vars(record) for record in caplog.records if getattr(record, "action", "") == "guard_permission"]
     assert "gone to lunch" in record["texts"]["why"]
     assert "gone to lunch" not in record["message"] + str(record["figures"])

@@ -109,11 +109,11 @@ class Listener:
         self._lock = threading.Lock()
 
     def record(self, metric: Any, value: float = 1.0, *labels: str) -> None:
-        if metric.name == "kosmos_guard_samples":
+        if metric.name == "kosmos_recall_monitor_samples":
             with self._lock:
                 self.told[labels[0]] = self.told.get(labels[0], 0.0) + value
 
-    def watch(self, *_: Any) -> None:
+    def gauge(self, *_: Any) -> None:
         """Leave it."""
 
 
@@ -237,7 +237,7 @@ def test_guard__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same(
         admin.execute("UPDATE kosmos.indexes SET health = health || %s WHERE kind = 'ivfflat'", [health])
     with Engine(settings, embedder=Mute()) as engine:
         _, counts = round_of(engine)
-        assert counts["kosmos_guard_steps", "left"] == counts["kosmos_guard_runs", "alarm"] == 1
+        assert counts["kosmos_recall_monitor_repairs", "left"] == counts["kosmos_recall_monitor_runs", "alarm"] == 1
         step = engine.tenant("acme").indexes.log(1)[0]
         assert step.action == "left"
         assert "gone to lunch" in step.why
@@ -292,9 +292,9 @@ def test_run_due__waits_for_its_time_and_its_share(
         )
         admin.execute("UPDATE kosmos.guard_runs SET at = now() - interval '51 seconds'")
         shown, counts = round_of(engine)
-        assert counts["kosmos_guard_runs", "ok"] == 1
+        assert counts["kosmos_recall_monitor_runs", "ok"] == 1
         [run, _] = RecallMonitor(engine).status("acme")
-        _, hold_s = shown["kosmos_guard_recall_at_10", "acme"]
+        _, hold_s = shown["kosmos_recall_monitor_recall_at_10", "acme"]
         assert hold_s > 2 * run.milliseconds / 1000 / 0.02, "a figure is shown until it is measured again"
 
 

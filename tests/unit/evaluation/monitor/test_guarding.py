@@ -8,10 +8,10 @@ from kosmos_rag.apps.worker.handlers.monitor import counted, gauges
 from kosmos_rag.core.telemetry.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
-    GUARD_ALARMS,
-    GUARD_DRIFT,
-    GUARD_RECALL,
-    GUARD_SHORT,
+    RECALL_MONITOR_ALARMS,
+    RECALL_MONITOR_DRIFT,
+    RECALL_MONITOR_INCOMPLETE,
+    RECALL_MONITOR_RECALL,
 )
 from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
 
@@ -35,9 +35,10 @@ def test_gauges__show_the_worst_of_what_is_known() -> None:
             run(MonitorKind.PERMISSION, MonitorState.OK, leaks=0, missed=0),
         ]
     )
-    assert values.pop(GUARD_DRIFT) > 1
+    assert values.pop(RECALL_MONITOR_DRIFT) > 1
     assert values == {
-        GUARD_RECALL: 0.6, GUARD_SHORT: 0.1, GUARD_ALARMS: 2, CANARY_RECALL: 0.6, CANARY_MRR: 0.7,
+        RECALL_MONITOR_RECALL: 0.6, RECALL_MONITOR_INCOMPLETE: 0.1, RECALL_MONITOR_ALARMS: 2,
+        CANARY_RECALL: 0.6, CANARY_MRR: 0.7,
     }  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def test_gauges__show_nothing_of_what_is_not_known() -> None:
     unknown = [run(kind, MonitorState.UNKNOWN, samples=3) for kind in MonitorKind]
     assert gauges(unknown) == {}
     good = run(MonitorKind.RECALL, MonitorState.OK, ann_recall_at_10=1.0, short_of_k=0.0, alarms_in_a_row=0)
-    assert GUARD_DRIFT not in gauges([good])
+    assert RECALL_MONITOR_DRIFT not in gauges([good])
 
 
 def test_counts__tell_states_steps_and_leaks() -> None:
@@ -57,9 +58,9 @@ def test_counts__tell_states_steps_and_leaks() -> None:
             run(MonitorKind.PERMISSION, MonitorState.ALARM, leaks=2, missed=0),
         ]
     ) == {
-        ("kosmos_guard_runs", "alarm"): 1,
-        ("kosmos_guard_runs", "unknown"): 1,
-        ("kosmos_guard_steps", "raised"): 1,
+        ("kosmos_recall_monitor_runs", "alarm"): 1,
+        ("kosmos_recall_monitor_runs", "unknown"): 1,
+        ("kosmos_recall_monitor_repairs", "raised"): 1,
         ("kosmos_canary_runs", "unknown"): 1,
         ("kosmos_permission_checks", "alarm"): 1,
         ("kosmos_permission_leaks", ""): 2,
