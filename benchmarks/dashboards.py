@@ -165,7 +165,7 @@ def draw(series: Series, picture: Path) -> None:
     embedded = series.rate(f"{INGESTION_EMBEDDED_DOCUMENTS.name}_total")
     spent = f"{RETRIEVAL_STAGE_SECONDS.name}_sum"
     panels: dict[str, dict[str, list[float]]] = {
-        "Whole retrieval, ms": {
+        "Search duration, ms": {
             f"P{share * 100:g}": _ms(series.quantile(RETRIEVAL_STAGE_SECONDS, share, stage="total"))
             for share in (0.5, 0.95, 0.99)
         },
@@ -173,15 +173,15 @@ def draw(series: Series, picture: Path) -> None:
         "Time by stage, share": {
             stage: _ratio(series.rate(spent, stage=stage), series.rate(spent, stage="total")) for stage in STAGES
         },
-        "Retrievals a second": {"retrievals": total},
-        "Whole answers, P50, ms": {
+        "Searches per second": {"searches": total},
+        "Answer duration, P50, ms": {
             stage: _ms(series.quantile(ANSWER_SECONDS, 0.5, stage=stage)) for stage in ("first_token", "total")
         },
-        "Question vectors found in what is kept, share": {"question_vectors": _hits(series, "question_vectors")},
+        "Cache hit ratio of question vectors": {"question_vectors": _hits(series, "question_vectors")},
         "Connections": {
             state: series.value(POOL_CONNECTIONS, role="kosmos_app", state=state) for state in ("used", "idle")
         },
-        "Stages of a document, ms": {
+        "Ingestion time by stage, ms": {
             stage: _ms(_ratio(series.rate(f"{INGESTION_STAGE_SECONDS.name}_total", stage=stage), embedded))
             for stage in ("chunk", "embed", "write")
         },
