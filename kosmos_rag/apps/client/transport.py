@@ -107,7 +107,7 @@ def error_of(response: httpx.Response) -> KosmosError:
 def error_of_problem(told: Mapping[str, Any], *, retry_after_s: int = 0) -> KosmosError:
     """Return the error that a problem's document is of: the class that the library itself raises."""
     name, detail = str(told["type"]).removeprefix(TYPE), str(told["detail"])
-    faults = [f"{'.'.join(map(str, fault['place']))}: {fault['message']}" for fault in told.get("errors", ())]
+    faults = [f"{'.'.join(map(str, fault['location']))}: {fault['message']}" for fault in told.get("errors", ())]
     message = "; ".join([detail, *faults])
     kind = _ERRORS.get(name, ServiceError)
     if kind is errors.IngestionError:
