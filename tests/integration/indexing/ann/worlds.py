@@ -86,7 +86,7 @@ def load(
     name: str,
     chunks: range,
     *,
-    readers: Callable[[int], tuple[str, ...]] = lambda _: (EVERYONE,),
+    acl: Callable[[int], tuple[str, ...]] = lambda _: (EVERYONE,),
     metadata: Callable[[int], dict[str, Any]] = lambda _: {},
     collection: str = DEFAULT_COLLECTION,
     a_document: int = CHUNKS_A_DOCUMENT,
@@ -103,9 +103,7 @@ def load(
     for numbers in (chunks[at : at + a_document] for at in range(0, len(chunks), a_document)):
         source = f"{collection}/{numbers[0]}"
         key = document_id(owner.id, collection, source)
-        document = _document(
-            key, source, [text(number) for number in numbers], readers(numbers[0]), metadata(numbers[0])
-        )
+        document = _document(key, source, [text(number) for number in numbers], acl(numbers[0]), metadata(numbers[0]))
         documents.append(replace(document, vectors={space.id: embedder.embed(document.indexed)}))
     with engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, collection, space, now=now)
