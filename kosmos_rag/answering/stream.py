@@ -35,7 +35,7 @@ class DeferredStream:
     @property
     def cut(self) -> bool:
         """Whether the model says that it has ended before it was done."""
-        return isinstance(self._stream, BoundedStream) and self._stream.cut
+        return isinstance(self._stream, BoundedStream) and self._stream.truncated
 
     def close(self) -> None:
         """Give up the rest."""

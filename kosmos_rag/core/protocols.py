@@ -77,17 +77,17 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """What is said to a language model: the rules by `system`, the rest by `user`."""
+    """A message to a language model: instructions have the role `system`, all else `user`."""
 
     role: Literal["system", "user"]
     text: str
 
 
 class TextStream(Protocol):
-    """A text as it is written, piece by piece; a generator is one.
+    """A text as it is generated, piece by piece; a generator is one.
 
-    `close` gives up the rest of it at once, and does no harm at the end. Where another thread may close it while one
-    waits for a piece, that one gets a ModelError.
+    `close` cancels the rest at once; after the end it does nothing. A thread that waits for a piece while another one
+    calls `close` gets a ModelError.
     """
 
     def __iter__(self) -> Self:
@@ -99,17 +99,17 @@ class TextStream(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up the rest."""
+        """Cancel the rest."""
         ...
 
 
 @runtime_checkable
 class BoundedStream(TextStream, Protocol):
-    """A text that knows whether it was cut."""
+    """A text stream that knows whether it was truncated."""
 
     @property
-    def cut(self) -> bool:
-        """Whether it has ended because of `max_tokens`, and not with what was to be said."""
+    def truncated(self) -> bool:
+        """Whether the text has ended because of `max_tokens`."""
         ...
 
 
@@ -122,9 +122,9 @@ class LanguageModel(Protocol):
         ...
 
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> TextStream:
-        """Let the model answer; its failures are raised with the first piece, or where they come.
+        """Generate an answer. Failures are raised when iterating.
 
-        An answer that may have been cut is told from a whole one only where its stream is a BoundedStream.
+        Only a BoundedStream tells a truncated answer from a complete one.
         """
         ...
 

@@ -1,6 +1,7 @@
-"""Work that waits for a network, in one thread for all of it, so that any of it can be given up at any moment.
+"""Text streams produced by one event loop in the background.
 
-The timeouts of a blocking HTTP client bound each step and not their sum, and nothing can end its waiting from outside.
+The timeouts of a blocking HTTP client bound each read and not their sum, and no other thread can end its wait. A task
+of an event loop has a total deadline and can be cancelled at any moment.
 """
 
 import asyncio
@@ -13,15 +14,15 @@ from typing import Any
 from kosmos_rag.core.errors import ModelError
 
 Write = Callable[[str], None]
-Work = Callable[[Write], Coroutine[Any, Any, bool]]
-"""Writes pieces as they come, and tells whether more would have come but for their number."""
+Producer = Callable[[Write], Coroutine[Any, Any, bool]]
+"""Writes the pieces of a text as they come. Returns whether the text was truncated."""
 
 _END = object()
-_GIVEN_UP = "the answer of the language model was given up: ask again"
+_CANCELLED = "the answer of the language model was given up: ask again"
 
 
-class Background:
-    """An event loop in a thread of its own, started with the first work. Thread-safe."""
+class BackgroundLoop:
+    """An event loop in a thread of its own, started with the first stream. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,74 +30,78 @@ class Background:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def start(self, work: Work) -> "Pieces":
-        """Start work and return what it will write. Raises ModelError where this was closed."""
+    def start(self, producer: Producer) -> "BackgroundStream":
+        """Start a producer and return its text. Raises ModelError after `close`."""
         with self._lock:
             if self._closed:
                 raise ModelError("the language model is closed: open another engine")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                # A daemon, so that a hanging server does not keep the process from ending.
+                # A daemon: a server that hangs must not keep the process from ending.
                 self._thread = threading.Thread(target=self._loop.run_forever, name="kosmos-rag-chat", daemon=True)
                 self._thread.start()
             queue: SimpleQueue[object] = SimpleQueue()
-            return Pieces(queue, asyncio.run_coroutine_threadsafe(work(queue.put), self._loop))
+            return BackgroundStream(queue, asyncio.run_coroutine_threadsafe(producer(queue.put), self._loop))
 
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Give up all work, do a last thing, and end the thread. Again, it does nothing."""
+    def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Cancel all streams, run `cleanup` on the loop, and end the thread. A second call does nothing."""
         with self._lock:
             self._closed = True
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_ended(last), loop).result()
+        asyncio.run_coroutine_threadsafe(_cancel_all(cleanup), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-class Pieces:
-    """What work in the background writes, piece by piece; `close` gives the work up, from any thread."""
+class BackgroundStream:
+    """The pieces of a text as its producer writes them; `close` cancels the producer, from any thread."""
 
-    def __init__(self, queue: SimpleQueue[object], work: "Future[bool]") -> None:
+    def __init__(self, queue: SimpleQueue[object], task: "Future[bool]") -> None:
         self._queue = queue
-        self._work = work
-        work.add_done_callback(lambda done: queue.put(_end_of(done)))
+        self._task = task
+        task.add_done_callback(lambda done: queue.put(_end_of(done)))
 
-    def __iter__(self) -> "Pieces":
+    def __iter__(self) -> "BackgroundStream":
         return self
 
     def __next__(self) -> str:
         item = self._queue.get()
         if isinstance(item, str):
             return item
-        self._queue.put(item)  # whoever asks again gets the same
+        self._queue.put(item)  # the end stays: every later call gets it too
         if isinstance(item, BaseException):
             raise item
         raise StopIteration
 
     @property
-    def cut(self) -> bool:
-        """Whether it has come to its end because it may not be longer."""
-        work = self._work
-        return work.done() and not work.cancelled() and work.exception() is None and work.result()
+    def truncated(self) -> bool:
+        """Whether the text has ended because of its maximum length."""
+        task = self._task
+        return task.done() and not task.cancelled() and task.exception() is None and task.result()
+
+    def on_end(self, callback: Callable[["Future[bool]"], None]) -> None:
+        """Call back when the producer has ended, failed or was cancelled, from its thread."""
+        self._task.add_done_callback(callback)
 
     def close(self) -> None:
-        """Give up the rest."""
-        self._work.cancel()
+        """Cancel the rest."""
+        self._task.cancel()
 
     def __del__(self) -> None:
         self.close()
 
 
-def _end_of(work: "Future[bool]") -> object:
-    return ModelError(_GIVEN_UP) if work.cancelled() else work.exception() or _END
+def _end_of(task: "Future[bool]") -> object:
+    return ModelError(_CANCELLED) if task.cancelled() else task.exception() or _END
 
 
-async def _ended(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _cancel_all(cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    await last()
+    await cleanup()

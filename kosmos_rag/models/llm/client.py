@@ -1,46 +1,222 @@
-"""A language model behind a server of chats: vLLM, llama.cpp, Ollama, or a service."""
+"""Chat client of a language model server: vLLM, llama.cpp, Ollama, or a hosted service."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
 
 from kosmos_rag.core.config import LanguageModelSettings
+from kosmos_rag.core.errors import ModelError, ModelUnavailable, first_line
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.models.llm.endpoint import Server
-from kosmos_rag.models.llm.loop import Background, Pieces
-from kosmos_rag.models.llm.protocols import PROTOCOLS
-from kosmos_rag.models.llm.stream import Exchange
+from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.models.llm.background import BackgroundLoop, BackgroundStream, Write
+from kosmos_rag.models.llm.endpoint import BUSY, Endpoint
+from kosmos_rag.models.llm.protocols import PROTOCOLS, ChatProtocol, ProtocolError, ServerError
+
+if TYPE_CHECKING:
+    import httpx
+
+_RETRY_DELAY_S = 0.5
+# An answer has some hundred words; without a limit a server could fill the memory until the deadline.
+_MAX_RESPONSE_BYTES = 4_000_000
+_MAX_ERROR_BYTES = 10_000
 
 
 class ChatModel:
-    """A model asked over HTTP. Thread-safe; `close` gives up what is under way and ends its connections."""
+    """A language model over HTTP. Thread-safe; `close` cancels all answers and closes the connections."""
 
     def __init__(self, settings: LanguageModelSettings) -> None:
-        """Prepare to ask; nothing is sent yet. Raises ConfigError where `url` or `api_key` cannot be used."""
+        """Prepare the client; nothing is sent yet. Raises ConfigError where `url` or `api_key` is invalid."""
         import httpx
 
         self._settings = settings
         self._protocol = PROTOCOLS[settings.protocol]
-        self._server = Server(settings, self._protocol)
-        # As many at once as ask: whoever asks has limits, and httpx's own would keep a stream waiting unseen.
+        self._endpoint = Endpoint(settings, self._protocol)
+        # No limit of connections: callers have limits of their own, and httpx would queue a stream without a sign.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        self._client = httpx.AsyncClient(headers=self._server.headers, limits=limits)
-        self._background = Background()
+        self._client = httpx.AsyncClient(headers=self._endpoint.headers, limits=limits)
+        self._background = BackgroundLoop()
 
     @property
     def name(self) -> str:
         """The model's name as configured."""
         return self._settings.model
 
-    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Pieces:
-        """Let the model answer at temperature 0; the request is sent at once. `close` may come from any thread.
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> BackgroundStream:
+        """Send the conversation and return the answer at temperature 0. `close` may come from any thread.
 
-        It is asked once more where, before its answer has begun, the connection fails or the server is busy. The
-        pieces raise ModelUnavailable where the server cannot be reached, is late or busy, or refuses the key or the
-        model; ModelError where it fails, breaks off, or its answer holds no text.
+        The request is sent at once. It is retried once where the connection fails or the server is busy before the
+        first token. Iterating raises ModelUnavailable where the server cannot be reached, is late or busy, or refuses
+        key or model, and ModelError where it fails, breaks off, or answers without text.
         """
-        body = self._protocol.request(messages, self._settings, max_tokens)
-        exchange = Exchange(self._client, self._server, self._protocol, self._settings, body)
-        return self._background.start(exchange.run)
+        body = self._protocol.build_request(messages, self._settings, max_tokens)
+        completion = _Completion(self._client, self._endpoint, self._protocol, self._settings, body)
+        answer = self._background.start(completion.run)
+        span = self._open_span(max_tokens)
+        answer.on_end(lambda task: _end_span(span, task))
+        return answer
+
+    def _open_span(self, max_tokens: int) -> trace.Span:
+        return tracing.open_span(
+            f"chat {self.name}",
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": self._settings.protocol,
+                "gen_ai.request.model": self.name,
+                "gen_ai.request.max_tokens": max_tokens,
+                "gen_ai.request.temperature": 0.0,
+                "server.address": self._endpoint.url.host,
+            },
+            kind=trace.SpanKind.CLIENT,
+        )
 
     def close(self) -> None:
-        """Give up all answers that are under way, and close the connections to the server."""
+        """Cancel all answers and close the connections."""
         self._background.close(self._client.aclose)
+
+
+def _end_span(span: trace.Span, task: "Future[bool]") -> None:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is not None:
+        tracing.set_error(span, error)
+    else:
+        span.set_attribute("gen_ai.response.finish_reasons", ["length" if task.result() else "stop"])
+    span.end()
+
+
+class _Retry(Exception):
+    """The request failed before the first token, and a retry may succeed."""
+
+
+class _Completion:
+    """One answer: request, retry, deadlines, and the response as it comes."""
+
+    def __init__(
+        self,
+        client: "httpx.AsyncClient",
+        endpoint: Endpoint,
+        protocol: ChatProtocol,
+        settings: LanguageModelSettings,
+        body: dict[str, Any],
+    ) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._protocol = protocol
+        self._settings = settings
+        self._body = body
+        self._started = False
+        """Whether the first token has come."""
+
+    async def run(self, write: Write) -> bool:
+        """Write the answer and return whether it was truncated. Raises ModelError, ModelUnavailable."""
+        try:
+            async with (
+                asyncio.timeout(self._settings.timeout_s),
+                asyncio.timeout(self._settings.first_token_s) as first_token,
+            ):
+
+                def write_started(piece: str) -> None:
+                    if not self._started and piece.strip():
+                        self._started = True
+                        first_token.reschedule(None)
+                    if self._started:
+                        write(piece)
+
+                truncated = await self._request_with_retry(write_started)
+        except TimeoutError:
+            raise self._timeout_error() from None
+        if not self._started:
+            raise self._endpoint.error(
+                "answered without a text: correct language_model.url, or name a language_model.model that answers "
+                "without reasoning at length"
+            )
+        return truncated
+
+    def _timeout_error(self) -> ModelUnavailable:
+        first_token_s, timeout_s = self._settings.first_token_s, self._settings.timeout_s
+        if self._started:
+            return self._endpoint.unavailable(
+                f"did not end its answer within {timeout_s:g} s: raise language_model.timeout_s, or lower "
+                "rag.answer.model_tokens"
+            )
+        key = "first_token_s" if first_token_s <= timeout_s else "timeout_s"
+        return self._endpoint.unavailable(
+            f"gave no answer within {min(first_token_s, timeout_s):g} s: raise language_model.{key}, or name a faster "
+            "language_model.model"
+        )
+
+    async def _request_with_retry(self, write: Write) -> bool:
+        try:
+            return await self._request(write, last=False)
+        except _Retry:
+            await asyncio.sleep(_RETRY_DELAY_S)
+            return await self._request(write, last=True)
+
+    async def _request(self, write: Write, *, last: bool) -> bool:
+        import httpx
+
+        try:
+            async with self._client.stream("POST", self._endpoint.url, json=self._body, timeout=None) as response:
+                if response.status_code in BUSY and not last:
+                    raise _Retry
+                if response.status_code != 200:
+                    raise self._endpoint.refusal(response.status_code, await _read_error(response))
+                return await self._read_answer(response, write)
+        except httpx.TransportError as error:
+            if self._started:
+                raise self._endpoint.error(
+                    "broke off in the middle of its answer: look into its log, and ask again"
+                ) from error
+            if not last:
+                raise _Retry from error
+            raise self._endpoint.unreachable(error) from error
+        except httpx.DecodingError as error:
+            reason = self._endpoint.excerpt(first_line(error))
+            raise self._endpoint.error(f"sent what cannot be read: {reason}") from error
+
+    async def _read_answer(self, response: "httpx.Response", write: Write) -> bool:
+        async for line in self._read_lines(response):
+            try:
+                chunk = self._protocol.parse_line(line)
+            except ProtocolError:
+                raise self._endpoint.error(
+                    f"sent a line that is not of the protocol {self._settings.protocol} "
+                    f"({self._endpoint.excerpt(line)}): correct language_model.protocol or language_model.url"
+                ) from None
+            except ServerError as error:
+                raise self._endpoint.error(
+                    f"failed ({self._endpoint.excerpt(str(error))}): look into its log"
+                ) from None
+            if chunk.text:
+                write(chunk.text)
+            if chunk.ended:
+                return chunk.truncated
+        raise self._endpoint.error("ended before its answer was complete: look into its log, and ask again")
+
+    async def _read_lines(self, response: "httpx.Response") -> AsyncIterator[str]:
+        size = 0
+        rest = b""
+        async for data in response.aiter_bytes():
+            size += len(data)
+            if size > _MAX_RESPONSE_BYTES:
+                raise ModelError(
+                    f"{self._endpoint.name} sent more than {_MAX_RESPONSE_BYTES} bytes: correct language_model.url, or "
+                    "lower rag.answer.model_tokens"
+                )
+            # Not httpx's aiter_lines: it also splits at U+2028 and U+0085, which a text may hold.
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace").rstrip("\r")
+        if rest:
+            yield rest.decode(errors="replace")
+
+
+async def _read_error(response: "httpx.Response") -> bytes:
+    content = b""
+    async for data in response.aiter_bytes():
+        content += data
+        if len(content) > _MAX_ERROR_BYTES:
+            break
+    return content

@@ -1,4 +1,4 @@
-"""A server of language models: its address, its key, and its failures said without either's secrets."""
+"""Address and key of a language model server, and errors that show neither's secrets."""
 
 from typing import TYPE_CHECKING
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     import httpx
 
 BUSY = (429, 503)
-"""The statuses of a server that may answer later."""
+"""HTTP statuses worth a retry."""
 
-_LONGEST_REASON = 200
+_MAX_REASON_CHARS = 200
 
 
-class Server:
-    """Where to ask, and what to say where that fails."""
+class Endpoint:
+    """A language model server: where requests go, and the errors to raise where they fail."""
 
     url: "httpx.URL"
 
     def __init__(self, settings: LanguageModelSettings, protocol: ChatProtocol) -> None:
-        """Read address and key. Raises ConfigError where one cannot be used."""
+        """Validate address and key. Raises ConfigError."""
         import httpx
 
         if settings.url is None:
@@ -34,10 +34,10 @@ class Server:
         self._model = settings.model
         self._example = protocol.example
         self._key = settings.api_key.get_secret_value() if settings.api_key else ""
-        # The HTTP library shows a header that it does not take, and the key would be in the message.
+        # The HTTP library quotes a header that it refuses, and the key would be in its message.
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
             raise ConfigError(
-                "language_model.api_key holds a space, a line end or a sign that is not ASCII: correct it"
+                "language_model.api_key holds a space, a line end or a character that is not ASCII: correct it"
             )
         try:
             self.url = httpx.URL(settings.url.rstrip("/") + protocol.path)
@@ -50,38 +50,38 @@ class Server:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that shows the key, where there is one."""
+        """The authorization header, if there is a key."""
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
-    def error(self, what: str) -> ModelError:
-        """Return an error of this server."""
-        return ModelError(f"{self.name} {what}")
+    def error(self, message: str) -> ModelError:
+        """Build an error of this server."""
+        return ModelError(f"{self.name} {message}")
 
-    def unavailable(self, what: str) -> ModelUnavailable:
-        """Return the error of a server that cannot be used now."""
-        return ModelUnavailable(f"{self.name} {what}")
+    def unavailable(self, message: str) -> ModelUnavailable:
+        """Build the error of a server that cannot be used now."""
+        return ModelUnavailable(f"{self.name} {message}")
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
-        """Return the error of a connection that failed."""
-        # The HTTP library shows what it could not read, and that may be anything.
-        reason = self.shown(first_line(error))
+        """Build the error of a failed connection."""
+        # The HTTP library quotes what it could not parse, which may hold the key.
+        reason = self.excerpt(first_line(error))
         return self.unavailable(f"cannot be reached: {reason}: start it, or correct language_model.url")
 
     def refusal(self, status: int, content: bytes) -> ModelError:
-        """Return the error of an answer with another status than 200."""
-        said = f"{status}: {self.shown(content.decode(errors='replace'))}"
+        """Build the error of a response whose status is not 200."""
+        details = f"{status}: {self.excerpt(content.decode(errors='replace'))}"
         if status in (401, 403):
-            return self.unavailable(f"refused the key ({said}): correct language_model.api_key")
+            return self.unavailable(f"refused the key ({details}): correct language_model.api_key")
         if status == 404:
-            remedy = f"correct language_model.model, or language_model.url, which mostly is like {self._example}"
-            return self.unavailable(f"does not have model {self._model!r} ({said}): {remedy}")
+            remedy = f"correct language_model.model, or language_model.url, which is usually like {self._example}"
+            return self.unavailable(f"does not have model {self._model!r} ({details}): {remedy}")
         if status in BUSY:
-            return self.unavailable(f"is busy ({said}): ask again later, or give it more room")
-        return self.error(f"failed ({said}): look into its log, or correct language_model.model")
+            return self.unavailable(f"is busy ({details}): ask again later, or give it more resources")
+        return self.error(f"failed ({details}): look into its log, or correct language_model.model")
 
-    def shown(self, text: str) -> str:
-        """Show the beginning of what the server sent, without the key, which some repeat."""
+    def excerpt(self, text: str) -> str:
+        """Return the start of a server's text in one line, without the key, which some servers echo."""
         text = " ".join(text.split())
         if self._key:
             text = text.replace(self._key, "***")
-        return one_line(text[:_LONGEST_REASON]) or "nothing"
+        return one_line(text[:_MAX_REASON_CHARS]) or "nothing"

@@ -1,4 +1,8 @@
-"""What two kinds of servers are sent and answer: the OpenAI chat protocol, and Ollama's own."""
+"""Chat protocols: OpenAI's, which vLLM and llama.cpp speak too, and Ollama's own.
+
+Ollama's OpenAI-compatible endpoint has no option for the context length (`num_ctx`), and Ollama truncates longer
+prompts without an error.
+"""
 
 import json
 from collections.abc import Sequence
@@ -8,132 +12,140 @@ from typing import Any, Literal, Protocol
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.protocols import Message
 
-_TOO_LONG = "length"
+
+class ProtocolError(Exception):
+    """A line does not belong to the protocol."""
 
 
-class NotOfProtocolError(Exception):
-    """A line is not what the protocol has."""
-
-
-class ServerSaidError(Exception):
-    """A line reports a failure of the server, which is the message."""
+class ServerError(Exception):
+    """A line reports a failure of the server; its message is the server's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """What one line of an answer says."""
+class StreamChunk:
+    """Content of one line of a response."""
 
     text: str = ""
     ended: bool = False
-    """Whether the answer ends with it."""
-    cut: bool = False
-    """Whether it ends there because it may not be longer."""
+    """Whether the answer ends here."""
+    truncated: bool = False
+    """Whether it ends here because of its maximum length."""
 
 
 class ChatProtocol(Protocol):
-    """How a server is asked for a chat, and how its lines are read."""
+    """Builds requests and parses the lines of responses."""
 
     path: str
-    """Behind the base address."""
+    """Path of the endpoint, after the base URL."""
     example: str
-    """A base address."""
+    """Example of a base URL."""
 
-    def request(self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int) -> dict[str, Any]:
-        """Return the body of the request, for an answer at temperature 0."""
+    def build_request(
+        self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int
+    ) -> dict[str, Any]:
+        """Build the body of a request for a streamed answer at temperature 0.
+
+        Args:
+            messages: the conversation.
+            settings: model name and context length.
+            max_tokens: maximum length of the answer.
+        """
         ...
 
-    def read(self, line: str) -> Said:
-        """Read a line without its end. Raises NotOfProtocolError, ServerSaidError."""
+    def parse_line(self, line: str) -> StreamChunk:
+        """Parse a line without its line end. Raises ProtocolError, ServerError."""
         ...
 
 
 class OpenAI:
-    """Server-sent events with an object each, and `[DONE]` at the end."""
+    """Server-sent events with one object each; `[DONE]` ends the stream."""
 
     path = "/chat/completions"
     example = "http://localhost:8000/v1"
 
-    def request(self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int) -> dict[str, Any]:
-        """Return the body of the request."""
+    def build_request(
+        self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int
+    ) -> dict[str, Any]:
+        """Build the body of a request."""
         return {
             "model": settings.model,
-            "messages": _said(messages),
+            "messages": _message_objects(messages),
             "temperature": 0,
             "max_tokens": max_tokens,
             "stream": True,
         }
 
-    def read(self, line: str) -> Said:
-        """Read a line of an event stream."""
+    def parse_line(self, line: str) -> StreamChunk:
+        """Parse a line of an event stream."""
         field, colon, value = line.partition(":")
-        if field in ("", "event", "id", "retry"):  # a blank line ends an event, and a comment keeps the line open
-            return Said()
+        if field in ("", "event", "id", "retry"):  # a blank line ends an event; a comment keeps the connection open
+            return StreamChunk()
         if field != "data" or not colon:
-            raise NotOfProtocolError
+            raise ProtocolError
         if value.strip() == "[DONE]":
-            return Said(ended=True)
-        event = _object(value)
-        choices = event.get("choices")
-        if choices == []:  # some report at the end how many tokens were used
-            return Said()
+            return StreamChunk(ended=True)
+        choices = _parse_object(value).get("choices")
+        if choices == []:  # some servers report token counts in a last event
+            return StreamChunk()
         try:
-            choice = choices[0]  # type: ignore[index]  # whatever came is tried
+            choice = choices[0]  # type: ignore[index]  # any other shape raises below
             reason = choice.get("finish_reason")
-            text = _text(choice["delta"].get("content"))
-            return Said(text=text, ended=reason is not None, cut=reason == _TOO_LONG)
+            text = _parse_text(choice["delta"].get("content"))
+            return StreamChunk(text=text, ended=reason is not None, truncated=reason == "length")
         except (LookupError, TypeError, AttributeError):
-            raise NotOfProtocolError from None
+            raise ProtocolError from None
 
 
 class Ollama:
-    """Lines with an object each, the last of which is `done`."""
+    """Lines with one object each; the last one is `done`."""
 
     path = "/api/chat"
     example = "http://localhost:11434"
 
-    def request(self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int) -> dict[str, Any]:
-        """Return the body of the request."""
+    def build_request(
+        self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int
+    ) -> dict[str, Any]:
+        """Build the body of a request."""
         options = {"temperature": 0, "num_predict": max_tokens, "num_ctx": settings.context_tokens}
-        return {"model": settings.model, "messages": _said(messages), "stream": True, "options": options}
+        return {"model": settings.model, "messages": _message_objects(messages), "stream": True, "options": options}
 
-    def read(self, line: str) -> Said:
-        """Read a line of JSON."""
+    def parse_line(self, line: str) -> StreamChunk:
+        """Parse a line of JSON."""
         if not line.strip():
-            return Said()
-        event = _object(line)
+            return StreamChunk()
+        event = _parse_object(line)
         ended = event.get("done") is True
-        cut = event.get("done_reason") == _TOO_LONG
+        truncated = event.get("done_reason") == "length"
         try:
-            return Said(text=_text(event["message"].get("content")), ended=ended, cut=cut)
+            return StreamChunk(text=_parse_text(event["message"].get("content")), ended=ended, truncated=truncated)
         except (LookupError, TypeError, AttributeError):
             if ended:
-                return Said(ended=True, cut=cut)
-            raise NotOfProtocolError from None
+                return StreamChunk(ended=True, truncated=truncated)
+            raise ProtocolError from None
 
 
 PROTOCOLS: dict[Literal["openai", "ollama"], ChatProtocol] = {"openai": OpenAI(), "ollama": Ollama()}
 
 
-def _said(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _message_objects(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.text} for message in messages]
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise NotOfProtocolError from None
+        raise ProtocolError from None
     if not isinstance(value, dict):
-        raise NotOfProtocolError
+        raise ProtocolError
     error = value.get("error")
     if error is not None:
-        raise ServerSaidError(error.get("message") or error if isinstance(error, dict) else error)
+        raise ServerError(error.get("message") or error if isinstance(error, dict) else error)
     return value
 
 
-def _text(content: object) -> str:
-    """Return a piece of the answer; the first and last ones often have none."""
-    if content is None:
+def _parse_text(content: object) -> str:
+    if content is None:  # in the first and last events of an answer
         return ""
     if not isinstance(content, str):
         raise TypeError

@@ -13,7 +13,9 @@ from pydantic import SecretStr
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import BoundedStream, LanguageModel, Message, complete
+from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.models.llm.client import ChatModel
+from tests.unit.core.recording import RecordingTracer
 from tests.unit.models.llm.chat_server import (
     ChatServer,
     Handler,
@@ -47,6 +49,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
 @pytest.fixture(params=["openai", "ollama"])
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def tracer(monkeypatch: pytest.MonkeyPatch) -> RecordingTracer:
+    """An SDK that collects."""
+    recording = RecordingTracer()
+    monkeypatch.setattr(tracing, "_TRACER", recording)
+    return recording
 
 
 Model = Callable[..., ChatModel]
@@ -136,14 +146,14 @@ def test_stream__tells_whether_the_answer_was_cut(model: Model, protocol: str, c
     pieces = model(writes_and_then(replies[0], "fi", "ne"), protocol=protocol).stream(QUESTION, max_tokens=2)
     assert isinstance(pieces, BoundedStream)
     assert (next(pieces), next(pieces)) == ("fi", "ne")
-    assert (list(pieces), pieces.cut) == ([], cut)
+    assert (list(pieces), pieces.truncated) == ([], cut)
 
 
 def test_stream__that_failed_was_not_cut(model: Model) -> None:
     pieces = model(writes_and_then(FAILS, "fine")).stream(QUESTION, max_tokens=2)
     with pytest.raises(ModelError, match="out of memory"):
         list(pieces)
-    assert not pieces.cut
+    assert not pieces.truncated
 
 
 @pytest.mark.parametrize("key", [None, SecretStr("")])
@@ -396,3 +406,23 @@ def _until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() - started < 10, "it did not come about"
         time.sleep(0.01)
+
+
+def test_stream__is_a_span_that_ends_with_the_answer(model: Model, tracer: RecordingTracer) -> None:
+    assert list(model(writes("fine")).stream(QUESTION, max_tokens=5)) == ["fine"]
+    _until(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
+    (span,) = tracer.spans
+    assert span.name == "chat llama3.2"
+    assert span.attributes == {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "llama3.2",
+        "gen_ai.request.max_tokens": 5, "gen_ai.request.temperature": 0.0, "server.address": "127.0.0.1",
+        "gen_ai.response.finish_reasons": ["stop"],
+    }  # fmt: skip
+
+
+def test_stream__that_fails_is_a_span_with_the_type_of_its_error(model: Model, tracer: RecordingTracer) -> None:
+    with pytest.raises(ModelError):
+        list(model(writes_and_then(FAILS, "fine")).stream(QUESTION, max_tokens=5))
+    _until(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
+    assert tracer.spans[0].attributes["error.type"] == "ModelError"
+    assert "memory" not in str(tracer.spans[0].attributes)
