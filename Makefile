@@ -29,15 +29,17 @@ demo: $(STAMP)
 test: check
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
 
+# What takes longer than ten seconds, and every property with all its examples.
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=thorough
 
 # Storms, zombies, restarts and hostile files; prints its figures.
 test-reliability: $(STAMP)
 	$(BIN)/python -m pytest -s tests/reliability
 
-# KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator; deploy/citus starts one. Without it all is skipped.
+# KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator; deploy/citus starts one.
 test-citus: $(STAMP)
+	@test -n "$(KOSMOS_TEST_CITUS_URL)" || { echo "KOSMOS_TEST_CITUS_URL is not set: nothing was tested on Citus" >&2; exit 2; }
 	KOSMOS_TEST_CITUS_URL=$(KOSMOS_TEST_CITUS_URL) $(BIN)/python -m pytest -rs tests/citus
 
 # In headless Chromium, which CHROMIUM names where it is not on the path. Without it all is skipped.

@@ -25,9 +25,15 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from tests.property_examples import register_profiles
 
 PASSWORD = "kosmos-test"
 MEMORY = Path("/dev/shm")
+
+register_profiles()
+
+# Distributed tables need a server of their own: `make test-citus`.
+collect_ignore_glob = [] if os.environ.get("KOSMOS_TEST_CITUS_URL") else ["citus/*"]
 
 # Before anything imports a model library: no test may ask a hub.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -10,13 +10,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import Filter
 from kosmos_rag.retrieval.filters import filter_values
+from tests.property_examples import examples
 
 PASSES = """
     SELECT kosmos.matches(jsonb_populate_record(NULL::kosmos.documents, %(row)s), %(condition)s, %(condition_values)s,
@@ -151,7 +152,7 @@ def test_filter__of_the_largest_size_is_evaluated(connection: psycopg.Connection
     assert not _passes(connection, given, metadata={"year": 1})
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.text(st.characters(exclude_characters="\x00.", exclude_categories=["Cs"]), min_size=1, max_size=12)
     | st.text(alphabet='"\\$@*?()[]{}|&!=/u0041 \n\t%', min_size=1, max_size=12)
@@ -168,7 +169,7 @@ TIMES = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 2
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(TIMES, ZONES, TIMES | st.none(), ZONES)
 def test_times__compare_as_times(
     connection: psycopg.Connection, at: datetime, zone: timezone, asked_at: datetime | None, asked_zone: timezone
@@ -299,7 +300,7 @@ WHERES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(400)
 @given(st.lists(DOCUMENTS, min_size=1, max_size=4), WHERES)
 def test_filter__agrees_with_the_plain_reading(
     connection: psycopg.Connection, documents: list[dict[str, Any]], where: dict[str, Any]

@@ -7,8 +7,7 @@ from uuid import UUID
 import numpy as np
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as settings_
+from hypothesis import given
 from hypothesis import strategies as st
 from pgvector.psycopg import register_vector
 from psycopg import sql
@@ -16,7 +15,6 @@ from psycopg import sql
 from kosmos_rag.storage.binary import Weights, array, register_arrays, sparse_vectors
 
 TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=20)
-SHARED = settings_(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +32,16 @@ def _read(connection: psycopg.Connection, kind: str, values: Any) -> list[Any]:
     return [text for (text,) in connection.execute(query, (array(connection, kind, values),)).fetchall()]
 
 
-@SHARED
 @given(values=st.lists(st.uuids(), max_size=5))
 def test_array__of_uuids(values: list[UUID], connection: psycopg.Connection) -> None:
     assert _read(connection, "uuid", values) == [str(value) for value in values]
 
 
-@SHARED
 @given(values=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5))
 def test_array__of_integers(values: list[int], connection: psycopg.Connection) -> None:
     assert _read(connection, "int4", values) == [str(value) for value in values]
 
 
-@SHARED
 @given(values=st.lists(TEXTS, max_size=5))
 def test_array__of_texts(values: list[str], connection: psycopg.Connection) -> None:
     assert _read(connection, "text", values) == values

@@ -8,8 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given
-from hypothesis import settings as settings_
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kosmos_rag import Engine, SourceDocument
@@ -123,7 +122,6 @@ def test_delete__leaves_no_row(engine: Engine, database: DatabaseSettings) -> No
     assert engine.tenant("nobody").delete("a") == 0
 
 
-@settings_(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(
         st.text(alphabet=st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=100), max_size=4

@@ -4,10 +4,11 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.text.sentences import sentences
+from tests.property_examples import examples
 
 fragments = st.one_of(
     st.text(max_size=8),
@@ -21,7 +22,7 @@ def split(text: str) -> list[str]:
     return [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(parts=st.lists(fragments, max_size=40), before=st.text(max_size=5), after=st.text(max_size=5))
 def test_sentences__partition_the_span(parts: list[str], before: str, after: str) -> None:
     inner = "".join(parts)

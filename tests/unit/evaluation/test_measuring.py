@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import ir_measures
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
@@ -48,7 +48,6 @@ def test_measured__by_two_names_of_one_measure() -> None:
     assert found == {"q": {"MRR@10": 0.5, "RR@10": 0.5}}
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(

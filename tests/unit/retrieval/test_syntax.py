@@ -1,10 +1,11 @@
 """The syntax of questions: what is an operator, and what stays a word."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kosmos_rag.retrieval.query import Question, parse
+from tests.property_examples import examples
 
 
 def _question(text: str, **terms: tuple[str, ...]) -> Question:
@@ -68,7 +69,7 @@ def test_parse__ignores_phrases_without_a_word(question: str) -> None:
 TRICKY = st.text(alphabet='+-"“” \t\na5é½_(.', max_size=24) | st.text(max_size=24)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(TRICKY)
 @example('-"foo"-"bar"')
 @example('x ""-b "')

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.types import MonitorState
@@ -70,7 +70,6 @@ def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
     assert "drift" not in judged_recall(seen([1.0] * 50, scores=other), before[:20], 0.95).figures
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(-1, 1, width=16), min_size=1, max_size=40),
     st.lists(st.floats(-1, 1, width=16), min_size=1, max_size=40),

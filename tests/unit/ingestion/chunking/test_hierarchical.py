@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.protocols import Chunker
@@ -11,6 +11,7 @@ from kosmos_rag.core.types import Chunk, Heading, ParsedDocument
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.chunking.section import section_units, sections
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.property_examples import examples
 from tests.unit.ingestion.chunking.test_properties import SIZES, parse, texts
 
 Build = Callable[..., Chunker]
@@ -102,7 +103,7 @@ def test_split__keeps_fenced_blocks_as_settings_ask(build: Build, whole: bool) -
     assert {_shown(document.text, chunk) for chunk in chunks} == {document.text}
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(text=texts)
 def test_around__is_the_section_or_the_paragraphs_of_it_that_fit(text: str) -> None:
     document = parse(text)

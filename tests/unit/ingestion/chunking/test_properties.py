@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.config import ChunkingSettings
@@ -60,7 +60,6 @@ def is_whole_fence(chunk: Chunk) -> bool:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=80, deadline=None)
 @given(text=texts)
 def test_chunks_of_any_text(strategy: str, text: str) -> None:
     document = parse(text)
@@ -98,7 +97,6 @@ def test_chunks_of_blank_text__none(strategy: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["semantic", "paragraph", "hierarchical"])
-@settings(max_examples=40, deadline=None)
 @given(text=texts)
 def test_chunks_without_overlap__are_disjoint(strategy: str, text: str) -> None:
     chunks = [chunk for chunk in CHUNKERS[strategy].split(parse(text)) if chunk.chunker == strategy]

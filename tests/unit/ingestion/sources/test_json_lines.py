@@ -136,7 +136,7 @@ def test_covers__the_documents_of_this_file(file: Path, opened: Any) -> None:
     assert not listing.covers(f"{file}x#a")
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=6),
     end=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"]),

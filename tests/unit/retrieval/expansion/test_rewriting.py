@@ -4,7 +4,7 @@ import re
 from collections.abc import Generator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
@@ -127,7 +127,6 @@ def test_other_wordings__asks_for_as_many() -> None:
     assert model.max_tokens == 700
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="`\n a$question{}%") | st.text())
 def test_prompts__hold_the_question_within_a_fence_it_cannot_close(question: str) -> None:
     model = ScriptedModel("an answer")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
@@ -90,7 +90,6 @@ def test_read__names_a_file_that_is_no_text(file: Path) -> None:
         read_rules(file)
 
 
-@settings(deadline=None)
 @given(data=st.binary() | st.text(alphabet="-[]{},: abfromt\n'&*!").map(str.encode))
 def test_read__of_any_bytes_gives_rules_or_says_why_not(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "any.yaml"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag import Settings
@@ -123,7 +123,6 @@ def test_onnx__that_is_not_installed_is_named(folder: str, monkeypatch: pytest.M
 
 
 @given(passages=st.lists(st.text(max_size=60), min_size=1, max_size=12), order=st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_score__does_not_depend_on_the_other_passages(
     torch_reranker: CrossEncoderReranker, passages: list[str], order: Any
 ) -> None:

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import RequestError
@@ -139,14 +139,12 @@ def _all_shortest(graph: Graph, nodes: list[str]) -> set[frozenset[Edge]]:
     raise AssertionError
 
 
-@settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_trees__are_all_of_the_shortest(world: tuple[Graph, list[str]]) -> None:
     graph, nodes = world
     assert set(shortest_trees(graph, nodes, exact_up_to=6, most=1000)) == _all_shortest(graph, nodes)
 
 
-@settings(max_examples=30, deadline=None)
 @given(graphs())
 def test_tree__of_shortest_paths_connects_and_is_at_most_twice_as_long(world: tuple[Graph, list[str]]) -> None:
     graph, nodes = world
