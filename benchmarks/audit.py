@@ -31,19 +31,19 @@ DOCUMENTS = 10_000
 
 # Records over 300 days, each with ten passages of documents by lot.
 RECORDS = """
-INSERT INTO kosmos.retrievals (tenant_id, id, at, position, kind, outcome, subject, principals, question,
-                               question_sha256, settings, cached, milliseconds)
+INSERT INTO kosmos.audit_events (tenant_id, id, at, position, kind, outcome, subject, principals, question,
+                               question_sha256, settings_hash, cached, milliseconds)
 SELECT %(tenant_id)s, gen_random_uuid(), now() - n * (interval '300 days' / %(records)s),
-       nextval('kosmos.retrieval_positions'), 'retrieve', CASE n %% 50 WHEN 0 THEN 'none' ELSE 'hits' END,
+       nextval('kosmos.audit_event_positions'), 'search', CASE n %% 50 WHEN 0 THEN 'none' ELSE 'hits' END,
        'reader ' || n %% 500, '{everyone}', 'question ' || n %% 1000, md5((n %% 1000)::text), '', false, 10
   FROM generate_series(1, %(records)s) n
 """
 PASSAGES_OF_RECORDS = """
-INSERT INTO kosmos.retrieved_passages (tenant_id, retrieval_id, at, rank, shown, document_id, version_id, version,
+INSERT INTO kosmos.audit_passages (tenant_id, event_id, at, rank, shown, document_id, version_id, version,
                                        source, source_hash, chunk_ids, score)
 SELECT r.tenant_id, r.id, r.at, p.rank, true, gen_random_uuid(), gen_random_uuid(), 1, p.source, md5(p.source)::uuid,
        ARRAY[gen_random_uuid()], 0.5
-  FROM kosmos.retrievals r,
+  FROM kosmos.audit_events r,
        LATERAL (SELECT rank, '/documents/' || (hashtext(r.id::text || rank) & 2147483647) %% %(documents)s AS source
                   FROM generate_series(1, %(passages)s) rank) p
  WHERE r.tenant_id = %(tenant_id)s
@@ -79,7 +79,7 @@ def reading(admin: str, scope: Tenant, records: int) -> dict[str, float]:
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(RECORDS, values)
         connection.execute(PASSAGES_OF_RECORDS, values)
-        connection.execute("ANALYZE kosmos.retrievals, kosmos.retrieved_passages")
+        connection.execute("ANALYZE kosmos.audit_events, kosmos.audit_passages")
     sealing = _ms(scope.audit.seal)
     return {
         "records": records,

@@ -110,8 +110,9 @@ def measure_queue(settings: Settings, jobs: int = 8000, finished: int = 200_000)
             assert row is not None
             connection.execute(
                 "INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at,"
-                " attempt, lost, again, runs, created_at, finished_at) SELECT gen_random_uuid(), 't', 'default',"
-                " 'document', n::text, '{}', 'done', 0, now(), 1, 0, false, '{}', now(), now()"
+                " attempt, lost, requeue, sync_run_ids, created_at, finished_at)"
+                " SELECT gen_random_uuid(), 't', 'default', 'document', n::text, '{}', 'done', 0, now(),"
+                " 1, 0, false, '{}', now(), now()"
                 " FROM generate_series(1, %s) n",
                 [finished],
             )

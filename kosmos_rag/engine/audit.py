@@ -69,14 +69,14 @@ class TenantAudit:
             "limit": _checked(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("find_retrievals"), values).fetchall()
+            rows = connection.execute(statement("list_audit_events"), values).fetchall()
             return records(connection, self._owner.id, rows)
 
     def get(self, record_id: uuid.UUID) -> AuditRecord | None:
         """Return one record; None where the log has none of that id. Raises ConfigError, DatabaseError."""
         values = {"tenant_id": self._owner.id, "id": record_id}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("retrieval_by_id"), values).fetchall()
+            rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
             return next(iter(records(connection, self._owner.id, rows)), None)
 
     def who_saw(
@@ -103,7 +103,7 @@ class TenantAudit:
             "limit": _checked(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            return [_sighting(row) for row in connection.execute(statement("who_saw"), values).fetchall()]
+            return [_sighting(row) for row in connection.execute(statement("audit_document_access"), values).fetchall()]
 
     def failed(
         self, *, since: datetime | None = None, until: datetime | None = None, limit: int = 100

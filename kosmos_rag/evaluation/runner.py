@@ -132,7 +132,7 @@ def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress
         answered=plan.answers,
         measures=_in_order(means(results), settings.evaluation.measures),
         settings=settings.rag.model_dump(mode="json"),
-        settings_version=settings.settings_hash,
+        settings_hash=settings.settings_hash,
         code_version=__version__,
         index_state=index_state,
         seconds=round(seconds, 3),

@@ -41,7 +41,7 @@ class Evaluations:
             "answered": evaluation.answered,
             "measures": _json(evaluation.measures),
             "settings": _json(evaluation.settings),
-            "settings_version": evaluation.settings_version,
+            "settings_hash": evaluation.settings_hash,
             "code_version": evaluation.code_version,
             "index_state": _json(evaluation.index_state),
             "seconds": evaluation.seconds,

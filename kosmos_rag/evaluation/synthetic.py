@@ -67,7 +67,7 @@ def pieces(role: Role, tenant: TenantRef, principals: Sequence[str], collection:
     """Read the chunks that these principals may read. Raises RequestError where there is none, DatabaseError."""
     values = {"tenant_id": tenant.id, "collection": collection}
     with role.transaction(tenant.id, principals) as connection:
-        rows = connection.execute(statement("chunks_to_ask_about"), values).fetchall()
+        rows = connection.execute(statement("chunks_for_questions"), values).fetchall()
     if not rows:
         raise RequestError(f"tenant {tenant.name!r} has no documents to make questions of; ingest some first")
     return [

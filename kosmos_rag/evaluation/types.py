@@ -59,7 +59,7 @@ class Evaluation:
     """Means over the questions that have the measure."""
     settings: Mapping[str, Any]
     """`rag` of the settings, whole."""
-    settings_version: str
+    settings_hash: str
     """A hash of them."""
     code_version: str
     index_state: Mapping[str, Any]

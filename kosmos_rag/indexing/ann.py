@@ -58,7 +58,7 @@ def administrator(conninfo: str) -> Iterator[psycopg.Connection]:
     one that waits for a lock within a statement; this one asks again and again.
     """
     with translated(), psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute(statement("become_owner_for_session"))
+        connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         # Or the server would build on for a process that is gone, and the next maintenance wait for it.
         connection.execute(sql.SQL("SET client_connection_check_interval = '2s'"))
@@ -137,12 +137,12 @@ def tuned(
     def measured(setting: int) -> tuning.Measured:
         ivfflat = entry.kind == "ivfflat"
         values = {"probes": setting if ivfflat else 1, "ef_search": _MAX_EF_SEARCH if ivfflat else setting}
-        connection.execute(statement("search_vectors"), values)
+        connection.execute(statement("set_vector_search"), values)
         return tuning.measure(search, setting, queries, truth)
 
     result = tuning.smallest_that_meets(target, _search_settings(entry), measured)
     name, _ = search_setting(entry)
-    readers = connection.execute(statement("readers_of_space"), space.scope).fetchall()
+    readers = connection.execute(statement("vectors_by_acl"), space.scope).fetchall()
     health = {
         "recall_at_10": round(result.recall_at_10, 4),
         "recall_at_100": round(result.recall_at_100, 4),

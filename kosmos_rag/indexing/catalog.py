@@ -28,8 +28,8 @@ class Entry:
     """When it was built."""
     collection: str | None = None
     space_id: uuid.UUID | None = None
-    first_serial: int | None = None
-    last_serial: int | None = None
+    first_sequence: int | None = None
+    last_sequence: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     health: dict[str, Any] = field(default_factory=dict)
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -58,7 +58,7 @@ def change(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -
     """Store state, settings and health of an index. Raises IndexLocked where another process has removed it."""
     values = {"id": entry.id, "state": entry.state, "now": entry.checked_at or datetime.now(UTC)}
     values |= {"settings": Jsonb(entry.settings), "health": Jsonb(entry.health)}
-    if not connection.execute(statement("change_index"), {"tenant_id": tenant_id, **values}).rowcount:
+    if not connection.execute(statement("update_index"), {"tenant_id": tenant_id, **values}).rowcount:
         raise IndexLocked(f"the index {entry.relation} has been removed by another process; try again later")
 
 

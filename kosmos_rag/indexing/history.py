@@ -13,7 +13,7 @@ from kosmos_rag.core.types import IndexStep
 from kosmos_rag.indexing.catalog import Entry
 from kosmos_rag.storage.sql import statement
 
-BUILT, TUNED, RAISED, DROPPED, LEFT = "built", "tuned", "raised", "dropped", "left"
+REBUILT, TUNED, SEARCH_WIDENED, DROPPED, SKIPPED = "rebuilt", "tuned", "search_widened", "dropped", "skipped"
 _KEPT = timedelta(days=365)
 
 
@@ -21,7 +21,7 @@ def note(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     action: str,
-    why: str,
+    reason: str,
     *,
     index_id: uuid.UUID,
     before: Entry | None = None,
@@ -35,18 +35,18 @@ def note(
         "at": now,
         "index_id": index_id,
         "action": action,
-        "why": why,
+        "reason": reason,
         "before": Jsonb(_shown(before)),
         "after": Jsonb(_shown(after)),
     }
-    connection.execute(statement("insert_index_step"), values)
-    connection.execute(statement("prune_index_steps"), {"tenant_id": tenant_id, "before": now - _KEPT})
+    connection.execute(statement("insert_index_event"), values)
+    connection.execute(statement("prune_index_events"), {"tenant_id": tenant_id, "before": now - _KEPT})
 
 
 def steps(connection: psycopg.Connection, tenant_id: uuid.UUID, *, limit: int) -> list[IndexStep]:
     """Return the latest steps, the newest first."""
     with connection.cursor(row_factory=class_row(IndexStep)) as cursor:
-        return cursor.execute(statement("list_index_steps"), {"tenant_id": tenant_id, "limit": limit}).fetchall()
+        return cursor.execute(statement("list_index_events"), {"tenant_id": tenant_id, "limit": limit}).fetchall()
 
 
 def _shown(entry: Entry | None) -> Mapping[str, Any]:

@@ -139,13 +139,15 @@ class Indexes:
             entry = None if space is None else self._ready(tenant, space)
             if space is None or entry is None:
                 return None
-            if not entry.health.get("raised") and self._raised(run, space, entry, queries, why, at_least=_FURTHER):
-                return log.RAISED
+            if not entry.health.get("search_widened") and self._raised(
+                run, space, entry, queries, why, at_least=_FURTHER
+            ):
+                return log.SEARCH_WIDENED
             if (hindrance := self._rebuilt(run, space, queries, why)) is None:
-                return log.BUILT
+                return log.REBUILT
             with self._transaction(tenant) as connection:
-                log.note(connection, tenant.id, log.LEFT, f"{why}; {hindrance}", index_id=entry.id, before=entry)
-            return log.LEFT
+                log.note(connection, tenant.id, log.SKIPPED, f"{why}; {hindrance}", index_id=entry.id, before=entry)
+            return log.SKIPPED
 
     def prepare_space(self, tenant: TenantRef, space: Space, progress: Progress) -> Entry | None:
         """Build the vector index that a space beside the live one is due, or measure the one that it has.
@@ -206,10 +208,12 @@ class Indexes:
     def _tails(self, tenant: TenantRef) -> dict[str, int]:
         sizes = {}
         with self._transaction(tenant) as connection:
-            rows = connection.execute(statement("corpora_of_tenant"), {"tenant_id": tenant.id}).fetchall()
+            rows = connection.execute(statement("collections_of_tenant"), {"tenant_id": tenant.id}).fetchall()
             for collection, _ in rows:
                 values = {"tenant_id": tenant.id, "collection": collection}
-                sizes[collection] = (connection.execute(statement("tail_size"), values).fetchone() or (0,))[0]
+                sizes[collection] = (
+                    connection.execute(statement("count_unsegmented_chunks"), values).fetchone() or (0,)
+                )[0]
         return sizes
 
     def _merge(self, run: _Run, *, everything: bool) -> None:
@@ -287,10 +291,10 @@ class Indexes:
             setting = min(most, max(found.settings[name], math.ceil(at_least * entry.settings[name])))
             if setting <= entry.settings[name]:
                 return False
-            health = {**entry.health, **found.health, "raised": True}
+            health = {**entry.health, **found.health, "search_widened": True}
             after = replace(found, settings={**found.settings, name: setting}, health=health)
             catalogue.change(connection, run.tenant.id, after)
-            log.note(connection, run.tenant.id, log.RAISED, why, index_id=entry.id, before=entry, after=after)
+            log.note(connection, run.tenant.id, log.SEARCH_WIDENED, why, index_id=entry.id, before=entry, after=after)
         return bool(health["recall_at_10"] >= target and setting <= _FURTHEST * most)
 
     def _rebuilt(self, run: _Run, space: Space, queries: Sequence[NDArray[np.float32]], why: str) -> str | None:
@@ -328,7 +332,7 @@ class Indexes:
             with self._transaction(run.tenant) as connection:
                 catalogue.retire(connection, run.tenant.id, gone)
                 catalogue.change(connection, run.tenant.id, best)
-                log.note(connection, run.tenant.id, log.BUILT, due, index_id=best.id, before=current, after=best)
+                log.note(connection, run.tenant.id, log.REBUILT, due, index_id=best.id, before=current, after=best)
             due = None
         self._drop(gone, run.tenant, due)
 

@@ -48,7 +48,7 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     cursor = connection.cursor(binary=True)
-    rows = cursor.execute(statement("tail_piece"), {**scope, "limit": PIECE_CHUNKS}).fetchall()
+    rows = cursor.execute(statement("unsegmented_batch"), {**scope, "limit": PIECE_CHUNKS}).fetchall()
     if not rows:
         return None
     serials = np.array([row[0] for row in rows])
@@ -70,9 +70,9 @@ def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: 
     _write(connection, tenant_id, entry, _Chunks(serials=serials, lengths=lengths.astype(np.int32)), packed)
     # A publication deletes rows of the tail in an order of its own: without taking turns the two could wait for each
     # other. Last, so that publications wait for no more than this.
-    connection.execute(statement("lock_corpus"), scope)
+    connection.execute(statement("lock_collection"), scope)
     _require_alone(connection, tenant_id, entry)
-    connection.execute(statement("clear_tail"), {**scope, "last_serial": last})
+    connection.execute(statement("delete_segmented_terms"), {**scope, "last_sequence": last})
     return entry
 
 
@@ -98,9 +98,9 @@ def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequen
     collection, first, last = segments[0].collection, _serials(segments[0]).start, _serials(segments[-1]).stop
     assert collection is not None, "a segment is of a collection"
     scope = {"tenant_id": tenant_id, "collection": collection, "ids": [entry.id for entry in segments]}
-    bounds = {"first_serial": first, "last_serial": last}
+    bounds = {"first_sequence": first, "last_sequence": last}
     cursor = connection.cursor(binary=True)
-    row = cursor.execute(statement("live_serials"), {**scope, **bounds}).fetchone()
+    row = cursor.execute(statement("live_sequences"), {**scope, **bounds}).fetchone()
     assert row is not None, "an aggregate has a row"
     renumbered, chunks = _renumbered(
         cursor.execute(statement("chunks_of_segments"), scope).fetchall(), np.frombuffer(row[0], dtype=">i4")
@@ -117,9 +117,9 @@ def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequen
 
 def _serials(segment: Entry) -> range:
     """Return the serials that a segment covers."""
-    assert segment.first_serial is not None, "a segment has a first serial"
-    assert segment.last_serial is not None, "a segment has a last serial"
-    return range(segment.first_serial, segment.last_serial)
+    assert segment.first_sequence is not None, "a segment has a first serial"
+    assert segment.last_sequence is not None, "a segment has a last serial"
+    return range(segment.first_sequence, segment.last_sequence)
 
 
 def _require_alone(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> None:
@@ -176,8 +176,8 @@ def _entry(collection: str, first: int, last: int, rows: int) -> Entry:
         state=READY,
         rows=rows,
         collection=collection,
-        first_serial=first,
-        last_serial=last,
+        first_sequence=first,
+        last_sequence=last,
     )
 
 
@@ -190,7 +190,7 @@ def _write(
 ) -> None:
     scope = {"tenant_id": tenant_id, "id": entry.id}
     catalogue.insert(connection, tenant_id, entry)
-    packed = {"serials": pack_numbers(chunks.serials), "lengths": pack_numbers(chunks.lengths)}
+    packed = {"sequences": pack_numbers(chunks.serials), "lengths": pack_numbers(chunks.lengths)}
     connection.execute(statement("insert_segment"), {**scope, **packed})
     for batch in _batches(postings):
         columns = dict(zip(("lexeme_ids", "offsets", "frequencies"), map(list, zip(*batch, strict=True)), strict=True))

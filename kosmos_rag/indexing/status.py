@@ -27,7 +27,7 @@ def segments_of(entries: Sequence[Entry], collection: str) -> list[Entry]:
 
 def covered(segments: Sequence[Entry]) -> int:
     """Return the serial up to which these segments hold the corpus."""
-    last = segments[-1].last_serial if segments else 1
+    last = segments[-1].last_sequence if segments else 1
     assert last is not None, "a segment has a last serial"
     return last
 
@@ -39,7 +39,7 @@ def rows_of(connection: psycopg.Connection, scope: Mapping[str, Any]) -> int:
 
 def live_chunks(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> int:
     """Return how many chunks of a segment are still there."""
-    bounds = {name: getattr(segment, name) for name in ("collection", "first_serial", "last_serial")}
+    bounds = {name: getattr(segment, name) for name in ("collection", "first_sequence", "last_sequence")}
     return _number(connection, statement("live_chunks"), {"tenant_id": tenant_id, **bounds})
 
 
@@ -55,8 +55,8 @@ def is_large(rows: int, settings: IndexSettings, *, indexed: bool) -> bool:
 
 def published_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> int:
     """Return how many chunks have been published into a tenant so far, whether they are still there or not."""
-    rows = connection.execute(statement("corpora_of_tenant"), {"tenant_id": tenant_id}).fetchall()
-    return sum(next_serial - 1 for _, next_serial in rows)
+    rows = connection.execute(statement("collections_of_tenant"), {"tenant_id": tenant_id}).fetchall()
+    return sum(next_sequence - 1 for _, next_sequence in rows)
 
 
 def why_due(entry: Entry, rows: int, published: int, settings: IndexSettings) -> str | None:
@@ -80,7 +80,7 @@ def inspect(connection: psycopg.Connection, tenant: TenantRef, settings: IndexSe
     """Return the indexes of a tenant, and what is scanned for want of one."""
     entries = catalogue.entries(connection, tenant.id)
     values = {"tenant_id": tenant.id}
-    corpora = connection.execute(statement("corpora_of_tenant"), values).fetchall()
+    corpora = connection.execute(statement("collections_of_tenant"), values).fetchall()
     found: list[IndexInfo] = []
     for collection, _ in corpora:
         found += _lexical(connection, tenant.id, collection, segments_of(entries, collection), settings)
@@ -116,7 +116,9 @@ def _lexical(
             due = f"{segment.rows - live:,} of {segment.rows:,} chunks are gone"
         size = _number(connection, statement("segment_bytes"), {"tenant_id": tenant_id, "id": segment.id})
         found.append(_info(segment, rows_now=live, size=size, due=due))
-    tail = _number(connection, statement("tail_size"), {"tenant_id": tenant_id, "collection": collection})
+    tail = _number(
+        connection, statement("count_unsegmented_chunks"), {"tenant_id": tenant_id, "collection": collection}
+    )
     grown = tail >= settings.lexical_tail_chunks
     found.append(
         IndexInfo(

@@ -63,7 +63,7 @@ def withdraw(
     if access.by is None or not failed:
         return 0
     values = {"tenant_id": tenant_id, "document_ids": list(failed)}
-    rows = connection.execute(statement("readers_of_documents"), values).fetchall()
+    rows = connection.execute(statement("acl_of_documents"), values).fetchall()
     gone = [
         key
         for key, source, metadata, readers in rows

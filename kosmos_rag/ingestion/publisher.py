@@ -182,5 +182,5 @@ def _prepared(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -
         chunks=document.chunks,
         indexed=document.indexed,
         vectors=vectors,
-        mark=document.mark,
+        source_etag=document.mark,
     )

@@ -49,7 +49,7 @@ def few_in_reach(
     if not indexed or not (scope["filtered"] or little):
         return None
     values = {**scope, "limit": _FEW_DOCUMENTS + 1}
-    rows = connection.execute(statement("reach"), values).fetchall()
+    rows = connection.execute(statement("filtered_documents"), values).fetchall()
     chunks = sum(row[1] for row in rows)
     if len(rows) > _FEW_DOCUMENTS or chunks > _FEW_CHUNKS:
         return None
@@ -97,7 +97,7 @@ class DenseLeg:
         if reach is not None:
             self._plan, self._read = "exact, by document", {"rows": reach.chunks}
             values = {**self._values, "document_ids": reach.document_ids}
-            self._cursor = self._connection.execute(statement("dense_of_documents"), values)
+            self._cursor = self._connection.execute(statement("dense_by_documents"), values)
         elif index is None:
             self._send_exact()
         else:
@@ -115,7 +115,7 @@ class DenseLeg:
         left_out = self._values["filtered"] or self._values["required"] or share < 1
         depth = self._depth * (_DEEPER if left_out else 1)
         pool = depth * (index.oversampling or 1)
-        self._connection.execute(statement("search_vectors"), {"probes": probes, "ef_search": ef_search})
+        self._connection.execute(statement("set_vector_search"), {"probes": probes, "ef_search": ef_search})
         self._plan = f"{index.kind} on bits" if index.oversampling else index.kind
         self._read = {"ef_search": ef_search}
         if index.kind == "ivfflat":

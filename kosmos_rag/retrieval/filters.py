@@ -1,8 +1,8 @@
 """Filters on documents: checked, and compiled to one jsonpath predicate whose values are bound.
 
 docs/filters.md is the reference of the language. Of a filter, only keys of metadata become text of the predicate,
-quoted; every value goes into its variables, `$v0`, `$v1` and so on. The function kosmos.matches evaluates it, over the
-document as one JSON object of the fields named here; a predicate that is unknown lets nothing pass.
+quoted; every value goes into its variables, `$v0`, `$v1` and so on. The function kosmos.matches_filter evaluates it,
+over the document as one JSON object of the fields named here; a predicate that is unknown lets nothing pass.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -53,7 +53,7 @@ class LexicalLeg:
         self._reach: psycopg.Cursor[Any] | None = None
         if reach is not None and self._requests:
             values = {**scope, "document_ids": reach.document_ids}
-            self._reach = connection.execute(statement("serials_of_documents"), values)
+            self._reach = connection.execute(statement("sequences_of_documents"), values)
 
     def receive(self) -> Leg:
         """Wait for what was sent, and rank."""
@@ -115,8 +115,8 @@ class LexicalLeg:
         serials = segment.chunks.offsets[offsets]
         scores = dict(zip(serials.tolist(), segment.exact(offsets).tolist(), strict=True))
         wanted = array(self._connection, "int4", serials)
-        values = {**self._scope, "collection": segment.collection, "serials": wanted}
-        return scores, self._connection.cursor(binary=True).execute(statement("lexical_visible"), values)
+        values = {**self._scope, "collection": segment.collection, "sequences": wanted}
+        return scores, self._connection.cursor(binary=True).execute(statement("visible_chunks"), values)
 
 
 def _scored(corpus: Corpus, postings: Mapping[int, Posting]) -> SegmentScores:

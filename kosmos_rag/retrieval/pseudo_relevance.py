@@ -26,7 +26,7 @@ def feedback(
     """
     best = candidates[:_BEST]
     values = {**scope, "space_id": snapshot.space_id, "best": list(best), "candidates": list(candidates)}
-    rows = connection.execute(statement("feedback"), values).fetchall()
+    rows = connection.execute(statement("pseudo_relevance_feedback"), values).fetchall()
     # No score where none of the best has a vector.
     scored = [(chunk_id, float(score)) for chunk_id, score in rows if score is not None]
     return leg(

@@ -89,7 +89,7 @@ class Sampler:
             values = [self._values(sample) for sample in group]
             try:
                 with self._app.transaction(tenant_id, (), appends=True) as connection:
-                    connection.cursor().executemany(statement("insert_guard_sample"), values)
+                    connection.cursor().executemany(statement("insert_monitor_sample"), values)
                 self._telemetry.record(RECALL_MONITOR_SAMPLES, len(values), WRITTEN)
             except DatabaseError as error:
                 self._telemetry.record(RECALL_MONITOR_SAMPLES, len(values), DROPPED)

@@ -106,8 +106,8 @@ class Search:
             return None
         dense = DenseLeg(connection, scope, snapshot, self.vector, self.depth)
         if self.lexical:
-            clocks.append(connection.execute(statement("clock")))
+            clocks.append(connection.execute(statement("server_clock")))
         dense.send(reach, self.principals)
         if self.lexical:
-            clocks.append(connection.execute(statement("clock")))
+            clocks.append(connection.execute(statement("server_clock")))
         return dense

@@ -32,7 +32,7 @@ class Corpus:
     """How many this reader may read."""
     average: float
     """Mean length of those, in lexemes."""
-    next_serial: int
+    next_sequence: int
     epoch: int
     """Raised by each transaction that changes documents which this reader may read."""
     weights: Mapping[int, float]
@@ -45,7 +45,7 @@ class Corpus:
     def tail(self) -> int:
         """How many chunks no segment holds, at most."""
         covered = self.segments[-1].last if self.segments else 1
-        return min(self.chunks, self.next_serial - covered)
+        return min(self.chunks, self.next_sequence - covered)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,8 +101,8 @@ def look(
 ) -> Snapshot:
     """Read the snapshot in one round trip. `scope` names tenant and collection, `words` what the question says."""
     values = {**scope, **words}
-    corpora = connection.execute(statement("corpora"), values)
-    terms = connection.execute(statement("question_terms"), values)
+    corpora = connection.execute(statement("search_snapshot"), values)
+    terms = connection.execute(statement("query_terms"), values)
     required = connection.execute(statement("required_terms"), values) if words["phrases"] else None
     indexes = connection.execute(statement("ready_indexes"), values)
     rows = terms.fetchall()
@@ -134,12 +134,12 @@ def _experiment(told: Mapping[str, Any] | None) -> RunningExperiment | None:
 def _corpora(
     corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
 ) -> Iterable[Corpus]:
-    for collection, _, next_serial, _, preset, chunks, length, epoch, *_ in corpora:
+    for collection, _, next_sequence, _, preset, chunks, length, epoch, *_ in corpora:
         yield Corpus(
             collection=collection,
             chunks=chunks,
             average=max(length, 1) / max(chunks, 1),
-            next_serial=next_serial,
+            next_sequence=next_sequence,
             epoch=epoch,
             weights={
                 lexeme_id: bm25.inverse_document_frequency(chunks, holding) * weight

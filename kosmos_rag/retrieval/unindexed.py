@@ -34,7 +34,7 @@ class TailScan:
         self._cursor = self._send()
 
     def _send(self) -> psycopg.Cursor[Any]:
-        return self._connection.cursor(binary=True).execute(statement("lexical_tail"), self._values)
+        return self._connection.cursor(binary=True).execute(statement("unsegmented_scan"), self._values)
 
     def best(self, others: Sequence[float]) -> dict[uuid.UUID, float]:
         """Return the exact scores of the best chunks, as far as they may stand among the first `depth` with `others`.

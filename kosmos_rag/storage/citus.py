@@ -34,10 +34,10 @@ LOCAL = tuple(table.name for table in metadata.sorted_tables if table.name in QU
 UNREGISTERED = ("alembic_version",)
 """Tables that only the coordinator is asked for, never with another in one transaction that matters."""
 
-POLICY_FUNCTIONS = ("kosmos.tenant()", "kosmos.principals()", "kosmos.log_expired_before()")
+POLICY_FUNCTIONS = ("kosmos.current_tenant()", "kosmos.current_principals()", "kosmos.audit_expired_before()")
 """Functions that policies call: the workers have them before the tables come."""
 
-ROW_FUNCTIONS = ("kosmos.matches(kosmos.documents,text,jsonb,text[],text[])",)
+ROW_FUNCTIONS = ("kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[])",)
 """Functions that statements call on rows: of the type of a table, and so after it."""
 
 

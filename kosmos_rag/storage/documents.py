@@ -56,7 +56,7 @@ def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> 
     values = {"tenant_id": tenant_id}
     with role.transaction(tenant_id, principals) as connection:
         counted = connection.execute(statement("count_documents"), values)
-        by_readers = connection.execute(statement("chunks_by_readers"), values)
+        by_readers = connection.execute(statement("chunks_by_acl"), values)
         (documents,) = counted.fetchone() or (0,)
         return documents, {tuple(acl): chunks for acl, chunks in by_readers.fetchall()}
 
@@ -151,20 +151,20 @@ def read_spans(
     ]
 
 
-def marks(
+def source_etags(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Collection[uuid.UUID]
 ) -> dict[str, str | None]:
-    """Return the marks of those of the documents that are stored, by source; None for one that was given none."""
+    """Return the source etags of the stored ones among these documents, by source; None where the source gave none."""
     values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
-    return dict(connection.execute(statement("marks"), values).fetchall())
+    return dict(connection.execute(statement("source_etags"), values).fetchall())
 
 
-def touch_marks(
+def update_source_etags(
     connection: psycopg.Connection, tenant_id: uuid.UUID, changed: Mapping[uuid.UUID, str], *, collection: str
 ) -> None:
-    """Set the marks of documents whose content was found unchanged; what is not stored is passed over."""
+    """Set the source etags of documents with unchanged content; documents that are not stored are left out."""
     scope = {"tenant_id": tenant_id, "collection": collection}
     # As every writer of several documents does: two of them would lock rows in orders of their own.
     corpus.lock(connection, scope)
-    values = {"document_ids": list(changed), "marks": list(changed.values())}
-    connection.execute(statement("touch_marks"), {**scope, **values})
+    values = {"document_ids": list(changed), "source_etags": list(changed.values())}
+    connection.execute(statement("update_source_etags"), {**scope, **values})

@@ -159,13 +159,13 @@ class Corpus:
     chunks: int
     length: int
     next_lexeme_id: int
-    next_serial: int
+    next_sequence: int
 
 
 def lock(connection: psycopg.Connection, scope: dict[str, Any]) -> Corpus | None:
     """Lock the corpus until the transaction ends; None where there is no such corpus."""
-    row = connection.execute(statement("lock_corpus"), scope).fetchone()
-    return None if row is None else Corpus(chunks=row[0], length=row[1], next_lexeme_id=row[2], next_serial=row[3])
+    row = connection.execute(statement("lock_collection"), scope).fetchone()
+    return None if row is None else Corpus(chunks=row[0], length=row[1], next_lexeme_id=row[2], next_sequence=row[3])
 
 
 def change(
@@ -182,9 +182,9 @@ def change(
         "chunks": chunks - removed.chunks,
         "length": sum(counts.length for counts in added.values()) - removed.length,
         "next_lexeme_id": next_id,
-        "next_serial": corpus.next_serial + chunks,
+        "next_sequence": corpus.next_sequence + chunks,
     }
-    for (epoch,) in connection.execute(statement("change_corpus"), {**scope, **changes}):
+    for (epoch,) in connection.execute(statement("update_collection_statistics"), {**scope, **changes}):
         _change_readers(connection, {**scope, "epoch": epoch}, added, removed.counts)
     return ids
 
@@ -198,15 +198,15 @@ def _change_readers(
     none = Counts()
     changes = [(names, added.get(names, none), removed.get(names, none)) for names in {**added, **removed}]
     values = {
-        "readers": [_id_of(names) for names, _, _ in changes],
+        "acl_hashes": [_id_of(names) for names, _, _ in changes],
         "acls": [array_literal(names) for names, _, _ in changes],
         "chunks": [new.chunks - old.chunks for _, new, old in changes],
         "added": [new.chunks for _, new, _ in changes],
         "lengths": [new.length - old.length for _, new, old in changes],
         "languages": [array_literal(sorted(new.languages)) for _, new, _ in changes],
     }
-    connection.execute(statement("change_reader_statistics"), {**scope, **values})
-    connection.execute(statement("change_languages"), {**scope, **values})
+    connection.execute(statement("update_acl_statistics"), {**scope, **values})
+    connection.execute(statement("update_acl_languages"), {**scope, **values})
 
 
 _Pair = tuple[str, Readers]
@@ -231,7 +231,7 @@ def _change_lexemes(
     if removed:
         connection.execute(statement("delete_lexemes"), values)
     pairs, ids = list(changes), {}
-    for number, lexeme_id in connection.cursor(binary=True).execute(statement("change_lexemes"), values).fetchall():
+    for number, lexeme_id in connection.cursor(binary=True).execute(statement("update_lexemes"), values).fetchall():
         ids[pairs[number - 1][0]] = lexeme_id
         new.pop(pairs[number - 1], None)
     return _insert_lexemes(connection, scope, new, ids, next_id)
@@ -259,7 +259,7 @@ def _lexeme_columns(connection: psycopg.Connection, counts: Mapping[_Pair, int])
     literals, ids = {names: array_literal(names) for names in lists}, {names: _id_of(names) for names in lists}
     return {
         "lexemes": array(connection, "text", [lexeme for lexeme, _ in counts]),
-        "readers": array(connection, "uuid", [ids[names] for _, names in counts]),
+        "acl_hashes": array(connection, "uuid", [ids[names] for _, names in counts]),
         "acls": array(connection, "text", [literals[names] for _, names in counts]),
         "counts": array(connection, "int4", list(counts.values())),
     }

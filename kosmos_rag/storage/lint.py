@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from sqlalchemy import ForeignKeyConstraint, Identity, MetaData, PrimaryKeyConstraint, Table, UniqueConstraint
 
 _TENANT = "tenant_id"
-QUEUE = frozenset({"jobs", "runs"})
+QUEUE = frozenset({"jobs", "sync_runs"})
 """Tables that workers read for all tenants at once. On a distributed server they are local ones of the coordinator."""
 _BOUND = r"tenant_id = %\(tenant_id\)s"
 _TABLE = re.compile(
     r"\b(?:FROM|JOIN|UPDATE|DELETE FROM|,)\s+kosmos\.(\w+)(?:\s+(?!SET\b|WHERE\b|ON\b)(?:AS\s+)?(\w+))?"
 )
 _FORBIDDEN = (
-    (re.compile(r"tenant_id = kosmos\.tenant\(\)(?!%%')"), "binds no tenant: `= kosmos.tenant()` asks every shard"),
+    (
+        re.compile(r"tenant_id = kosmos\.current_tenant\(\)(?!%%')"),
+        "binds no tenant: `= kosmos.current_tenant()` asks every shard",
+    ),
     (re.compile(r"\bset_config\("), "uses set_config, which does not reach the workers"),
     (re.compile(r"\bMERGE\b"), "uses MERGE"),
     (re.compile(r"\bCOPY\b"), "uses COPY, which row-level security refuses"),

@@ -66,13 +66,14 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     from alembic.script import ScriptDirectory
     from alembic.util import CommandError
     from sqlalchemy import create_engine, text
+    from sqlalchemy.exc import DBAPIError
     from sqlalchemy.pool import NullPool
 
     config = _config()
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
     with translated(), engine.begin() as connection:
         connection.execute(text(statement("lock_provisioning")))
-        connection.execute(text(statement("become_owner")))
+        connection.execute(text(statement("set_owner_role")))
         before = _current(connection)
         config.attributes["connection"] = connection
         try:
@@ -88,6 +89,9 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
                 command.upgrade(config, revision)
         except CommandError as error:
             raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
+        except DBAPIError as error:
+            # SQLAlchemy wraps the driver's errors, which `translated` knows.
+            raise (error.orig or error) from error
         after = _current(connection)
         if after is not None:
             connection.exec_driver_sql(_comment(after))

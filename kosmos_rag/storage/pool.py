@@ -139,9 +139,11 @@ class Role:
         waiting = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
         with translated(), self._borrowed() as connection, waiting(connection), connection.transaction():
             if appends:
-                connection.execute(statement("allow_appending"))
-                connection.execute(statement("wait_for_disk"))
-            connection.execute(statement("enter"), {"tenant_id": tenant_id, "principals": list(principals)})
+                connection.execute(statement("set_append_transaction"))
+                connection.execute(statement("set_synchronous_commit"))
+            connection.execute(
+                statement("set_tenant_context"), {"tenant_id": tenant_id, "principals": list(principals)}
+            )
             yield connection
 
     @contextmanager

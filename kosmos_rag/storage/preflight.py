@@ -86,7 +86,7 @@ def _catalogue_problems(connection: psycopg.Connection, *, newer: bool) -> list[
     problems += [f"policy {p} on kosmos.{t} is not as migrated; {remedy}" for t, p in rows("unexpected_policies")]
     problems += [f"policy {p} on kosmos.{t} is missing; {remedy}" for t, p in rows("missing_policies")]
     problems += [
-        f"role {r} may do more with the log kosmos.{t} than append; {remedy}" for t, r in rows("changeable_logs")
+        f"role {r} may do more with the log kosmos.{t} than append; {remedy}" for t, r in rows("writable_audit_tables")
     ]
     problems += [f"view kosmos.{v} shows the rows of every tenant; drop it" for (v,) in rows("leaking_relations")]
     return problems

@@ -86,7 +86,7 @@ def _create_extension(connection: psycopg.Connection) -> None:
 
 def _create_schema(connection: psycopg.Connection) -> None:
     owner = sql.Identifier(OWNER)
-    if connection.execute(statement("may_become_owner")).fetchone() != (True,):
+    if connection.execute(statement("can_set_owner_role")).fetchone() != (True,):
         connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(owner))
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(sql.Identifier(SCHEMA), owner))
     database = sql.Identifier(connection.info.dbname)

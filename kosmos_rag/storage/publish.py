@@ -45,8 +45,8 @@ class PreparedDocument:
     """What each chunk is found by: its text under title and section."""
     vectors: Mapping[uuid.UUID, Vectors]
     """Of the chunks, by embedding space; all documents of a batch have the same spaces."""
-    mark: str | None = None
-    """What the source says of its state: equal marks mean unchanged content."""
+    source_etag: str | None = None
+    """The entity tag that the source gave: an equal one means unchanged content."""
 
 
 def text_hash(text: str) -> uuid.UUID:
@@ -98,14 +98,14 @@ def publish(
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in old])
     lexeme_ids = corpus.change(connection, scope, before, added, removed)
     pivot = _pivot(before, analysis, removed)
-    serials = list(range(before.next_serial, before.next_serial + len(texts)))
+    sequences = list(range(before.next_sequence, before.next_sequence + len(texts)))
     terms = corpus.saturated_terms(analysis, lexeme_ids, pivot)
-    numbered = _encoded(connection, {"serial": serials, "terms": terms}, _LATE_TYPES)
+    numbered = _encoded(connection, {"sequence": sequences, "terms": terms}, _LATE_TYPES)
     numbers = Counter({document_id: number for _, document_id, number in old})
     # None of these needs an answer: they are sent while the server works on those before them.
     with connection.pipeline():
         if removed.version_ids:
-            connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
+            connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
             connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
         for rows in slices(_document_columns(documents, numbers)):
             connection.execute(statement("upsert_documents"), {**scope, **rows})
@@ -113,7 +113,7 @@ def publish(
         for early, late in zip(chunks, numbered, strict=True):
             values = {**scope, "pivot": pivot, **early, **late}
             connection.execute(statement("insert_chunks"), values)
-            connection.execute(statement("insert_tail"), values)
+            connection.execute(statement("insert_unsegmented_terms"), values)
         for space_id in spaces & written:
             for early, vectors in zip(chunks, embeddings[space_id], strict=True):
                 values = {**scope, "space_id": space_id, **early, **vectors}
@@ -154,7 +154,7 @@ def remove(
     versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
     removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in versions])
     corpus.change(connection, scope, before, {}, removed)
-    connection.execute(statement("delete_tail"), {**scope, "version_ids": removed.version_ids})
+    connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
 
 
@@ -168,7 +168,7 @@ def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uu
     }
     for name in (
         "id", "version_id", "source", "title", "media_type", "language", "content_hash", "fingerprint", "bytes", "text",
-        "mark",
+        "source_etag",
     ):  # fmt: skip
         columns[name] = [getattr(document, name) for document in documents]
     return columns
@@ -176,14 +176,14 @@ def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uu
 
 _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
-    **dict.fromkeys(("ordinal", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
-    **dict.fromkeys(("page_end", "tokens", "length", "around_start", "around_end"), "int4"),
-    **dict.fromkeys(("section", "text", "splitter", "fallback_reason", "acl"), "text"),
+    **dict.fromkeys(("chunk_index", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
+    **dict.fromkeys(("page_end", "tokens", "length", "parent_start", "parent_end"), "int4"),
+    **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "acl"), "text"),
     "tsv": "tsvector",
 }
 """What is sent of each chunk, without nulls: a page of 0, an empty reason and an end of 0 stand for them."""
 
-_LATE_TYPES = {"serial": "int4", "terms": "sparsevec"}
+_LATE_TYPES = {"sequence": "int4", "terms": "sparsevec"}
 """What is known of a chunk under the lock only."""
 _VECTOR_TYPES = {"embedding": "halfvec"}
 
@@ -195,14 +195,16 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analy
         "id": [uuid.uuid5(document.version_id, str(chunk.chunk_index)) for document, chunk in rows],
         "document_id": [document.id for document, _ in rows],
         "version_id": [document.version_id for document, _ in rows],
+        "chunk_index": [chunk.chunk_index for _, chunk in rows],
+        "chunker": [chunk.chunker for _, chunk in rows],
         "start_offset": [chunk.start for _, chunk in rows],
         "end_offset": [chunk.end for _, chunk in rows],
         "page_start": [chunk.page_start or 0 for _, chunk in rows],
         "page_end": [chunk.page_end or 0 for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
-        "around_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
-        "around_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
+        "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
+        "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
         "acl": [readers[document.id] for document, _ in rows],
         "text_hash": [text_hash(text) for document in documents for text in document.indexed],
         "tsv": analysis.tsvectors,

@@ -64,7 +64,7 @@ def ensure_tenant(
     """Create the tenant and the collection with this space where missing. A tenant that has a live space keeps it."""
     create_tenant(connection, owner, now=now)
     values = {"tenant_id": owner.id, "collection": collection}
-    connection.execute(statement("create_corpus_statistics"), values)
+    connection.execute(statement("create_collection_statistics"), values)
     if live_space(connection, owner.id) is None:
         create_space(connection, owner.id, space, state=READY, now=now)
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})

@@ -37,7 +37,7 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert kosmos("ask", "Who plays the violin?").exit_code == 0
 
     listed = json.loads(kosmos("audit", "list", "--json").stdout)["retrievals"]
-    assert [(one["kind"], one["outcome"]) for one in listed] == [("answer", "none"), ("retrieve", "hits")]
+    assert [(one["kind"], one["outcome"]) for one in listed] == [("answer", "none"), ("search", "hits")]
     assert "What is churn?" in kosmos("audit", "list", "--outcome", "hits").stdout
     shown = kosmos("audit", "show", listed[1]["id"]).stdout
     assert "What is churn?" in shown
@@ -53,7 +53,7 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert kosmos("audit", "seal").stdout == "1 seals made over the log of tenant default\n"
     assert kosmos("audit", "verify").stdout.startswith("1 seals hold over 2 records, 0 records are not sealed yet")
     with psycopg.connect(database.admin_url or "") as connection:
-        connection.execute("UPDATE kosmos.retrievals SET subject = 'eve'")
+        connection.execute("UPDATE kosmos.audit_events SET subject = 'eve'")
     broken = kosmos("audit", "verify")
     assert broken.exit_code == 1
     assert "a record of the 2 under seal 1" in broken.stderr

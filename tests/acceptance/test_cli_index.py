@@ -131,7 +131,7 @@ def test_tune__measures_again_and_as_json_says_nothing_beside(built: Result, kos
 def test_log__has_what_was_done_and_why(built: Result, kosmos: Run) -> None:
     done = kosmos("index", "log", "--json")
     steps = json.loads(done.stdout)["steps"]
-    assert (steps[-1]["action"], steps[-1]["why"]) == ("built", f"indexes.vector_min_chunks is {FILES}")
+    assert (steps[-1]["action"], steps[-1]["reason"]) == ("rebuilt", f"indexes.vector_min_chunks is {FILES}")
     assert steps[-1]["after"]["recall_at_10"] == 1.0
     assert f"indexes.vector_min_chunks is {FILES}" in kosmos("index", "log").stdout
 
@@ -140,8 +140,8 @@ def test_guard__measures_and_shows_what_it_knows(built: Result, kosmos: Run) -> 
     done = kosmos("guard", "run", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
     runs = {run["kind"]: run for run in json.loads(done.stdout)["runs"]}
-    assert (runs["recall"]["state"], runs["recall"]["why"]) == ("unknown", "0 samples, 30 are needed")
-    assert runs["permission"]["state"] == "ok", runs["permission"]["why"]
+    assert (runs["recall"]["state"], runs["recall"]["reason"]) == ("unknown", "0 samples, 30 are needed")
+    assert runs["isolation"]["state"] == "ok", runs["isolation"]["reason"]
     shown = kosmos("guard", "status")
     assert "0 samples, 30 are needed" in shown.stdout
     assert shown.stdout.splitlines()[-1] == "0 samples wait"

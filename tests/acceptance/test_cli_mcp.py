@@ -122,8 +122,8 @@ def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dic
     records = engine.tenant("acme").audit.find()
     assert [(record.subject, str(record.kind)) for record in records] == [
         ("ada", "answer"),
-        ("ada", "retrieve"),
-        ("ada", "retrieve"),
+        ("ada", "search"),
+        ("ada", "search"),
     ]
     assert records[0].principals == ("everyone", "department:hr")
 

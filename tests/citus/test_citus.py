@@ -108,7 +108,7 @@ def test_tenants__see_their_own_rows_alone(engine: Engine, name: str, other_name
         opened.worker.transaction(tenant(name).id, [EVERYONE]) as connection,
     ):
         connection.execute(
-            "INSERT INTO kosmos.presets (tenant_id, collection, name, content, created_at) "
+            "INSERT INTO kosmos.collection_presets (tenant_id, collection, name, content, created_at) "
             "VALUES (%s, 'x', 'x', '{}', %s)",
             [tenant(other_name).id, "2026-01-01"],
         )
@@ -166,7 +166,7 @@ def test_deletion__leaves_nothing_on_any_shard(engine: Engine, name: str, admin:
     scope.ingest(_documents(12))
     assert scope.delete([f"d{number}" for number in range(12)]) == 12
     assert scope.search("revenue").hits == ()
-    for table in ("documents", "document_versions", "chunks", "embeddings", "lexemes", "lexical_tail"):
+    for table in ("documents", "document_versions", "chunks", "embeddings", "lexemes", "unsegmented_terms"):
         rows = admin.execute(f"SELECT count(*) FROM kosmos.{table} WHERE tenant_id = %s", [tenant(name).id]).fetchone()
         assert rows == (0,), table
 

@@ -131,7 +131,7 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
         running = threads.submit(asking.ask)
         try:
             states = _until(engine, lambda run: run.state is MonitorState.OK)
-            print(f"A: {built.settings['lists']} lists, probes {built.settings['probes']}; guard: {states[-1].why}")
+            print(f"A: {built.settings['lists']} lists, probes {built.settings['probes']}; guard: {states[-1].reason}")
             load(engine, "acme", range(CHUNKS, 2 * CHUNKS), text=text_of)
             oracle, asking.question = Oracle(2 * CHUNKS), question_of_b
             low, drifted_at = oracle.recall(engine, question_of_b), time.monotonic()
@@ -142,10 +142,10 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
         finally:
             asking.stop.set()
         running.result()
-    print(f"B: recall@10 {low:.3f}, alarm by run {len(runs)}, after {seen_s:.0f} s: {runs[-1].why}")
+    print(f"B: recall@10 {low:.3f}, alarm by run {len(runs)}, after {seen_s:.0f} s: {runs[-1].reason}")
     for step in reversed(scope.indexes.log()):
         print(f"{step.at:%H:%M:%S} {step.action}: {dict(step.before)} -> {dict(step.after)}")
-    print(f"restored to {restored:.3f} of B, {oracle.recall(engine, question_of_a):.3f} of A; guard: {good.why}")
+    print(f"restored to {restored:.3f} of B, {oracle.recall(engine, question_of_a):.3f} of A; guard: {good.reason}")
     print(f"{asking.answered} questions meanwhile, {asking.short} short")
     assert low < 0.95
     assert len(runs) <= 2, "the first may still hold questions of before"
@@ -163,7 +163,7 @@ def _until(engine: Engine, wanted: Callable[[MonitorRun], bool]) -> list[Monitor
         if seen and wanted(seen[-1]):
             return seen
         time.sleep(1.0)
-    raise AssertionError(f"it did not come: {[run.why for run in seen]}")
+    raise AssertionError(f"it did not come: {[run.reason for run in seen]}")
 
 
 def test_guard__takes_a_fiftieth_of_one_connection_at_its_default_rate(

@@ -74,9 +74,9 @@ def log(
     if as_json:
         print_json({"tenant": tenant, "steps": [plain(step) for step in steps]})
         return
-    shown = table("at", "action", "before", "after", "why")
+    shown = table("at", "action", "before", "after", "reason")
     for step in steps:
-        shown.add_row(f"{step.at:%Y-%m-%d %H:%M:%S}", step.action, _how(step.before), _how(step.after), step.why)
+        shown.add_row(f"{step.at:%Y-%m-%d %H:%M:%S}", step.action, _how(step.before), _how(step.after), step.reason)
     console().print(shown if steps else "nothing was done to vector indexes")
 
 

@@ -69,8 +69,8 @@ def _print(found: "Sequence[MonitorRun]") -> None:
     if not found:
         console().print("nothing was measured: no vector index, and no question file")
         return
-    shown = table("at", "kind", "state", "why", "done", "ms", right={"ms"})
+    shown = table("at", "kind", "state", "reason", "done", "ms", right={"ms"})
     for one in found:
         done = str(one.figures.get("action", ""))
-        shown.add_row(f"{one.at:%Y-%m-%d %H:%M:%S}", one.kind, one.state, one.why, done, f"{one.milliseconds:,.0f}")
+        shown.add_row(f"{one.at:%Y-%m-%d %H:%M:%S}", one.kind, one.state, one.reason, done, f"{one.milliseconds:,.0f}")
     console().print(shown)

@@ -56,16 +56,16 @@ def enqueue_once(
     }
     with database.worker.transaction(scope.id, [EVERYONE]) as connection:
         create_tenant(connection, tenant(scope.name), now=now)
-        connection.execute(statement("forget_upload_requests"), values)
-        if connection.execute(statement("claim_upload_request"), values).fetchone() is None:
-            before = connection.execute(statement("claimed_upload_request"), values).fetchone()
+        connection.execute(statement("delete_expired_idempotency_keys"), values)
+        if connection.execute(statement("claim_idempotency_key"), values).fetchone() is None:
+            before = connection.execute(statement("idempotency_key"), values).fetchone()
             assert before is not None, "it was in the way of the claim"
             if before[0] != values["request_sha256"]:
                 raise RequestError("the Idempotency-Key came with another document before; use a new one")
             known: int = before[1]
             return known
         job_id = scope.jobs.enqueue(document, connection=connection)
-        connection.execute(statement("note_upload_request"), {**values, "job_id": job_id})
+        connection.execute(statement("set_idempotency_key_job"), {**values, "job_id": job_id})
         return job_id
 
 

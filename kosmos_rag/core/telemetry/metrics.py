@@ -263,7 +263,7 @@ RECALL_MONITOR_REPAIRS = Metric(
     "Repairs after low recall, by action: raised (indexes are searched deeper), built (index rebuilt), left (no "
     "repair, see kosmos-rag index log), busy (other maintenance runs; the next run of the monitor tries again).",
     ("action",),
-    initial=(("raised",), ("built",), ("left",), ("busy",)),
+    initial=(("search_widened",), ("rebuilt",), ("skipped",), ("busy",)),
 )
 RECALL_MONITOR_RECALL = Metric(
     "kosmos_recall_monitor_recall_at_10",

@@ -12,7 +12,7 @@ EVALUATOR = "kosmos-rag eval"
 class AuditKind(StrEnum):
     """What was asked for."""
 
-    RETRIEVE = "retrieve"
+    SEARCH = "search"
     CONTEXT = "context"
     ANSWER = "answer"
 

@@ -20,9 +20,9 @@ class ExperimentMode(StrEnum):
 class Arm(StrEnum):
     """One of the two configurations."""
 
-    FIRST = "first"
+    CONTROL = "control"
     """That of the tenant or the collection."""
-    SECOND = "second"
+    TREATMENT = "treatment"
     """The same under the changes of the experiment."""
 
 

@@ -15,7 +15,7 @@ class MonitorKind(StrEnum):
     """Samples of live questions, searched again through the index and exactly."""
     QUESTIONS = "questions"
     """Questions with known answers."""
-    PERMISSION = "permission"
+    ISOLATION = "isolation"
     """Two tenants of the guard's own, each asked for the other's secret."""
 
 
@@ -36,7 +36,7 @@ class MonitorRun:
     at: datetime
     kind: MonitorKind
     state: MonitorState
-    why: str
+    reason: str
     """In words: the figures that it goes by."""
     index_id: uuid.UUID | None
     """The vector index that was measured."""
@@ -53,8 +53,8 @@ class IndexStep:
     at: datetime
     index_id: uuid.UUID
     action: str
-    """`built`, `tuned`, `raised` (is searched further), `dropped`, `left` (was due, and could not be done)."""
-    why: str
+    """`rebuilt`, `tuned`, `search_widened`, `dropped`, or `skipped`: a repair was due and could not be done."""
+    reason: str
     before: Mapping[str, Any]
     """How it was searched, and what that found; of one that was built, of the one that it replaces."""
     after: Mapping[str, Any]

@@ -118,7 +118,7 @@ class Experiments:
             self.count(FAILED)
             self.tell(error)
         else:
-            self.count(KEPT if result.fault is None else FAILED)
+            self.count(KEPT if result.error is None else FAILED)
 
     def tell(self, error: Exception) -> None:
         """Log the first error of its kind: there may be one for each question, and messages may hold what was asked."""
@@ -201,7 +201,7 @@ class Trial:
 
     @property
     def _arm(self) -> Arm:
-        return Arm.FIRST if self._second is None else Arm.SECOND
+        return Arm.CONTROL if self._second is None else Arm.TREATMENT
 
     def given_out(self, retrieval: SearchResult, filter: Filter | None) -> None:  # noqa: A002 — the word that callers expect
         """Have the question compared, or counted, afterwards. Does not wait, and raises nothing."""
@@ -209,11 +209,11 @@ class Trial:
         if running is None:
             return
         if running.mode is ExperimentMode.SERVE or self._fault is not None:
-            result = replace(_served(retrieval, self._arm), fault=self._fault)
+            result = replace(_served(retrieval, self._arm), error=self._fault)
             self._experiments.later(partial(self._experiments.store, self._reader.tenant, running.id, result))
         elif second is not None and not retrieval.cached:
             ids = [hit.chunk_id for hit in retrieval.hits]
-            first = replace(_served(retrieval, Arm.FIRST), first_ms=_after_embedding(retrieval))
+            first = replace(_served(retrieval, Arm.CONTROL), control_ms=_after_embedding(retrieval))
             self._experiments.later(partial(self._compare, running, second, retrieval.question, filter, first, ids))
 
     @tracing.start_span("kosmos.experiment")
@@ -242,7 +242,7 @@ class Trial:
             return
         except Exception as error:  # noqa: BLE001 — of no question's concern
             self._experiments.tell(error)
-            result = replace(first, fault=type(error).__name__)
+            result = replace(first, error=type(error).__name__)
         else:
             result = _compared(first, ids, found)
         self._experiments.store(reader.tenant, running.id, result)
@@ -255,15 +255,15 @@ def _unless_ended(experiment_id: uuid.UUID, running: RunningExperiment | None, q
 
 def _served(retrieval: SearchResult, arm: Arm) -> Result:
     milliseconds = None if retrieval.cached else retrieval.timings_ms["total"]
-    first = arm is Arm.FIRST
+    first = arm is Arm.CONTROL
     return Result(
         retrieval_id=retrieval.id,
         arm=arm,
         requested=retrieval.requested,
-        first_ms=milliseconds if first else None,
-        second_ms=None if first else milliseconds,
-        first_hits=retrieval.returned if first else None,
-        second_hits=None if first else retrieval.returned,
+        control_ms=milliseconds if first else None,
+        treatment_ms=None if first else milliseconds,
+        control_hits=retrieval.returned if first else None,
+        treatment_hits=None if first else retrieval.returned,
         degraded=bool(retrieval.degraded_stages),
     )
 
@@ -277,8 +277,8 @@ def _compared(first: Result, ids: list[uuid.UUID], second: SearchResult) -> Resu
     others = [hit.chunk_id for hit in second.hits]
     return replace(
         first,
-        second_ms=_after_embedding(second),
-        second_hits=second.returned,
+        treatment_ms=_after_embedding(second),
+        treatment_hits=second.returned,
         overlap=overlap(ids, others),
         rbo=rank_biased_overlap(ids, others),
         degraded=first.degraded or bool(second.degraded_stages),

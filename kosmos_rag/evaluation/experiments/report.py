@@ -22,9 +22,9 @@ def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentRe
     """Return how the configurations compare, by these results."""
     compared = [result for result in results if result.rbo is not None]
     # What was the second one's to answer, and was answered by the first, speaks for neither of them.
-    own = [result for result in results if experiment.mode is ExperimentMode.SHADOW or result.fault is None]
+    own = [result for result in results if experiment.mode is ExperimentMode.SHADOW or result.error is None]
     first, second = (_arm(arm, own) for arm in Arm)
-    faults = Counter(result.fault for result in results if result.fault is not None)
+    faults = Counter(result.error for result in results if result.error is not None)
     return ExperimentReport(
         experiment=experiment,
         results=len(results),
@@ -44,11 +44,11 @@ def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentRe
 
 
 def _arm(arm: Arm, results: Sequence[Rated]) -> ArmReport:
-    first = arm is Arm.FIRST
+    first = arm is Arm.CONTROL
     asked = [
         (result.requested, hits)
         for result in results
-        if (hits := result.first_hits if first else result.second_hits) is not None
+        if (hits := result.control_hits if first else result.treatment_hits) is not None
     ]
     took = _milliseconds(arm, results)
     served = [result for result in results if result.arm == arm]
@@ -67,7 +67,7 @@ def _arm(arm: Arm, results: Sequence[Rated]) -> ArmReport:
 
 
 def _milliseconds(arm: Arm, results: Sequence[Rated]) -> list[float]:
-    given = (result.first_ms if arm is Arm.FIRST else result.second_ms for result in results)
+    given = (result.control_ms if arm is Arm.CONTROL else result.treatment_ms for result in results)
     return [milliseconds for milliseconds in given if milliseconds is not None]
 
 
@@ -85,13 +85,13 @@ def _shortage(mode: ExperimentMode, compared: int, first: ArmReport, second: Arm
 def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | None:
     """Compare milliseconds: of the same questions in pairs, of different ones as two samples."""
     pairs = [
-        (result.first_ms, result.second_ms)
+        (result.control_ms, result.treatment_ms)
         for result in results
-        if result.first_ms is not None and result.second_ms is not None
+        if result.control_ms is not None and result.treatment_ms is not None
     ]
     paired = mode is ExperimentMode.SHADOW
-    first = [pair[0] for pair in pairs] if paired else _milliseconds(Arm.FIRST, results)
-    second = [pair[1] for pair in pairs] if paired else _milliseconds(Arm.SECOND, results)
+    first = [pair[0] for pair in pairs] if paired else _milliseconds(Arm.CONTROL, results)
+    second = [pair[1] for pair in pairs] if paired else _milliseconds(Arm.TREATMENT, results)
     if not first or not second:
         return None
     from scipy.stats import mannwhitneyu, wilcoxon

@@ -25,14 +25,14 @@ class Result:
     arm: Arm
     """Which one was served."""
     requested: int
-    first_ms: float | None = None
-    second_ms: float | None = None
-    first_hits: int | None = None
-    second_hits: int | None = None
+    control_ms: float | None = None
+    treatment_ms: float | None = None
+    control_hits: int | None = None
+    treatment_hits: int | None = None
     overlap: float | None = None
     rbo: float | None = None
     degraded: bool = False
-    fault: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,14 +41,14 @@ class Rated:
 
     arm: str
     requested: int
-    first_ms: float | None
-    second_ms: float | None
-    first_hits: int | None
-    second_hits: int | None
+    control_ms: float | None
+    treatment_ms: float | None
+    control_hits: int | None
+    treatment_hits: int | None
     overlap: float | None
     rbo: float | None
     degraded: bool
-    fault: str | None
+    error: str | None
     up: int
     down: int
     clicks: int

@@ -79,7 +79,7 @@ class RecallMonitor:
 
     def wait_s(self, owner: TenantRef, run: MonitorRun) -> float:
         """Return how long a tenant waits after a run. Raises as `run`."""
-        if run.kind is MonitorKind.PERMISSION:
+        if run.kind is MonitorKind.ISOLATION:
             return self._settings.permission_every_s or 0.0
         return self._wait_s(Stored(self._database, owner), run)
 
@@ -154,19 +154,19 @@ class RecallMonitor:
         return run
 
     def _acted_on(self, verdict: Verdict, owner: TenantRef, samples: Sequence[Sample], tell: Progress) -> Verdict:
-        tell(f"{verdict.why}: putting it right")
+        tell(f"{verdict.reason}: putting it right")
         vectors = [sample.vector for sample in samples]
         try:
-            action = self._engine.parts.indexes.restore(owner, vectors, verdict.why, tell)
+            action = self._engine.parts.indexes.restore(owner, vectors, verdict.reason, tell)
         except IndexLocked as error:
             tell(str(error))
             action = BUSY
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
-            verdict = replace(verdict, why=f"{verdict.why}; it could not be put right: {error}")
-            action = log.LEFT
-        return replace(verdict, figures={**verdict.figures, "action": action or log.LEFT})
+            verdict = replace(verdict, reason=f"{verdict.reason}; it could not be put right: {error}")
+            action = log.SKIPPED
+        return replace(verdict, figures={**verdict.figures, "action": action or log.SKIPPED})
 
     def _questions(
         self, stored: Stored, owner: TenantRef, collection: str | None, path: Path, tell: Progress
@@ -188,7 +188,7 @@ class RecallMonitor:
                 found = evaluate(self._engine.tenant(owner.name, collection=collection), answerable, plan)
                 verdict = judged_answers(found.measures, found.questions, settings.evaluation.alerts)
         except KosmosError as error:
-            verdict = Verdict(state=MonitorState.UNKNOWN, why=str(error))
+            verdict = Verdict(state=MonitorState.UNKNOWN, reason=str(error))
         figures = {**verdict.figures, "collection": collection, "set": path.stem}
         seen = _Seen(
             verdict=replace(verdict, figures=figures), milliseconds=round((time.perf_counter() - started) * 1000, 1)
@@ -198,7 +198,7 @@ class RecallMonitor:
     def _permission(self, tell: Progress, *, due: Callable[[Stored, MonitorKind], bool]) -> Iterator[MonitorRun]:
         owner = tenant(permission.TENANTS[0])
         stored = Stored(self._database, owner)
-        if not due(stored, MonitorKind.PERMISSION):
+        if not due(stored, MonitorKind.ISOLATION):
             return
         tell("asking two tenants for each other's secrets")
         started = time.perf_counter()
@@ -211,7 +211,7 @@ class RecallMonitor:
             with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 create_tenant(connection, owner, now=datetime.now(UTC))
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
-        yield self._kept(stored, MonitorKind.PERMISSION, _Seen(verdict=verdict, milliseconds=milliseconds))
+        yield self._kept(stored, MonitorKind.ISOLATION, _Seen(verdict=verdict, milliseconds=milliseconds))
 
     def _kept(self, stored: Stored, kind: MonitorKind, seen: _Seen) -> MonitorRun:
         run = MonitorRun(
@@ -219,7 +219,7 @@ class RecallMonitor:
             at=datetime.now(UTC),
             kind=kind,
             state=seen.verdict.state,
-            why=seen.verdict.why,
+            reason=seen.verdict.reason,
             index_id=seen.index_id,
             figures=seen.verdict.figures,
             milliseconds=seen.milliseconds,

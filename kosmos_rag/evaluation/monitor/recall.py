@@ -136,7 +136,7 @@ def _searched(app: Role, owner: TenantRef, sample: Sample, settings: MonitorSett
 
 def _be_modest(connection: Connection, settings: MonitorSettings) -> None:
     connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(sql.Literal(settings.statement_timeout_ms)))
-    connection.execute(statement("one_core"))
+    connection.execute(statement("disable_parallel_query"))
 
 
 def _came_short(leg: Leg, there: int) -> bool:

@@ -36,7 +36,7 @@ class Stored:
         """Return samples that wait, at random."""
         values = {"tenant_id": self._owner.id, "space_id": space_id, "limit": limit}
         with self._transaction() as connection:
-            rows = connection.execute(statement("guard_samples"), values).fetchall()
+            rows = connection.execute(statement("monitor_samples"), values).fetchall()
         return [
             Sample(
                 id=sample_id,
@@ -56,13 +56,13 @@ class Stored:
             "before": datetime.now(UTC) - _SAMPLE_AGE,
         }
         with self._transaction() as connection:
-            connection.execute(statement("delete_guard_samples"), values)
+            connection.execute(statement("delete_monitor_samples"), values)
 
     def baseline(self, index_id: uuid.UUID, since: datetime) -> list[float]:
         """Return the best scores that the first run since then found in an index; none where there was no run."""
         values = {"tenant_id": self._owner.id, "index_id": index_id, "at": since}
         with self._transaction() as connection:
-            row = connection.execute(statement("guard_baseline"), values).fetchone()
+            row = connection.execute(statement("monitor_baseline"), values).fetchone()
         return [] if row is None else list(row[0])
 
     def keep(self, run: MonitorRun, scores: Sequence[float], *, keep_days: int) -> None:
@@ -73,22 +73,22 @@ class Stored:
             "at": run.at,
             "kind": str(run.kind),
             "state": str(run.state),
-            "why": run.why,
+            "reason": run.reason,
             "index_id": run.index_id,
             "figures": Jsonb(dict(run.figures)),
             "scores": list(scores),
             "milliseconds": run.milliseconds,
         }
         with self._transaction() as connection:
-            connection.execute(statement("insert_guard_run"), values)
+            connection.execute(statement("insert_monitor_run"), values)
             before = run.at - timedelta(days=keep_days)
-            connection.execute(statement("prune_guard_runs"), {"tenant_id": self._owner.id, "before": before})
+            connection.execute(statement("prune_monitor_runs"), {"tenant_id": self._owner.id, "before": before})
 
     def runs(self, kind: MonitorKind | None = None, *, limit: int) -> list[MonitorRun]:
         """Return the latest runs, the newest first."""
         values = {"tenant_id": self._owner.id, "kind": None if kind is None else str(kind), "limit": limit}
         with self._transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(statement("list_guard_runs"), values).fetchall()
+            rows = cursor.execute(statement("list_monitor_runs"), values).fetchall()
         return [
             MonitorRun(**{**row, "kind": MonitorKind(row["kind"]), "state": MonitorState(row["state"])}) for row in rows
         ]

@@ -47,14 +47,14 @@ class Verdict:
     """A state, why, and what it goes by."""
 
     state: MonitorState
-    why: str
+    reason: str
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 def too_few(samples: int) -> Verdict:
     """Return the verdict on samples that are not worth to be searched yet."""
     return Verdict(
-        state=MonitorState.UNKNOWN, why=f"{samples} samples, {MIN_SAMPLES} are needed", figures={"samples": samples}
+        state=MonitorState.UNKNOWN, reason=f"{samples} samples, {MIN_SAMPLES} are needed", figures={"samples": samples}
     )
 
 
@@ -64,9 +64,9 @@ def judged_recall(seen: Remeasured, before: Sequence[float], target: float, *, i
     `indexes` are all that are watched: the drift of one is not to be told because there are many.
     """
     if seen.recall is None or seen.samples < MIN_SAMPLES:
-        why = too_few(seen.samples).why + (f"; {seen.given_up} took too long" if seen.given_up else "")
+        reason = too_few(seen.samples).reason + (f"; {seen.given_up} took too long" if seen.given_up else "")
         return Verdict(
-            state=MonitorState.UNKNOWN, why=why, figures={"samples": seen.samples, "given_up": seen.given_up}
+            state=MonitorState.UNKNOWN, reason=reason, figures={"samples": seen.samples, "given_up": seen.given_up}
         )
     recall, error = seen.recall.recall_at_10, seen.recall.error
     figures: dict[str, Any] = {
@@ -79,32 +79,32 @@ def judged_recall(seen: Remeasured, before: Sequence[float], target: float, *, i
         "short_of_k": round(seen.short / seen.samples, 4),
         "p50_ms": round(seen.recall.p50_ms, 2),
     }
-    why = f"{recall:.3f} ± {error:.3f} of the ten nearest are found, the target is {target}"
+    reason = f"{recall:.3f} ± {error:.3f} of the ten nearest are found, the target is {target}"
     if len(before) >= MIN_SAMPLES and len(seen.scores) >= MIN_SAMPLES:
         figures["drift"] = round(drift.distance(before, seen.scores), 4)
         figures["drift_limit"] = round(drift.limit(len(before), len(seen.scores), among=indexes), 4)
         if figures["drift"] > figures["drift_limit"]:
-            why += "; the best scores are others than at the last build or tuning"
+            reason += "; the best scores are others than at the last build or tuning"
     low = recall + _ERRORS * error < target
-    return Verdict(state=MonitorState.ALARM if low else MonitorState.OK, why=why, figures=figures)
+    return Verdict(state=MonitorState.ALARM if low else MonitorState.OK, reason=reason, figures=figures)
 
 
 def judged_answers(measures: Mapping[str, float], questions: int, alerts: Mapping[str, float]) -> Verdict:
     """Judge questions with known answers by `evaluation.alerts`."""
     figures = {"questions": questions, "recall_at_10": measures.get(_RECALL), "mrr": measures.get(_MRR)}
     if questions < MIN_QUESTIONS:
-        why = f"{questions} questions with an answer, {MIN_QUESTIONS} are needed"
-        return Verdict(state=MonitorState.UNKNOWN, why=why, figures={"questions": questions})
+        reason = f"{questions} questions with an answer, {MIN_QUESTIONS} are needed"
+        return Verdict(state=MonitorState.UNKNOWN, reason=reason, figures={"questions": questions})
     low = [name for name in MEASURES if measures[name] < alerts.get(name, 0.0)]
-    why = ", ".join(f"{name} {measures[name]:.3f} (alert below {alerts.get(name, 0.0)})" for name in MEASURES)
-    return Verdict(state=MonitorState.ALARM if low else MonitorState.OK, why=why, figures=figures)
+    reason = ", ".join(f"{name} {measures[name]:.3f} (alert below {alerts.get(name, 0.0)})" for name in MEASURES)
+    return Verdict(state=MonitorState.ALARM if low else MonitorState.OK, reason=reason, figures=figures)
 
 
 def judged_permission(leaks: Sequence[str], missed: Sequence[str]) -> Verdict:
     """Judge what readers found of secrets: of others', and of their own that they should find."""
     figures = {"leaks": len(leaks), "missed": len(missed)}
     if leaks:
-        return Verdict(state=MonitorState.ALARM, why="; ".join(leaks), figures=figures)
+        return Verdict(state=MonitorState.ALARM, reason="; ".join(leaks), figures=figures)
     if missed:
-        return Verdict(state=MonitorState.UNKNOWN, why="; ".join(missed), figures=figures)
-    return Verdict(state=MonitorState.OK, why="no reader found a secret of others", figures=figures)
+        return Verdict(state=MonitorState.UNKNOWN, reason="; ".join(missed), figures=figures)
+    return Verdict(state=MonitorState.OK, reason="no reader found a secret of others", figures=figures)

@@ -95,10 +95,10 @@ class Filler:
     ) -> None:
         scope = {"tenant_id": self.tenant.id, "space_id": self.space.id}
         # Nobody deletes one of the chunks from here on: a vector refers to its chunk.
-        connection.execute(statement("lock_corpora"), scope)
+        connection.execute(statement("lock_collections"), scope)
         if all(space.id != self.space.id for space in written_spaces(connection, self.tenant.id)):
             raise RequestError(f"the space of {self.space.model!r} has been dropped; run kosmos-rag embed start")
-        written = connection.execute(statement("fill_embeddings"), {**scope, **columns}).fetchall()
+        written = connection.execute(statement("backfill_embeddings"), {**scope, **columns}).fetchall()
         if tokens := sum(truncated[key] for (key,) in written):
             connection.execute(statement("add_truncated"), {**scope, "tokens": tokens})
 

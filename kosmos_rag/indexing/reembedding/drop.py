@@ -36,7 +36,7 @@ def condemn(database: Database, tenant: TenantRef, name: str) -> Space:
             raise RequestError(
                 f"the space of {found.space.model!r} is live: questions are answered from it; switch first"
             )
-        connection.execute(statement("condemn_space"), {"tenant_id": tenant.id, "space_id": found.space.id})
+        connection.execute(statement("mark_space_dropping"), {"tenant_id": tenant.id, "space_id": found.space.id})
     return found.space
 
 
@@ -48,7 +48,7 @@ def delete_space(database: Database, tenant: TenantRef, space: Space, on_progres
     while True:
         with transaction(database, tenant) as connection:
             # Who deletes chunks deletes their vectors, in another order: without taking turns the two could deadlock.
-            connection.execute(statement("lock_corpora"), {"tenant_id": tenant.id})
+            connection.execute(statement("lock_collections"), {"tenant_id": tenant.id})
             gone = _delete_slice(connection, tenant, space, after)
         if not gone:
             break

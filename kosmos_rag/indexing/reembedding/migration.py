@@ -287,9 +287,9 @@ class Reembedding:
                     f"{missing:,} chunks have no vector by {space.model!r} yet; run kosmos-rag embed start, then again"
                 )
             live_id = next(entry.space.id for entry in stored.values() if entry.live)
-            connection.execute(statement("replace_live_space"), {**scope, "live_id": live_id})
+            connection.execute(statement("retire_live_space"), {**scope, "live_id": live_id})
             connection.execute(statement("complete_space"), scope)
-            connection.execute(statement("switch_space"), scope)
+            connection.execute(statement("set_live_space"), scope)
         _LOG.info(
             "tenant %s is answered from %s", tenant.name, space.model,
             extra={"action": "space_switched", "tenant": tenant.name},

@@ -24,8 +24,8 @@ def transaction(database: Database, tenant: TenantRef) -> Iterator[psycopg.Conne
 def alone(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
     """Open a transaction that no publication overlaps, in any collection of the tenant."""
     with transaction(database, tenant) as connection:
-        connection.execute(statement("lock_corpora"), {"tenant_id": tenant.id})
-        connection.execute(statement("lock_spaces_alone"), {"tenant_id": tenant.id})
+        connection.execute(statement("lock_collections"), {"tenant_id": tenant.id})
+        connection.execute(statement("lock_spaces_exclusively"), {"tenant_id": tenant.id})
         yield connection
 
 

@@ -102,7 +102,7 @@ def _logged(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
     """Return what the log has of a retrieval of this reader's: its passages too may be gone elsewhere."""
     values = {"tenant_id": reader.tenant.id, "id": opinion.retrieval_id}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
-        rows = connection.execute(statement("retrieval_by_id"), values).fetchall()
+        rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
         record = next(iter(records(connection, reader.tenant.id, rows)), None)
     if record is None or record.subject != reader.subject:
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")

@@ -84,8 +84,10 @@ def record(
         "principals": list(reader.principals),
         "question": question if settings.questions else None,
         "question_sha256": sha256_of(question),
-        "searched": retrieval.question if settings.questions and retrieval and retrieval.question != question else None,
-        "settings": version,
+        "search_query": retrieval.question
+        if settings.questions and retrieval and retrieval.question != question
+        else None,
+        "settings_hash": version,
         "cached": retrieval is not None and retrieval.cached,
         "milliseconds": retrieval.timings_ms["total"] if retrieval else 0.0,
         "follows": follows,
@@ -93,10 +95,10 @@ def record(
     passages = _passages(result)
     values["outcome"] = _outcome(result, passages)
     with app.transaction(reader.tenant.id, reader.principals, appends=True) as connection:
-        connection.execute(statement("share_log"), values)
-        connection.execute(statement("insert_retrieval"), values)
+        connection.execute(statement("lock_audit_log_shared"), values)
+        connection.execute(statement("insert_audit_event"), values)
         if passages and follows is None:
-            connection.execute(statement("insert_retrieved_passages"), values | _columns(passages))
+            connection.execute(statement("insert_audit_passages"), values | _columns(passages))
     return record_id
 
 
@@ -124,7 +126,7 @@ def _milliseconds(at: datetime) -> int:
 
 def _kind(result: Recorded) -> AuditKind:
     if isinstance(result, SearchResult | DocumentLines):
-        return AuditKind.RETRIEVE
+        return AuditKind.SEARCH
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 
 
@@ -230,7 +232,7 @@ def records(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence
         "last_at": max(times),
     }
     passages: dict[uuid.UUID, list[AuditPassage]] = defaultdict(list)
-    for retrieval_id, *told in connection.execute(statement("passages_of_retrievals"), values).fetchall():
+    for retrieval_id, *told in connection.execute(statement("passages_of_audit_events"), values).fetchall():
         passages[retrieval_id].append(_passage(told))
     return [_record(row, passages[row[0]]) for row in rows]
 

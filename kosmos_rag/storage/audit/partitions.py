@@ -21,24 +21,24 @@ from kosmos_rag.storage.tenants import TenantRef
 
 _LOG = logging.getLogger(__name__)
 
-_TABLES = ("retrievals", "retrieved_passages")
+_TABLES = ("audit_events", "audit_passages")
 _AHEAD = 2
 _BATCH = 1_000
 """Records that are deleted from the default partition at once."""
 
 _DELETE = """
-WITH expired AS (DELETE FROM kosmos.retrievals_default
-                  WHERE ctid = ANY (ARRAY(SELECT ctid FROM kosmos.retrievals_default
+WITH expired AS (DELETE FROM kosmos.audit_events_default
+                  WHERE ctid = ANY (ARRAY(SELECT ctid FROM kosmos.audit_events_default
                                            WHERE at < %(oldest)s LIMIT %(limit)s))
                  RETURNING tenant_id, id, at),
-     told AS (DELETE FROM kosmos.retrieved_passages_default p USING expired e
-               WHERE p.tenant_id = e.tenant_id AND p.retrieval_id = e.id AND p.at = e.at)
+     told AS (DELETE FROM kosmos.audit_passages_default p USING expired e
+               WHERE p.tenant_id = e.tenant_id AND p.event_id = e.id AND p.at = e.at)
 SELECT count(*) FROM expired
 """
 """As the owner, whose policy shows it what is past retention, of all tenants, and nothing else."""
 
 _EXPIRED = sql.SQL(
-    "CREATE OR REPLACE FUNCTION kosmos.log_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE "
+    "CREATE OR REPLACE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE "
     "RETURN {}::timestamptz"
 )
 _LOCK_TIMEOUT = "500ms"
@@ -77,9 +77,9 @@ class Months:
         """
         oldest = kept_since(now, self._keep_months)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            there = {name for (name,) in connection.execute(statement("log_partitions")).fetchall()}
+            there = {name for (name,) in connection.execute(statement("audit_partitions")).fetchall()}
             values = {"tenant_id": owner.id, "since": _midnight(oldest)}
-            old_rows = connection.execute(statement("has_retrievals_before"), values).fetchone() == (True,)
+            old_rows = connection.execute(statement("has_audit_events_before"), values).fetchone() == (True,)
         ahead = [month_after(now.astimezone(UTC).date(), number) for number in range(1, _AHEAD + 1)]
         missing = [month for month in ahead if month not in self._begun and not there.issuperset(_names(month))]
         expired = sorted({month for name in there if (month := _month(name)) is not None and month < oldest})
@@ -118,7 +118,7 @@ def _administrator(database: Database) -> str:
 @contextmanager
 def _owner(admin_conninfo: str) -> Iterator[psycopg.Connection]:
     with translated(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
-        connection.execute(statement("become_owner_for_session"))
+        connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
         yield connection
@@ -143,8 +143,8 @@ def _made(connection: psycopg.Connection, table: str, month: date) -> str:
 def _give_up(connection: psycopg.Connection, oldest: date) -> None:
     """Write down what is about to go, before it does: a seal goes by it, whatever retention is by then."""
     with connection.transaction():
-        connection.execute(statement("hold_months"))
-        ((before,),) = connection.execute(statement("expired_before")).fetchall()
+        connection.execute(statement("lock_audit_partitions"))
+        ((before,),) = connection.execute(statement("audit_expired_before")).fetchall()
         if before is None or before < _midnight(oldest):
             connection.execute(_EXPIRED.format(sql.Literal(_midnight(oldest))))
 
@@ -166,7 +166,7 @@ def _empty(connection: psycopg.Connection, oldest: date) -> list[str]:
     with _unless_in_the_way("the default partitions of the log are not emptied"):
         while count := _delete_batch(connection, oldest):
             deleted += count
-    return [f"{deleted} records of retrievals_default deleted"] if deleted else []
+    return [f"{deleted} records of audit_events_default deleted"] if deleted else []
 
 
 def _delete_batch(connection: psycopg.Connection, oldest: date) -> int:

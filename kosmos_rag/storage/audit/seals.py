@@ -122,7 +122,7 @@ def unsealed_since(worker: Role, owner: TenantRef) -> datetime | None:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         before = last_seal(connection, owner.id)
         values = {"tenant_id": owner.id, "after": before.last_position if before else 0}
-        row = connection.execute(statement("oldest_unsealed"), values).fetchone()
+        row = connection.execute(statement("oldest_unsealed_event"), values).fetchone()
     assert row is not None, "an aggregate has one row"
     at: datetime | None = row[0]
     return at
@@ -132,8 +132,8 @@ def _given_out(worker: Role, owner: TenantRef) -> int:
     """Return a position such that all records of the tenant up to it are committed, and none of them will come."""
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         # Two statements: the second one sees what was given out while the first one waited.
-        connection.execute(statement("hold_log"), {"tenant_id": owner.id})
-        row = connection.execute(statement("last_position")).fetchone()
+        connection.execute(statement("lock_audit_log"), {"tenant_id": owner.id})
+        row = connection.execute(statement("last_audit_position")).fetchone()
     assert row is not None, "a sequence has one row"
     return int(row[0])
 
@@ -157,7 +157,7 @@ def _seal_batch(worker: Role, owner: TenantRef, upto: int) -> list[Seal]:
 def sealed(connection: psycopg.Connection, tenant_id: uuid.UUID, after: int, upto: int, limit: int) -> list[Placed]:
     """Return the records behind one position up to another, so many at most, in the order of positions."""
     values = {"tenant_id": tenant_id, "after": after, "upto": upto, "limit": limit}
-    rows = connection.execute(statement("retrievals_by_position"), values).fetchall()
+    rows = connection.execute(statement("audit_events_by_position"), values).fetchall()
     return list(zip((row[-1] for row in rows), records(connection, tenant_id, rows), strict=True))
 
 

@@ -28,7 +28,7 @@ def check(worker: Role, owner: TenantRef) -> AuditReport:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         last = last_seal(connection, owner.id)
         values = {"tenant_id": owner.id, "after": last.last_position if last else 0}
-        row = connection.execute(statement("unsealed_retrievals"), values).fetchone()
+        row = connection.execute(statement("count_unsealed_events"), values).fetchone()
     return replace(report, unsealed=row[0] if row else 0)
 
 
@@ -53,7 +53,7 @@ def _failing(report: AuditReport, seal: Seal, problem: str) -> AuditReport:
 
 def _expired_before(worker: Role, owner: TenantRef) -> date:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
-        ((told,),) = connection.execute(statement("expired_before")).fetchall()
+        ((told,),) = connection.execute(statement("audit_expired_before")).fetchall()
     return date.min if told is None else told.astimezone(UTC).date()
 
 

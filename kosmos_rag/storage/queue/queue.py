@@ -71,10 +71,10 @@ def enqueue(
         "priority": priority,
         "delay_s": delay.total_seconds(),
         "every_s": None if every is None else every.total_seconds(),
-        "runs": [] if run is None else [run],
+        "sync_run_ids": [] if run is None else [run],
     }
     ids = [job_id for (job_id,) in connection.execute(statement("enqueue_jobs"), values).fetchall()]
-    connection.execute(statement("announce_jobs"))
+    connection.execute(statement("notify_workers"))
     return ids
 
 
@@ -92,26 +92,26 @@ def enqueue_periodic(
     connection.execute(statement("enqueue_periodic"), values)
 
 
-def hopeless(
-    connection: psycopg.Connection, owner: TenantRef, marks: Mapping[str, str | None]
+def permanently_failed(
+    connection: psycopg.Connection, owner: TenantRef, source_etags: Mapping[str, str | None]
 ) -> dict[str, tuple[str, str]]:
-    """Return why work on these keys would be in vain: it failed for good on content of the same mark before.
+    """Return why jobs on these keys failed for good on content with the same source etag.
 
-    By key, the code and the message of then. What failed for a reason that may have passed is left out.
+    By key, error code and message. A failure whose reason may have passed is left out.
     """
     values = {
         "tenant_id": owner.id,
-        "keys": list(marks),
-        "marks": Jsonb(dict(marks)),
-        "curable": sorted(RETRYABLE | OF_THE_PLACE),
+        "keys": list(source_etags),
+        "source_etags": Jsonb(dict(source_etags)),
+        "retryable": sorted(RETRYABLE | OF_THE_PLACE),
     }
-    return {key: (code, error) for key, code, error in connection.execute(statement("hopeless_jobs"), values)}
+    return {key: (code, error) for key, code, error in connection.execute(statement("permanently_failed_jobs"), values)}
 
 
 def hold(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     """Return which of the jobs are still held, and keep them so until the caller's transaction ends."""
     with connection.cursor(row_factory=scalar_row) as cursor:
-        return set(cursor.execute(statement("hold_jobs"), {"tokens": list(tokens)}).fetchall())
+        return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
 
 
 def finish(
@@ -170,12 +170,12 @@ class Queue:
 
     def _taken(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._role.queue_at_once() as connection:
-            return connection.execute(statement("take_jobs"), values).fetchall()
+            return connection.execute(statement("claim_jobs"), values).fetchall()
 
     def _wake(self) -> None:
         self._wake_at = time.monotonic() + WAKE_S
         with self._role.queue() as connection:
-            connection.execute(statement("wake_jobs"), {"max_lost": self._max_lost})
+            connection.execute(statement("requeue_due_jobs"), {"max_lost": self._max_lost})
 
     def renew(self, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Hold jobs for another lease. Returns those that are still held."""
@@ -205,12 +205,12 @@ class Queue:
     def give_back(self, tokens: Sequence[uuid.UUID]) -> None:
         """Return jobs that were taken and not begun."""
         with self._role.queue() as connection:
-            connection.execute(statement("return_jobs"), {"tokens": list(tokens)})
+            connection.execute(statement("release_jobs"), {"tokens": list(tokens)})
 
     def lose(self, tokens: Sequence[uuid.UUID]) -> None:
         """End the leases of a process that is gone, without waiting for them to run out."""
         with self._role.queue() as connection:
-            connection.execute(statement("lose_jobs"), {"tokens": list(tokens)})
+            connection.execute(statement("expire_leases"), {"tokens": list(tokens)})
 
     def cancel(self, owner: TenantRef, ids: Sequence[int]) -> list[int]:
         """Cancel unfinished jobs; one that runs will not write its result. Returns those that were unfinished."""
@@ -222,7 +222,7 @@ class Queue:
         values = {"tenant_id": owner.id, "ids": None if ids is None else list(ids)}
         with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             found = cursor.execute(statement("retry_jobs"), values).fetchall()
-            connection.execute(statement("announce_jobs"))
+            connection.execute(statement("notify_workers"))
         return found
 
     def jobs(

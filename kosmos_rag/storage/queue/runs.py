@@ -17,8 +17,8 @@ def open_run(connection: psycopg.Connection, owner: TenantRef, collection: str, 
     """Begin a run; one over the same source that never came to its end is closed as failed. Returns its id."""
     run_id = uuid.uuid4()
     values = {"tenant_id": owner.id, "run_id": run_id, "collection": collection, "source": Jsonb(source)}
-    connection.execute(statement("interrupt_runs"), values)
-    connection.execute(statement("open_run"), values)
+    connection.execute(statement("fail_interrupted_sync_runs"), values)
+    connection.execute(statement("insert_sync_run"), values)
     return run_id
 
 
@@ -46,7 +46,7 @@ def note(
         "state": state,
         "error": error,
     }
-    connection.execute(statement("note_in_run"), values)
+    connection.execute(statement("add_sync_run_counts"), values)
 
 
 def _plain(failure: IngestFailure) -> dict[str, str]:
@@ -63,7 +63,7 @@ class Ledgers:
         """List a tenant's runs, newest first."""
         values = {"tenant_id": owner.id, "run_id": run_id, "limit": limit}
         with self._role.queue() as connection:
-            rows = connection.execute(statement("list_runs"), values).fetchall()
+            rows = connection.execute(statement("list_sync_runs"), values).fetchall()
         names = (
             "id",
             "collection",
@@ -91,14 +91,14 @@ class Ledgers:
     def close(self) -> int:
         """Close the runs whose every document has an outcome. Returns how many there were."""
         with self._role.queue() as connection:
-            return connection.execute(statement("close_runs")).rowcount
+            return connection.execute(statement("finish_sync_runs")).rowcount
 
     def abandon(self, owner: TenantRef) -> int:
         """Close as failed the runs of a tenant whose pass will not be taken up again. Returns how many."""
         with self._role.queue() as connection:
-            return connection.execute(statement("abandon_runs"), {"tenant_id": owner.id}).rowcount
+            return connection.execute(statement("fail_abandoned_sync_runs"), {"tenant_id": owner.id}).rowcount
 
     def prune(self, *, keep_days: int) -> int:
         """Delete runs that finished longer ago. Returns how many there were."""
         with self._role.queue() as connection:
-            return connection.execute(statement("prune_runs"), {"keep_days": keep_days}).rowcount
+            return connection.execute(statement("prune_sync_runs"), {"keep_days": keep_days}).rowcount

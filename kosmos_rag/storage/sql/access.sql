@@ -22,20 +22,20 @@ UPDATE kosmos.api_keys k
    AND (k.revoked_at IS NULL OR k.revoked_at > %(ends_at)s) AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
 RETURNING k.name, k.scopes, k.principals, k.created_at, k.expires_at
 
--- name: forget_upload_requests
-DELETE FROM kosmos.upload_requests u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s
+-- name: delete_expired_idempotency_keys
+DELETE FROM kosmos.idempotency_keys u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s
 
--- name: claim_upload_request
+-- name: claim_idempotency_key
 -- Of two that are sent at once the second waits here for the first, and then finds its job.
-INSERT INTO kosmos.upload_requests (tenant_id, key, request_sha256, created_at)
+INSERT INTO kosmos.idempotency_keys (tenant_id, key, request_sha256, created_at)
 VALUES (%(tenant_id)s, %(key)s, %(request_sha256)s, %(now)s)
 ON CONFLICT (tenant_id, key) DO NOTHING
 RETURNING key
 
--- name: claimed_upload_request
+-- name: idempotency_key
 SELECT u.request_sha256, u.job_id
-  FROM kosmos.upload_requests u
+  FROM kosmos.idempotency_keys u
  WHERE u.tenant_id = %(tenant_id)s AND u.key = %(key)s
 
--- name: note_upload_request
-UPDATE kosmos.upload_requests u SET job_id = %(job_id)s WHERE u.tenant_id = %(tenant_id)s AND u.key = %(key)s
+-- name: set_idempotency_key_job
+UPDATE kosmos.idempotency_keys u SET job_id = %(job_id)s WHERE u.tenant_id = %(tenant_id)s AND u.key = %(key)s

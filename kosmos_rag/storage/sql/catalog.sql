@@ -4,15 +4,15 @@ SELECT 1 FROM pg_catalog.pg_database WHERE datname = %(name)s
 -- name: role_exists
 SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %(name)s
 
--- name: may_become_owner
+-- name: can_set_owner_role
 -- A superuser may become anybody; asking pg_has_role says so without a grant.
 SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
 
--- name: become_owner
+-- name: set_owner_role
 -- Migrations run as the owner, so that what they make is owned by it, until their transaction ends.
 SET LOCAL ROLE kosmos_owner
 
--- name: become_owner_for_session
+-- name: set_owner_role_for_session
 -- As above for statements that no transaction may hold: CREATE INDEX CONCURRENTLY.
 SET ROLE kosmos_owner
 
@@ -70,16 +70,16 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'kosmos'
    AND NOT coalesce(
-       p.polname = 'owner_expire' AND c.relname IN ('retrievals_default', 'retrieved_passages_default')
+       p.polname = 'owner_expire' AND c.relname IN ('audit_events_default', 'audit_passages_default')
        AND p.polroles = ARRAY['kosmos_owner'::regrole::oid] AND p.polwithcheck IS NULL
-       AND pg_get_expr(p.polqual, p.polrelid) = '(at < kosmos.log_expired_before())'
+       AND pg_get_expr(p.polqual, p.polrelid) = '(at < kosmos.audit_expired_before())'
        OR p.polpermissive AND NOT c.relispartition
-       AND (pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
-            OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'runs'))
+       AND (pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) LIKE '%%tenant_id = kosmos.current_tenant()%%'
+            OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'sync_runs'))
        AND pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) NOT ILIKE '%% OR %%'
        AND (p.polname IN ('app_append', 'worker_append', 'worker_read'))
-           = (c.relname IN ('retrievals', 'retrieved_passages', 'audit_seals')
-              OR c.relname = 'guard_samples' AND p.polname = 'app_append')
+           = (c.relname IN ('audit_events', 'audit_passages', 'audit_seals')
+              OR c.relname = 'monitor_samples' AND p.polname = 'app_append')
        AND CASE p.polname
            WHEN 'app_append' THEN
                p.polcmd = 'a' AND p.polroles = ARRAY['kosmos_app'::regrole::oid] AND c.relname <> 'audit_seals'
@@ -89,12 +89,12 @@ SELECT c.relname::text AS table_name, p.polname::text AS policy
                p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
            WHEN 'app_read' THEN
                p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_app'::regrole::oid]
-               AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%acl && kosmos.principals()%%')
+               AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%acl && kosmos.current_principals()%%')
                    = EXISTS (SELECT FROM pg_catalog.pg_attribute a
                               WHERE a.attrelid = c.oid AND a.attname = 'acl' AND NOT a.attisdropped)
            WHEN 'worker_all' THEN
                p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
-               AND pg_get_expr(p.polwithcheck, p.polrelid) LIKE '%%tenant_id = kosmos.tenant()%%'
+               AND pg_get_expr(p.polwithcheck, p.polrelid) LIKE '%%tenant_id = kosmos.current_tenant()%%'
            WHEN 'worker_queue' THEN
                p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
            ELSE false END, false)
@@ -105,23 +105,23 @@ SELECT c.relname::text AS table_name, wanted.policy
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  CROSS JOIN LATERAL unnest(CASE
-       WHEN c.relname IN ('jobs', 'runs') THEN ARRAY['app_read', 'worker_queue']
-       WHEN c.relname IN ('retrievals', 'retrieved_passages') THEN ARRAY['app_append', 'worker_read']
+       WHEN c.relname IN ('jobs', 'sync_runs') THEN ARRAY['app_read', 'worker_queue']
+       WHEN c.relname IN ('audit_events', 'audit_passages') THEN ARRAY['app_append', 'worker_read']
        WHEN c.relname = 'audit_seals' THEN ARRAY['worker_append', 'worker_read']
-       WHEN c.relname = 'guard_samples' THEN ARRAY['app_append', 'worker_all']
+       WHEN c.relname = 'monitor_samples' THEN ARRAY['app_append', 'worker_all']
        ELSE ARRAY['app_read', 'worker_all'] END) AS wanted (policy)
  WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'alembic_version'
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polname = wanted.policy)
  ORDER BY 1, 2
 
--- name: changeable_logs
+-- name: writable_audit_tables
 -- Nobody who serves may change or remove what is in the log, or its seals, and who answers questions may not read it.
 SELECT c.relname::text AS table_name, r.rolname::text AS role
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_catalog.pg_roles r ON r.rolname IN ('kosmos_app', 'kosmos_worker')
  WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p')
-   AND (starts_with(c.relname, 'retrievals') OR starts_with(c.relname, 'retrieved_passages')
+   AND (starts_with(c.relname, 'audit_events') OR starts_with(c.relname, 'audit_passages')
         OR c.relname = 'audit_seals')
    AND (has_table_privilege(r.oid, c.oid, 'DELETE, TRUNCATE') OR has_any_column_privilege(r.oid, c.oid, 'UPDATE')
         OR r.rolname = 'kosmos_app' AND has_any_column_privilege(r.oid, c.oid, 'SELECT'))

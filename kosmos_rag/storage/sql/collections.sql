@@ -1,27 +1,27 @@
 -- name: create_preset
-INSERT INTO kosmos.presets (tenant_id, collection, name, content, created_at)
+INSERT INTO kosmos.collection_presets (tenant_id, collection, name, content, created_at)
 VALUES (%(tenant_id)s, %(collection)s, %(name)s, %(content)s, %(now)s)
 ON CONFLICT (tenant_id, collection) DO NOTHING
 
 -- name: preset_of_collection
 SELECT p.name, p.content
-  FROM kosmos.presets p
+  FROM kosmos.collection_presets p
  WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
 
 -- name: presets_of_tenant
 SELECT p.name, p.content
-  FROM kosmos.presets p
+  FROM kosmos.collection_presets p
  WHERE p.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR p.collection = %(collection)s)
 
 -- name: delete_preset
-DELETE FROM kosmos.presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
+DELETE FROM kosmos.collection_presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: list_collections
 -- Those with a preset, with documents that this reader may read, or both.
 SELECT coalesce(p.collection, s.collection), p.name, coalesce(s.chunks, 0), p.created_at
-  FROM (SELECT q.collection, q.name, q.created_at FROM kosmos.presets q WHERE q.tenant_id = %(tenant_id)s) p
+  FROM (SELECT q.collection, q.name, q.created_at FROM kosmos.collection_presets q WHERE q.tenant_id = %(tenant_id)s) p
   FULL JOIN (SELECT c.collection, sum(c.chunks)::bigint AS chunks
-               FROM kosmos.reader_statistics c
+               FROM kosmos.acl_statistics c
               WHERE c.tenant_id = %(tenant_id)s AND c.chunks > 0
               GROUP BY c.collection) s ON s.collection = p.collection
  ORDER BY 1

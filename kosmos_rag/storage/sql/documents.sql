@@ -18,21 +18,21 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
 -- name: last_changes
 -- By collection, the number of the last change of what this reader may read: losing a document is one too.
 SELECT s.collection, max(s.epoch)::bigint
-  FROM kosmos.reader_statistics s
+  FROM kosmos.acl_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
  GROUP BY s.collection
 
 -- name: count_documents
 SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
 
--- name: chunks_by_readers
+-- name: chunks_by_acl
 -- By those of the reader's own principals that may read them: who else may is not told.
 SELECT o.held, sum(r.chunks)::bigint
-  FROM kosmos.reader_statistics r
+  FROM kosmos.acl_statistics r
  CROSS JOIN LATERAL (
        SELECT array_agg(DISTINCT u.name ORDER BY u.name) AS held
          FROM unnest(r.acl) AS u (name)
-        WHERE u.name = ANY (kosmos.principals())
+        WHERE u.name = ANY (kosmos.current_principals())
        OFFSET 0) o
  WHERE r.tenant_id = %(tenant_id)s AND r.chunks > 0
  GROUP BY o.held
@@ -69,7 +69,7 @@ SELECT v.id, s.text, s.start, cardinality(l.lines),
                FROM kosmos.chunks c
               WHERE c.tenant_id = %(tenant_id)s AND c.version_id = v.id
                 AND c.line_start <= %(last)s AND c.line_end >= %(first)s
-              ORDER BY c.ordinal)
+              ORDER BY c.chunk_index)
   FROM kosmos.documents d
  CROSS JOIN LATERAL (
        SELECT n.id, n.text, n.pages
@@ -89,7 +89,7 @@ SELECT v.document_id, v.fingerprint
   FROM kosmos.document_versions v
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
 
--- name: readers_of_documents
+-- name: acl_of_documents
 SELECT d.id, d.source, d.metadata, d.acl
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
@@ -100,17 +100,17 @@ SELECT d.id, d.source
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
  ORDER BY d.source
 
--- name: marks
-SELECT d.source, d.mark
+-- name: source_etags
+SELECT d.source, d.source_etag
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 
--- name: touch_marks
+-- name: update_source_etags
 UPDATE kosmos.documents d
-   SET mark = u.mark
-  FROM unnest(%(document_ids)s::uuid[], %(marks)s::text[]) AS u (id, mark)
+   SET source_etag = u.source_etag
+  FROM unnest(%(document_ids)s::uuid[], %(source_etags)s::text[]) AS u (id, source_etag)
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = u.id
-   AND d.mark IS DISTINCT FROM u.mark
+   AND d.source_etag IS DISTINCT FROM u.source_etag
 
 -- name: lexemes_of_documents
 -- How much these documents add to the lexical statistics, to be taken off before their chunks go.

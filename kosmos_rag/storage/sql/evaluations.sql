@@ -1,8 +1,8 @@
 -- name: insert_evaluation
 INSERT INTO kosmos.evaluations (tenant_id, id, at, label, set_name, set_sha256, collection, principals, depth, questions,
-                                answered, measures, settings, settings_version, code_version, index_state, seconds)
+                                answered, measures, settings, settings_hash, code_version, index_state, seconds)
 VALUES (%(tenant_id)s, %(id)s, %(at)s, %(label)s, %(set_name)s, %(set_sha256)s, %(collection)s, %(principals)s,
-        %(depth)s, %(questions)s, %(answered)s, %(measures)s, %(settings)s, %(settings_version)s, %(code_version)s,
+        %(depth)s, %(questions)s, %(answered)s, %(measures)s, %(settings)s, %(settings_hash)s, %(code_version)s,
         %(index_state)s, %(seconds)s)
 
 -- name: insert_evaluation_result
@@ -14,7 +14,7 @@ VALUES (%(tenant_id)s, %(evaluation_id)s, %(question_id)s, %(question)s, %(judge
 -- name: list_evaluations
 -- The newest first; of two at one moment the order is that of their ids.
 SELECT e.id, e.at, e.label, e.set_name, e.set_sha256, e.collection, e.principals, e.depth, e.questions, e.answered,
-       e.measures, e.settings, e.settings_version, e.code_version, e.index_state, e.seconds
+       e.measures, e.settings, e.settings_hash, e.code_version, e.index_state, e.seconds
   FROM kosmos.evaluations e
  WHERE e.tenant_id = %(tenant_id)s
  ORDER BY e.at DESC, e.id
@@ -29,10 +29,10 @@ SELECT r.question_id, r.question, r.judged, r.ranking, r.measures, r.timings_ms,
 -- name: delete_evaluation
 DELETE FROM kosmos.evaluations WHERE tenant_id = %(tenant_id)s AND id = %(id)s
 
--- name: chunks_to_ask_about
+-- name: chunks_for_questions
 -- What a reader may read, in the order of the documents: what synthetic questions are made of.
 SELECT d.source, c.section, c.line_start, c.line_end, c.text
   FROM kosmos.chunks c
   JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.id = c.document_id
  WHERE c.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR c.collection = %(collection)s)
- ORDER BY d.source, d.collection, c.ordinal
+ ORDER BY d.source, d.collection, c.chunk_index

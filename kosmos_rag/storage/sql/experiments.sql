@@ -18,17 +18,17 @@ SELECT x.id, x.name, x.collection, x.mode, x.share, x.content, x.started_at, x.s
 
 -- name: insert_experiment_result
 -- Nothing where the experiment has been stopped meanwhile.
-INSERT INTO kosmos.experiment_results (tenant_id, experiment_id, id, at, retrieval_id, arm, requested, first_ms,
-                                       second_ms, first_hits, second_hits, overlap, rbo, degraded, fault)
+INSERT INTO kosmos.experiment_results (tenant_id, experiment_id, id, at, retrieval_id, arm, requested, control_ms,
+                                       treatment_ms, control_hits, treatment_hits, overlap, rbo, degraded, error)
 SELECT x.tenant_id, x.id, %(id)s::uuid, %(at)s::timestamptz, %(retrieval_id)s::uuid, %(arm)s::text,
-       %(requested)s::integer, %(first_ms)s::float8, %(second_ms)s::float8, %(first_hits)s::integer,
-       %(second_hits)s::integer, %(overlap)s::float8, %(rbo)s::float8, %(degraded)s::boolean, %(fault)s::text
+       %(requested)s::integer, %(control_ms)s::float8, %(treatment_ms)s::float8, %(control_hits)s::integer,
+       %(treatment_hits)s::integer, %(overlap)s::float8, %(rbo)s::float8, %(degraded)s::boolean, %(error)s::text
   FROM kosmos.experiments x
  WHERE x.tenant_id = %(tenant_id)s AND x.id = %(experiment_id)s AND x.stopped_at IS NULL
 
 -- name: results_of_experiment
 -- The newest, each with what was thought of it, where a log is kept.
-SELECT r.arm, r.requested, r.first_ms, r.second_ms, r.first_hits, r.second_hits, r.overlap, r.rbo, r.degraded, r.fault,
+SELECT r.arm, r.requested, r.control_ms, r.treatment_ms, r.control_hits, r.treatment_hits, r.overlap, r.rbo, r.degraded, r.error,
        coalesce(o.up, 0) AS up, coalesce(o.down, 0) AS down, coalesce(o.clicks, 0) AS clicks
   FROM kosmos.experiment_results r
   LEFT JOIN (SELECT f.retrieval_id,

@@ -3,33 +3,33 @@
 SELECT pg_try_advisory_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
 
 -- name: list_indexes
-SELECT i.id, i.kind, i.state, i.collection, i.space_id, i.first_serial, i.last_serial, i.rows, i.settings, i.health,
+SELECT i.id, i.kind, i.state, i.collection, i.space_id, i.first_sequence, i.last_sequence, i.rows, i.settings, i.health,
        i.created_at, i.checked_at
   FROM kosmos.indexes i
  WHERE i.tenant_id = %(tenant_id)s
- ORDER BY i.kind, i.collection, i.first_serial, i.created_at
+ ORDER BY i.kind, i.collection, i.first_sequence, i.created_at
 
 -- name: no_statement_timeout
 SET LOCAL statement_timeout = 0
 
--- name: corpora_of_tenant
-SELECT s.collection, s.next_serial
-  FROM kosmos.corpus_statistics s
+-- name: collections_of_tenant
+SELECT s.collection, s.next_sequence
+  FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s
  ORDER BY s.collection
 
--- name: tail_size
+-- name: count_unsegmented_chunks
 SELECT count(*)
-  FROM kosmos.lexical_tail t
+  FROM kosmos.unsegmented_terms t
  WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s
 
 -- name: insert_index
-INSERT INTO kosmos.indexes (tenant_id, id, kind, state, collection, space_id, first_serial, last_serial, rows,
+INSERT INTO kosmos.indexes (tenant_id, id, kind, state, collection, space_id, first_sequence, last_sequence, rows,
                             settings, health, created_at, checked_at)
-VALUES (%(tenant_id)s, %(id)s, %(kind)s, %(state)s, %(collection)s, %(space_id)s, %(first_serial)s, %(last_serial)s,
+VALUES (%(tenant_id)s, %(id)s, %(kind)s, %(state)s, %(collection)s, %(space_id)s, %(first_sequence)s, %(last_sequence)s,
         %(rows)s, %(settings)s, %(health)s, %(now)s, %(checked_at)s)
 
--- name: change_index
+-- name: update_index
 UPDATE kosmos.indexes
    SET state = %(state)s, settings = %(settings)s, health = %(health)s, checked_at = %(now)s
  WHERE tenant_id = %(tenant_id)s AND id = %(id)s
@@ -41,20 +41,20 @@ UPDATE kosmos.indexes SET state = 'retired' WHERE tenant_id = %(tenant_id)s AND 
 -- Of segments, the postings go with them.
 DELETE FROM kosmos.indexes i WHERE i.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
 
--- name: tail_piece
-SELECT t.serial, t.length, t.pivot, sparsevec_send(t.terms)
-  FROM kosmos.lexical_tail t
+-- name: unsegmented_batch
+SELECT t.sequence, t.length, t.pivot, sparsevec_send(t.terms)
+  FROM kosmos.unsegmented_terms t
  WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s
- ORDER BY t.serial
+ ORDER BY t.sequence
  LIMIT %(limit)s
 
--- name: clear_tail
-DELETE FROM kosmos.lexical_tail t
- WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s AND t.serial < %(last_serial)s
+-- name: delete_segmented_terms
+DELETE FROM kosmos.unsegmented_terms t
+ WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s AND t.sequence < %(last_sequence)s
 
 -- name: insert_segment
-INSERT INTO kosmos.segments (tenant_id, index_id, serials, lengths)
-VALUES (%(tenant_id)s, %(id)s, %(serials)b, %(lengths)b)
+INSERT INTO kosmos.segments (tenant_id, index_id, sequences, lengths)
+VALUES (%(tenant_id)s, %(id)s, %(sequences)b, %(lengths)b)
 
 -- name: insert_postings
 INSERT INTO kosmos.postings (tenant_id, index_id, lexeme_id, offsets, frequencies)
@@ -64,31 +64,31 @@ SELECT %(tenant_id)s, %(id)s, u.lexeme_id, u.offsets, u.frequencies
 RETURNING lexeme_id
 
 -- name: chunks_of_segments
-SELECT i.id, s.serials, s.lengths
+SELECT i.id, s.sequences, s.lengths
   FROM kosmos.indexes i
   JOIN kosmos.segments s ON s.tenant_id = i.tenant_id AND s.index_id = i.id
  WHERE i.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
- ORDER BY i.first_serial
+ ORDER BY i.first_sequence
 
--- name: live_serials
+-- name: live_sequences
 -- Serials of the chunks that are there, packed: four bytes each, big-endian.
-SELECT coalesce(string_agg(int4send(c.serial), ''), ''::bytea)
+SELECT coalesce(string_agg(int4send(c.sequence), ''), ''::bytea)
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s
-   AND c.serial >= %(first_serial)s AND c.serial < %(last_serial)s
+   AND c.sequence >= %(first_sequence)s AND c.sequence < %(last_sequence)s
 
 -- name: postings_of_segments
 SELECT p.lexeme_id, p.index_id, p.offsets, p.frequencies
   FROM kosmos.indexes i
   JOIN kosmos.postings p ON p.tenant_id = i.tenant_id AND p.index_id = i.id
  WHERE i.tenant_id = %(tenant_id)s AND p.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
- ORDER BY p.lexeme_id, i.first_serial
+ ORDER BY p.lexeme_id, i.first_sequence
 
 -- name: live_chunks
 SELECT count(*)
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s
-   AND c.serial >= %(first_serial)s AND c.serial < %(last_serial)s
+   AND c.sequence >= %(first_sequence)s AND c.sequence < %(last_sequence)s
 
 -- name: segment_bytes
 SELECT coalesce(sum(octet_length(p.offsets) + octet_length(p.frequencies)), 0)::bigint
@@ -104,7 +104,7 @@ SELECT s.id, s.dimensions
 -- name: vectors_of_space
 SELECT count(*) FROM kosmos.embeddings e WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
 
--- name: readers_of_space
+-- name: vectors_by_acl
 -- How many vectors each list of readers may read: tells how far an index must be searched for a reader of few.
 SELECT array_to_string(e.acl, chr(31)), count(*)
   FROM kosmos.embeddings e

@@ -3,17 +3,17 @@
 DELETE FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state IN ('dead', 'cancelled')
 
--- name: hopeless_jobs
+-- name: permanently_failed_jobs
 -- Those that failed for good on the very content that is to be worked on, for a reason that stays.
 SELECT j.key, j.code, j.error
   FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state = 'dead'
-   AND j.payload ->> 'mark' = (%(marks)s::jsonb) ->> j.key AND NOT j.code = ANY (%(curable)s)
+   AND j.payload ->> 'source_etag' = (%(source_etags)s::jsonb) ->> j.key AND NOT j.code = ANY (%(retryable)s)
 
 -- name: enqueue_periodic
 -- One of each for a tenant, from its first job on; it comes again by itself, so no one waits for another here.
 INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s, attempt,
-                         lost, again, runs, created_at)
+                         lost, requeue, sync_run_ids, created_at)
 SELECT %(tenant_id)s, %(tenant)s, %(collection)s, u.kind, u.kind, '{}', 'scheduled', 0,
        now() + make_interval(secs => u.every_s), u.every_s, 0, 0, false, '{}', now()
   FROM unnest(%(kinds)s::text[], %(every_s)s::double precision[]) AS u (kind, every_s)
@@ -25,10 +25,10 @@ ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') D
 -- One unfinished job a key. Work that is asked for again while it waits takes the newer payload; while it runs, it is
 -- done once more afterwards. In the order of keys, so that two who enqueue the same ones cannot wait for each other.
 INSERT INTO kosmos.jobs AS j (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s,
-                              attempt, lost, again, runs, created_at)
+                              attempt, lost, requeue, sync_run_ids, created_at)
 SELECT %(tenant_id)s, %(tenant)s, %(collection)s, %(kind)s, u.key, u.payload,
        CASE WHEN %(delay_s)s > 0 THEN 'scheduled' ELSE 'queued' END, %(priority)s,
-       now() + make_interval(secs => %(delay_s)s), %(every_s)s, 0, 0, false, %(runs)s::uuid[], now()
+       now() + make_interval(secs => %(delay_s)s), %(every_s)s, 0, 0, false, %(sync_run_ids)s::uuid[], now()
   FROM unnest(%(keys)s::text[], %(payloads)s::jsonb[]) AS u (key, payload)
  ORDER BY u.key
 ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') DO UPDATE
@@ -39,18 +39,18 @@ ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') D
        every_s = coalesce(excluded.every_s, j.every_s),
        attempt = CASE WHEN j.state = 'running' THEN j.attempt ELSE 0 END,
        lost = CASE WHEN j.payload - 'traceparent' = excluded.payload - 'traceparent' THEN j.lost ELSE 0 END,
-       again = j.again OR (j.state = 'running' AND excluded.state = 'queued'),
-       runs = j.runs || excluded.runs
+       requeue = j.requeue OR (j.state = 'running' AND excluded.state = 'queued'),
+       sync_run_ids = j.sync_run_ids || excluded.sync_run_ids
 RETURNING id
 
--- name: announce_jobs
+-- name: notify_workers
 -- Wakes the workers that listen; those that cannot will look by themselves.
 SELECT pg_notify('kosmos_jobs', '')
 
 -- name: listen_for_jobs
 LISTEN kosmos_jobs
 
--- name: wake_jobs
+-- name: requeue_due_jobs
 -- What has become due, and what a worker has left: its lease has run out. A job that took three workers with it is more
 -- likely the reason than the victim, and is dead. Returns how many are dead.
 WITH left_behind AS (
@@ -75,25 +75,25 @@ WITH left_behind AS (
            finished_at = CASE WHEN j.lost + 1 < %(max_lost)s OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
            run_at = CASE WHEN j.lost + 1 < %(max_lost)s OR j.every_s IS NULL THEN j.run_at
                          ELSE now() + make_interval(secs => j.every_s) END,
-           lost = j.lost + 1, token = NULL, lease_until = NULL, again = false,
+           lost = j.lost + 1, token = NULL, lease_until = NULL, requeue = false,
            code = 'lease_lost', error = 'its worker ' || j.worker || ' ended, or stopped, without a word'
       FROM left_behind
      WHERE j.tenant_id = left_behind.tenant_id AND j.id = left_behind.id
- RETURNING j.tenant_id, j.state, j.runs, j.key, j.code, j.error
+ RETURNING j.tenant_id, j.state, j.sync_run_ids, j.key, j.code, j.error
 ), accounted AS (
-    UPDATE kosmos.runs r
+    UPDATE kosmos.sync_runs r
        SET failed = r.failed + c.jobs
       FROM (SELECT d.tenant_id, run, count(*) AS jobs
-              FROM rescued d, unnest(d.runs) AS run
+              FROM rescued d, unnest(d.sync_run_ids) AS run
              WHERE d.state = 'dead'
              GROUP BY d.tenant_id, run) c
      WHERE r.tenant_id = c.tenant_id AND r.id = c.run
 )
 SELECT count(*) FILTER (WHERE state = 'dead'), count(*) FROM rescued
 
--- name: take_jobs
--- Migration 0014 says who comes first.
-SELECT * FROM kosmos.take_jobs(%(limit)s, %(kinds)s, %(worker)s, %(lease_s)s)
+-- name: claim_jobs
+-- The baseline migration explains the order.
+SELECT * FROM kosmos.claim_jobs(%(limit)s, %(kinds)s, %(worker)s, %(lease_s)s)
 
 -- name: renew_leases
 -- Returns those that are still held: the others were cancelled, or given to another worker. A row that somebody has
@@ -111,7 +111,7 @@ WITH free AS (
 )
 SELECT j.token FROM kosmos.jobs j WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
--- name: hold_jobs
+-- name: lock_leases
 -- The fence. Who holds the token now keeps the job until the transaction ends: no rescue and no cancel comes between.
 SELECT j.token
   FROM kosmos.jobs j
@@ -123,18 +123,18 @@ SELECT j.token
 -- Asked for again meanwhile: back to the queue. Periodic: until the next time. Else done.
 WITH finished AS (
     UPDATE kosmos.jobs j
-       SET state = CASE WHEN j.again THEN 'queued' WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'done' END,
-           run_at = CASE WHEN j.every_s IS NOT NULL AND NOT j.again
+       SET state = CASE WHEN j.requeue THEN 'queued' WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'done' END,
+           run_at = CASE WHEN j.every_s IS NOT NULL AND NOT j.requeue
                          THEN now() + make_interval(secs => j.every_s) ELSE j.run_at END,
-           finished_at = CASE WHEN j.again OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
-           token = NULL, lease_until = NULL, attempt = CASE WHEN j.again OR j.every_s IS NOT NULL THEN 0 ELSE j.attempt END,
-           lost = 0, again = false, outcome = f.outcome, code = NULL, error = NULL, runs = '{}'
+           finished_at = CASE WHEN j.requeue OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
+           token = NULL, lease_until = NULL, attempt = CASE WHEN j.requeue OR j.every_s IS NOT NULL THEN 0 ELSE j.attempt END,
+           lost = 0, requeue = false, outcome = f.outcome, code = NULL, error = NULL, sync_run_ids = '{}'
       FROM unnest(%(tokens)s::uuid[], %(outcomes)s::text[], %(chunks)s::integer[]) AS f (token, outcome, chunks),
-           LATERAL (SELECT b.runs FROM kosmos.jobs b WHERE b.token = f.token AND b.state = 'running') AS before
+           LATERAL (SELECT b.sync_run_ids FROM kosmos.jobs b WHERE b.token = f.token AND b.state = 'running') AS before
      WHERE j.token = f.token AND j.state = 'running'
- RETURNING j.tenant_id, before.runs, f.outcome, f.chunks
+ RETURNING j.tenant_id, before.sync_run_ids, f.outcome, f.chunks
 ), accounted AS (
-    UPDATE kosmos.runs r
+    UPDATE kosmos.sync_runs r
        SET new = r.new + c.new, changed = r.changed + c.changed, unchanged = r.unchanged + c.unchanged,
            removed = r.removed + c.removed, chunks = r.chunks + c.chunks
       FROM (SELECT f.tenant_id, run, count(*) FILTER (WHERE f.outcome = 'new') AS new,
@@ -142,7 +142,7 @@ WITH finished AS (
                    count(*) FILTER (WHERE f.outcome = 'unchanged') AS unchanged,
                    count(*) FILTER (WHERE f.outcome = 'removed') AS removed,
                    sum(f.chunks) AS chunks
-              FROM finished f, unnest(f.runs) AS run
+              FROM finished f, unnest(f.sync_run_ids) AS run
              GROUP BY f.tenant_id, run) c
      WHERE r.tenant_id = c.tenant_id AND r.id = c.run
 )
@@ -152,35 +152,35 @@ SELECT count(*) FROM finished
 -- Later once more, or never: then it stays as it is, for people to look at. Periodic work waits for its next time.
 WITH failed AS (
     UPDATE kosmos.jobs j
-       SET state = CASE WHEN j.again THEN 'queued' WHEN %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL
+       SET state = CASE WHEN j.requeue THEN 'queued' WHEN %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL
                         THEN 'scheduled' ELSE 'dead' END,
-           run_at = CASE WHEN j.again THEN now()
+           run_at = CASE WHEN j.requeue THEN now()
                          ELSE now() + make_interval(secs => coalesce(%(delay_s)s, j.every_s, 0)) END,
-           finished_at = CASE WHEN j.again OR %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL THEN NULL
+           finished_at = CASE WHEN j.requeue OR %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL THEN NULL
                               ELSE now() END,
-           token = NULL, lease_until = NULL, again = false,
-           attempt = CASE WHEN j.again OR (%(delay_s)s::double precision IS NULL AND j.every_s IS NOT NULL) THEN 0
+           token = NULL, lease_until = NULL, requeue = false,
+           attempt = CASE WHEN j.requeue OR (%(delay_s)s::double precision IS NULL AND j.every_s IS NOT NULL) THEN 0
                           ELSE j.attempt END,
            outcome = 'failed', code = %(code)s, error = %(error)s
      WHERE j.token = %(token)s AND j.state = 'running'
- RETURNING j.tenant_id, j.state, j.runs, j.key
+ RETURNING j.tenant_id, j.state, j.sync_run_ids, j.key
 ), accounted AS (
-    UPDATE kosmos.runs r
+    UPDATE kosmos.sync_runs r
        SET failed = r.failed + 1,
            failures = CASE WHEN jsonb_array_length(r.failures) < 100 THEN r.failures || jsonb_build_object(
                'source', %(source)s::text, 'code', %(code)s::text, 'message', %(error)s::text) ELSE r.failures END
       FROM failed f
-     WHERE f.state = 'dead' AND r.tenant_id = f.tenant_id AND r.id = ANY (f.runs)
+     WHERE f.state = 'dead' AND r.tenant_id = f.tenant_id AND r.id = ANY (f.sync_run_ids)
 )
 SELECT state FROM failed
 
--- name: return_jobs
+-- name: release_jobs
 -- Taken and not begun: a worker that stops gives them back as they were.
 UPDATE kosmos.jobs j
-   SET state = 'queued', token = NULL, lease_until = NULL, attempt = j.attempt - 1, again = false
+   SET state = 'queued', token = NULL, lease_until = NULL, attempt = j.attempt - 1, requeue = false
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
--- name: lose_jobs
+-- name: expire_leases
 -- Their process has ended without a word: no need to wait until the lease has.
 UPDATE kosmos.jobs j
    SET lease_until = '-infinity'
@@ -190,14 +190,14 @@ UPDATE kosmos.jobs j
 -- Without its token a worker cannot finish one that runs, and hears of it when it renews the lease.
 WITH cancelled AS (
     UPDATE kosmos.jobs j
-       SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, again = false,
+       SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
            outcome = 'failed', code = 'cancelled', error = 'cancelled by request'
      WHERE j.tenant_id = %(tenant_id)s AND j.id = ANY (%(ids)s) AND j.state IN ('scheduled', 'queued', 'running')
- RETURNING j.tenant_id, j.id, j.runs
+ RETURNING j.tenant_id, j.id, j.sync_run_ids
 ), accounted AS (
-    UPDATE kosmos.runs r
+    UPDATE kosmos.sync_runs r
        SET failed = r.failed + c.jobs
-      FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.runs) AS run GROUP BY 1, 2) c
+      FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.sync_run_ids) AS run GROUP BY 1, 2) c
      WHERE r.tenant_id = c.tenant_id AND r.id = c.run
 )
 SELECT id FROM cancelled
@@ -205,7 +205,7 @@ SELECT id FROM cancelled
 -- name: retry_jobs
 -- Dead or cancelled ones: of each key there is one at most, and none that newer work has replaced.
 UPDATE kosmos.jobs j
-   SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), runs = '{}'
+   SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), sync_run_ids = '{}'
  WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
    AND j.state IN ('dead', 'cancelled')
 RETURNING j.id
@@ -251,51 +251,51 @@ SELECT count(*) FROM kosmos.jobs j WHERE j.state = 'dead' AND j.finished_at >= %
 -- name: server_time
 SELECT now()
 
--- name: open_run
-INSERT INTO kosmos.runs (tenant_id, id, collection, source, state, seen, new, changed, unchanged, removed, failed, chunks,
+-- name: insert_sync_run
+INSERT INTO kosmos.sync_runs (tenant_id, id, collection, source, state, seen, new, changed, unchanged, removed, failed, chunks,
                          failures, started_at)
 VALUES (%(tenant_id)s, %(run_id)s, %(collection)s, %(source)s, 'listing', 0, 0, 0, 0, 0, 0, 0, '[]', now())
 
--- name: note_in_run
+-- name: add_sync_run_counts
 -- What a listing found out without a job: what is unchanged, and what could not be listed.
-UPDATE kosmos.runs r
+UPDATE kosmos.sync_runs r
    SET seen = r.seen + %(seen)s, unchanged = r.unchanged + %(unchanged)s, failed = r.failed + %(failed)s,
        removed = r.removed + %(removed)s, state = coalesce(%(state)s, r.state), error = coalesce(%(error)s, r.error),
        failures = CASE WHEN jsonb_array_length(r.failures) < 100 THEN r.failures || %(failures)s ELSE r.failures END,
        finished_at = CASE WHEN %(state)s = 'failed' THEN now() ELSE r.finished_at END
  WHERE r.tenant_id = %(tenant_id)s AND r.id = %(run_id)s
 
--- name: close_runs
+-- name: finish_sync_runs
 -- Those whose every document has an outcome.
-UPDATE kosmos.runs r
+UPDATE kosmos.sync_runs r
    SET state = 'finished', finished_at = now()
  WHERE r.state = 'working' AND r.seen = r.new + r.changed + r.unchanged + r.removed + r.failed
 
--- name: interrupt_runs
+-- name: fail_interrupted_sync_runs
 -- Of passes over the same source that did not come to their end.
-UPDATE kosmos.runs r
+UPDATE kosmos.sync_runs r
    SET state = 'failed', error = 'interrupted before the source was listed to its end', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.collection = %(collection)s AND r.source = %(source)s AND r.state = 'listing'
 
--- name: abandon_runs
+-- name: fail_abandoned_sync_runs
 -- Whose pass was called off, or failed for good, before the source was listed to its end.
-UPDATE kosmos.runs r
+UPDATE kosmos.sync_runs r
    SET state = 'failed', error = 'the pass ended before the source was listed to its end', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.state = 'listing'
    AND NOT EXISTS (SELECT FROM kosmos.jobs j
                     WHERE j.tenant_id = r.tenant_id AND j.collection = r.collection AND j.kind = 'sync'
                       AND j.state IN ('scheduled', 'queued', 'running') AND j.payload -> 'spec' = r.source)
 
--- name: list_runs
+-- name: list_sync_runs
 SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchanged, r.removed, r.failed, r.chunks,
        r.failures, r.error, r.started_at, r.finished_at
-  FROM kosmos.runs r
+  FROM kosmos.sync_runs r
  WHERE r.tenant_id = %(tenant_id)s AND (%(run_id)s::uuid IS NULL OR r.id = %(run_id)s)
  ORDER BY r.started_at DESC
  LIMIT %(limit)s
 
--- name: prune_runs
-DELETE FROM kosmos.runs r WHERE r.finished_at < now() - make_interval(days => %(keep_days)s)
+-- name: prune_sync_runs
+DELETE FROM kosmos.sync_runs r WHERE r.finished_at < now() - make_interval(days => %(keep_days)s)
 
 -- name: store_upload
 INSERT INTO kosmos.uploads (tenant_id, id, data, created_at)

@@ -13,7 +13,7 @@ SELECT 'versions that are not live', count(*)
                     WHERE d.tenant_id = %(tenant_id)s AND d.id = v.document_id AND d.version = v.number)
 UNION ALL
 SELECT 'keywords of no chunk', count(*)
-  FROM kosmos.lexical_tail t
+  FROM kosmos.unsegmented_terms t
  WHERE t.tenant_id = %(tenant_id)s
    AND NOT EXISTS (SELECT FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s AND c.id = t.chunk_id)
 UNION ALL
@@ -25,7 +25,7 @@ SELECT 'chunks without a vector', count(*)
                     WHERE e.tenant_id = %(tenant_id)s AND e.chunk_id = c.id AND e.space_id = o.live_space_id)
 UNION ALL
 SELECT 'collections counted wrongly', count(*)
-  FROM kosmos.corpus_statistics s
+  FROM kosmos.collection_statistics s
   LEFT JOIN (SELECT c.collection, count(*) AS chunks, sum(c.length) AS length
                FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s GROUP BY c.collection) n
     ON n.collection = s.collection
@@ -34,7 +34,7 @@ SELECT 'collections counted wrongly', count(*)
 UNION ALL
 SELECT 'readers counted wrongly', count(*)
   FROM (SELECT s.collection, s.acl, s.chunks, s.length
-          FROM kosmos.reader_statistics s WHERE s.tenant_id = %(tenant_id)s) s
+          FROM kosmos.acl_statistics s WHERE s.tenant_id = %(tenant_id)s) s
   FULL JOIN (SELECT c.collection, c.acl, count(*) AS chunks, sum(c.length) AS length
                FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s GROUP BY c.collection, c.acl) n
     ON n.collection = s.collection AND n.acl = s.acl

@@ -1,46 +1,46 @@
--- name: insert_guard_sample
+-- name: insert_monitor_sample
 -- A sample has one of a bounded number of places, by its id: where one waits to be measured, another is left out.
-INSERT INTO kosmos.guard_samples (tenant_id, id, at, space_id, collection, principals, vector, question)
+INSERT INTO kosmos.monitor_samples (tenant_id, id, at, space_id, collection, principals, vector, question)
 VALUES (%(tenant_id)s, %(id)s, %(at)s, %(space_id)s, %(collection)s, %(principals)s, %(vector)s, %(question)s)
 ON CONFLICT DO NOTHING
 
--- name: guard_samples
+-- name: monitor_samples
 -- Ids are hashes: the first of them are samples at random.
 SELECT s.id, s.collection, s.principals, s.vector
-  FROM kosmos.guard_samples s
+  FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s AND s.space_id = %(space_id)s
  ORDER BY s.id
  LIMIT %(limit)s
 
--- name: delete_guard_samples
+-- name: delete_monitor_samples
 -- Those that were measured, and those that are old or of another space.
-DELETE FROM kosmos.guard_samples s
+DELETE FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s
    AND (s.id = ANY (%(ids)s::uuid[]) OR s.at < %(before)s OR s.space_id <> %(space_id)s)
 
--- name: insert_guard_run
-INSERT INTO kosmos.guard_runs (tenant_id, id, at, kind, state, why, index_id, figures, scores, milliseconds)
-VALUES (%(tenant_id)s, %(id)s, %(at)s, %(kind)s, %(state)s, %(why)s, %(index_id)s, %(figures)s, %(scores)s,
+-- name: insert_monitor_run
+INSERT INTO kosmos.monitor_runs (tenant_id, id, at, kind, state, reason, index_id, figures, scores, milliseconds)
+VALUES (%(tenant_id)s, %(id)s, %(at)s, %(kind)s, %(state)s, %(reason)s, %(index_id)s, %(figures)s, %(scores)s,
         %(milliseconds)s)
 
--- name: list_guard_runs
-SELECT r.id, r.at, r.kind, r.state, r.why, r.index_id, r.figures, r.milliseconds
-  FROM kosmos.guard_runs r
+-- name: list_monitor_runs
+SELECT r.id, r.at, r.kind, r.state, r.reason, r.index_id, r.figures, r.milliseconds
+  FROM kosmos.monitor_runs r
  WHERE r.tenant_id = %(tenant_id)s AND (%(kind)s::text IS NULL OR r.kind = %(kind)s)
  ORDER BY r.at DESC, r.id
  LIMIT %(limit)s
 
--- name: guard_baseline
+-- name: monitor_baseline
 -- The scores of the first run with enough samples since an index was built or tuned.
 SELECT r.scores
-  FROM kosmos.guard_runs r
+  FROM kosmos.monitor_runs r
  WHERE r.tenant_id = %(tenant_id)s AND r.kind = 'recall' AND r.index_id = %(index_id)s AND r.at >= %(at)s
    AND r.state <> 'unknown'
  ORDER BY r.at, r.id
  LIMIT 1
 
--- name: prune_guard_runs
-DELETE FROM kosmos.guard_runs r WHERE r.tenant_id = %(tenant_id)s AND r.at < %(before)s
+-- name: prune_monitor_runs
+DELETE FROM kosmos.monitor_runs r WHERE r.tenant_id = %(tenant_id)s AND r.at < %(before)s
 
 -- name: count_vector_indexes
 -- Of all tenants: they share the guard's share of the database.
@@ -49,20 +49,20 @@ SELECT count(*)
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'kosmos' AND c.relkind = 'i' AND starts_with(c.relname, 'vec_')
 
--- name: one_core
+-- name: disable_parallel_query
 -- Work that may wait leaves the other cores to questions.
 SET LOCAL max_parallel_workers_per_gather = 0
 
--- name: insert_index_step
-INSERT INTO kosmos.index_log (tenant_id, id, at, index_id, action, why, before, after)
-VALUES (%(tenant_id)s, %(id)s, %(at)s, %(index_id)s, %(action)s, %(why)s, %(before)s, %(after)s)
+-- name: insert_index_event
+INSERT INTO kosmos.index_events (tenant_id, id, at, index_id, action, reason, before, after)
+VALUES (%(tenant_id)s, %(id)s, %(at)s, %(index_id)s, %(action)s, %(reason)s, %(before)s, %(after)s)
 
--- name: list_index_steps
-SELECT l.at, l.index_id, l.action, l.why, l.before, l.after
-  FROM kosmos.index_log l
+-- name: list_index_events
+SELECT l.at, l.index_id, l.action, l.reason, l.before, l.after
+  FROM kosmos.index_events l
  WHERE l.tenant_id = %(tenant_id)s
  ORDER BY l.at DESC, l.id DESC
  LIMIT %(limit)s
 
--- name: prune_index_steps
-DELETE FROM kosmos.index_log l WHERE l.tenant_id = %(tenant_id)s AND l.at < %(before)s
+-- name: prune_index_events
+DELETE FROM kosmos.index_events l WHERE l.tenant_id = %(tenant_id)s AND l.at < %(before)s

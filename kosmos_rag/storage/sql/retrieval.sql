@@ -1,17 +1,17 @@
--- name: corpora
+-- name: search_snapshot
 -- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
 -- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last, of the collections that
 -- are asked, those without documents too: whether any makes departments decide, and what their presets say of the log.
 -- And which experiment runs for questions that are asked like this one; an index lets no second one run.
 -- A tenant without documents is one row, without a collection.
-SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
+SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
        EXISTS (SELECT
-                 FROM kosmos.presets e
+                 FROM kosmos.collection_presets e
                 WHERE e.tenant_id = %(tenant_id)s
                   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
                   AND e.content::jsonb -> 'rag' -> 'access' ->> 'by' IS NOT NULL),
        ARRAY(SELECT e.content::jsonb -> 'rag' -> 'audit'
-               FROM kosmos.presets e
+               FROM kosmos.collection_presets e
               WHERE e.tenant_id = %(tenant_id)s
                 AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
                 AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL),
@@ -20,27 +20,27 @@ SELECT s.collection, s.chunks, s.next_serial, t.live_space_id, p.name, r.chunks,
          WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
            AND x.collection IS NOT DISTINCT FROM %(collection)s::text)
   FROM kosmos.tenants t
-  LEFT JOIN kosmos.corpus_statistics s
+  LEFT JOIN kosmos.collection_statistics s
     ON s.tenant_id = %(tenant_id)s AND s.tenant_id = t.tenant_id
    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
-  LEFT JOIN kosmos.presets p
+  LEFT JOIN kosmos.collection_presets p
     ON p.tenant_id = %(tenant_id)s AND p.tenant_id = s.tenant_id AND p.collection = s.collection
   LEFT JOIN (SELECT n.collection, sum(n.chunks)::bigint AS chunks, sum(n.length)::bigint AS length,
                     max(n.epoch) AS epoch
-               FROM kosmos.reader_statistics n
+               FROM kosmos.acl_statistics n
               WHERE n.tenant_id = %(tenant_id)s
               GROUP BY n.collection) r ON r.collection = s.collection
  WHERE t.tenant_id = %(tenant_id)s
  ORDER BY s.collection
 
--- name: question_terms
+-- name: query_terms
 -- The terms of each text, the question's and its synonyms', after analysis in the languages of each collection, and
 -- what they count for: how often the text says them, times its weight. No id where no chunk holds the term. No row at
 -- all means that the texts hold only stop words or signs. Languages and counts are of chunks that this reader may read.
 SELECT a.collection, a.lexeme, l.id, l.chunks, a.weight
   FROM (SELECT g.collection, u.lexeme COLLATE "C" AS lexeme, max(cardinality(u.positions) * w.weight) AS weight
           FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
-                  FROM kosmos.reader_statistics s
+                  FROM kosmos.acl_statistics s
                  WHERE s.tenant_id = %(tenant_id)s
                    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
                unnest(%(texts)s::text[], %(weights)s::float8[]) AS w (words, weight),
@@ -63,26 +63,26 @@ SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives 
                bool_or(numnode(phraseto_tsquery(g.language::regconfig, w.words)) = 0) AS unindexed
           FROM unnest(%(phrases)s::text[], %(excluded)s::boolean[]) AS w (words, excluded),
                (SELECT DISTINCT unnest(s.languages) AS language
-                  FROM kosmos.reader_statistics s
+                  FROM kosmos.acl_statistics s
                  WHERE s.tenant_id = %(tenant_id)s
                    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g
          GROUP BY w.words, w.excluded) n
  WHERE NOT n.unindexed
 
 -- name: ready_indexes
-SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.rows,
+SELECT i.id, i.kind, i.collection, i.space_id, i.last_sequence, i.settings, i.rows,
        CASE WHEN i.kind <> 'segment' THEN i.health END
   FROM kosmos.indexes i
  WHERE i.tenant_id = %(tenant_id)s AND i.state = 'ready'
    AND (%(collection)s::text IS NULL OR i.collection IS NULL OR i.collection = %(collection)s)
- ORDER BY i.last_serial, i.id
+ ORDER BY i.last_sequence, i.id
 
--- name: lexical_tail
+-- name: unsegmented_scan
 -- Here and below: row-level security, and tables that were never analysed, make the planner expect one row where a
 -- tenant has many, and a join may then run over the whole tenant for each row. So conditions on other tables are
 -- subqueries that it does not turn into joins: OFFSET 0 keeps an EXISTS or a LATERAL looked up by key, where IS TRUE
 -- leaves it to the planner to run an EXISTS for the whole tenant once, and hash that.
--- kosmos.matches() is given a row that is built from columns, and not d itself: a shard's own row type is another one.
+-- kosmos.matches_filter() is given a row that is built from columns, and not d itself: a shard's own row type is another one.
 --
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
 -- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
@@ -91,13 +91,13 @@ SELECT i.id, i.kind, i.collection, i.space_id, i.last_serial, i.settings, i.rows
 SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
   FROM (SELECT l.chunk_id, l.length, l.pivot, l.terms,
                -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
-          FROM kosmos.lexical_tail l
+          FROM kosmos.unsegmented_terms l
          WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
            AND (NOT %(filtered)s OR EXISTS (
                SELECT
                  FROM kosmos.documents d
                 WHERE d.tenant_id = %(tenant_id)s AND d.id = l.document_id
-                  AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                  AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                                      %(folders)s)
                OFFSET 0))
            AND (%(required)s::text IS NULL OR EXISTS (
@@ -116,37 +116,37 @@ SELECT p.lexeme_id, p.offsets, p.frequencies
  WHERE p.tenant_id = %(tenant_id)s AND p.index_id = %(index_id)s AND p.lexeme_id = ANY (%(lexeme_ids)b::integer[])
 
 -- name: segment_chunks
-SELECT s.serials, s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.index_id = %(index_id)s
+SELECT s.sequences, s.lengths FROM kosmos.segments s WHERE s.tenant_id = %(tenant_id)s AND s.index_id = %(index_id)s
 
--- name: lexical_visible
+-- name: visible_chunks
 -- Which candidates of the segments are still there, and may be shown to this reader, under this filter.
-SELECT c.serial, c.id
-  FROM unnest(%(serials)b::integer[]) AS u (serial)
+SELECT c.sequence, c.id
+  FROM unnest(%(sequences)b::integer[]) AS u (sequence)
  CROSS JOIN LATERAL (
-       SELECT n.serial, n.id
+       SELECT n.sequence, n.id
          FROM kosmos.chunks n
-        WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.serial = u.serial
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.sequence = u.sequence
           AND (NOT %(filtered)s OR EXISTS (
               SELECT
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = n.document_id
-                 AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                 AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                                     %(folders)s)
               OFFSET 0))
           AND (%(required)s::text IS NULL OR n.tsv @@ %(required)s::tsquery)
        OFFSET 0) c
 
--- name: serials_of_documents
-SELECT c.collection, c.serial
+-- name: sequences_of_documents
+SELECT c.collection, c.sequence
   FROM kosmos.document_versions v
  CROSS JOIN LATERAL (
-       SELECT n.collection, n.serial
+       SELECT n.collection, n.sequence
          FROM kosmos.chunks n
         WHERE n.tenant_id = %(tenant_id)s AND n.version_id = v.id
        OFFSET 0) c
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s::uuid[])
 
--- name: reach
+-- name: filtered_documents
 -- The documents that a filter, or a reader who may read little, leaves: not more than are worth listing.
 SELECT d.id, v.chunks
   FROM kosmos.documents d
@@ -157,7 +157,7 @@ SELECT d.id, v.chunks
        OFFSET 0) v
  WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
-   AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+   AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                       %(folders)s)
  LIMIT %(limit)s
 
@@ -175,7 +175,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
               SELECT
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-                 AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                 AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                                     %(folders)s)
               ) IS TRUE) IS TRUE)
    AND (%(required)s::text IS NULL OR EXISTS (
@@ -185,7 +185,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
  LIMIT %(depth)s
 
--- name: dense_of_documents
+-- name: dense_by_documents
 -- Exact scan of a few documents' vectors, reached by key. IS NOT DISTINCT FROM is = here, and no condition of an index:
 -- nothing is known of how many rows a space has, and an index that begins with it would be read whole for each chunk.
 SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
@@ -205,8 +205,8 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
  ORDER BY e.embedding <#> %(vector)s, e.chunk_id
  LIMIT %(depth)s
 
--- name: search_vectors
-SELECT kosmos.search_vectors(%(probes)s, %(ef_search)s)
+-- name: set_vector_search
+SELECT kosmos.set_vector_search(%(probes)s, %(ef_search)s)
 
 -- name: dense_by_index
 -- The tenant's own index, which is partial: the planner takes it because its predicate stands here in bound values. No
@@ -224,7 +224,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
               SELECT
                 FROM kosmos.documents d
                WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-                 AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                 AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                                     %(folders)s)
               OFFSET 0)
        OFFSET 0))
@@ -251,7 +251,7 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
                       SELECT
                         FROM kosmos.documents d
                        WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
-                         AND kosmos.matches(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                         AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                                             %(folders)s)
                       OFFSET 0)
                OFFSET 0))
@@ -266,7 +266,7 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
  ORDER BY n.embedding <#> %(vector)s, n.chunk_id
  LIMIT %(depth)s
 
--- name: feedback
+-- name: pseudo_relevance_feedback
 -- Candidates by likeness to the mean of the best of them, whose vectors are of length one.
 SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
   FROM (SELECT avg(b.embedding) AS mean
@@ -283,14 +283,14 @@ SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
         WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
        OFFSET 0) e
 
--- name: clock
+-- name: server_clock
 -- Between two statements of a pipeline: how long each took on the server, without a round trip for the answer.
 SELECT clock_timestamp()
 
 -- name: passages
-SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.ordinal,
-       c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.splitter,
-       d.collection, c.around_start, c.around_end
+SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.chunk_index,
+       c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.chunker,
+       d.collection, c.parent_start, c.parent_end
   FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*

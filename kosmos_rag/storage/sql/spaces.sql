@@ -6,15 +6,15 @@ SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text, s.state,
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
  ORDER BY 7 DESC, s.live_until DESC NULLS LAST, s.created_at, s.id
 
--- name: lock_corpora
+-- name: lock_collections
 -- Publications and removals of every collection wait from here to the commit: taken first, as they take theirs.
 SELECT s.collection
-  FROM kosmos.corpus_statistics s
+  FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s
  ORDER BY s.collection
    FOR UPDATE
 
--- name: lock_spaces_alone
+-- name: lock_spaces_exclusively
 -- After the corpora. A publication shares this lock until it commits, into a collection that is new as well: none is
 -- under way from here on, and those to come find which space is live then.
 SELECT s.id
@@ -53,7 +53,7 @@ SELECT count(*)
 -- name: count_chunks
 SELECT count(*) FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s
 
--- name: fill_embeddings
+-- name: backfill_embeddings
 -- Readers and collection are the chunk's own of this moment; a chunk that has gone since it was read is left out.
 INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection, text_hash)
 SELECT %(tenant_id)s, c.id, %(space_id)s, c.acl, u.embedding, c.collection, u.text_hash
@@ -70,7 +70,7 @@ RETURNING chunk_id
 UPDATE kosmos.embedding_spaces SET truncated_tokens = truncated_tokens + %(tokens)s
  WHERE tenant_id = %(tenant_id)s AND id = %(space_id)s
 
--- name: replace_live_space
+-- name: retire_live_space
 UPDATE kosmos.embedding_spaces SET live_until = %(now)s
  WHERE tenant_id = %(tenant_id)s AND id = %(live_id)s
 
@@ -78,11 +78,11 @@ UPDATE kosmos.embedding_spaces SET live_until = %(now)s
 UPDATE kosmos.embedding_spaces SET state = 'ready', live_until = NULL
  WHERE tenant_id = %(tenant_id)s AND id = %(space_id)s
 
--- name: switch_space
+-- name: set_live_space
 -- What questions are answered from, in one row.
 UPDATE kosmos.tenants SET live_space_id = %(space_id)s WHERE tenant_id = %(tenant_id)s
 
--- name: condemn_space
+-- name: mark_space_dropping
 UPDATE kosmos.embedding_spaces SET state = 'dropping'
  WHERE tenant_id = %(tenant_id)s AND id = %(space_id)s
 

@@ -1,14 +1,14 @@
--- name: enter
+-- name: set_tenant_context
 -- First in every transaction: names the tenant and the reader to row-level security, until the transaction ends.
-SELECT kosmos.enter(%(tenant_id)s, %(principals)s::text[])
+SELECT kosmos.set_tenant_context(%(tenant_id)s, %(principals)s::text[])
 
 -- name: create_tenant
 INSERT INTO kosmos.tenants (tenant_id, name, created_at)
 VALUES (%(tenant_id)s, %(name)s, %(now)s)
 ON CONFLICT (tenant_id) DO NOTHING
 
--- name: create_corpus_statistics
-INSERT INTO kosmos.corpus_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_serial, epoch)
+-- name: create_collection_statistics
+INSERT INTO kosmos.collection_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_sequence, epoch)
 VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, 0)
 ON CONFLICT (tenant_id, collection) DO NOTHING
 

@@ -3,8 +3,17 @@
 Queries do not go through here; they are in sql/*.sql. A test compares this package with a migrated database.
 """
 
-from kosmos_rag.storage.tables import access, audit, documents, evaluations, experiments, feedback, indexes, jobs
-from kosmos_rag.storage.tables import monitor as guard
+from kosmos_rag.storage.tables import (
+    access,
+    audit,
+    documents,
+    evaluations,
+    experiments,
+    feedback,
+    indexes,
+    jobs,
+    monitor,
+)
 from kosmos_rag.storage.tables.columns import metadata
 
 __all__ = [
@@ -14,8 +23,8 @@ __all__ = [
     "evaluations",
     "experiments",
     "feedback",
-    "guard",
     "indexes",
     "jobs",
     "metadata",
+    "monitor",
 ]

@@ -23,8 +23,8 @@ api_keys = Table(
 )
 
 # Under the key that its client gave it: who sends it again gets the job that there is.
-upload_requests = Table(
-    "upload_requests",
+idempotency_keys = Table(
+    "idempotency_keys",
     metadata,
     tenant_id(),
     column("key", Text(collation="C")),

@@ -21,8 +21,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from kosmos_rag.storage.tables.columns import collection, column, metadata, tenant_id, time
 
-retrievals = Table(
-    "retrievals",
+audit_events = Table(
+    "audit_events",
     metadata,
     tenant_id(),
     column("id", Uuid),  # its first 48 bits are `at` in milliseconds: ids are in the order of time
@@ -35,26 +35,26 @@ retrievals = Table(
     column("principals", ARRAY(Text)),
     column("question", Text, null=True),
     column("question_sha256", Text),
-    column("searched", Text, null=True),  # what was searched for, where a conversation made it another question
-    column("settings", Text),  # the version of those that it was answered by
+    column("search_query", Text, null=True),  # what was search_query for, where a conversation made it another question
+    column("settings_hash", Text),  # the version of those that it was answered by
     column("cached", Boolean),
     column("milliseconds", Double),
     column("follows", Uuid, null=True),  # the record of the same answer as it began, where it ended otherwise
     PrimaryKeyConstraint("tenant_id", "id", "at"),
     CheckConstraint("position > 0"),
-    CheckConstraint("kind IN ('retrieve', 'context', 'answer')"),
+    CheckConstraint("kind IN ('search', 'context', 'answer')"),
     CheckConstraint("outcome IN ('hits', 'none', 'refused')"),
     postgresql_partition_by="RANGE (at)",
 )
-Index("retrievals_position", retrievals.c.tenant_id, retrievals.c.position)
-Index("retrievals_failed", retrievals.c.tenant_id, retrievals.c.at, postgresql_where=text("outcome <> 'hits'"))
+Index("audit_events_position", audit_events.c.tenant_id, audit_events.c.position)
+Index("audit_events_failed", audit_events.c.tenant_id, audit_events.c.at, postgresql_where=text("outcome <> 'hits'"))
 
 # One row a passage, and not arrays: who saw a document is found by equality, which row-level security lets an index do.
-retrieved_passages = Table(
-    "retrieved_passages",
+audit_passages = Table(
+    "audit_passages",
     metadata,
     tenant_id(),
-    column("retrieval_id", Uuid),
+    column("event_id", Uuid),
     time("at"),
     column("rank", Integer),
     column("shown", Boolean),  # false: a hit that the context left out, and that its account still names
@@ -65,9 +65,9 @@ retrieved_passages = Table(
     column("source_hash", Uuid),  # MD5 of the source, which may be longer than an index takes
     column("chunk_ids", ARRAY(Uuid)),
     column("score", Double),
-    PrimaryKeyConstraint("tenant_id", "retrieval_id", "at", "rank"),
-    Index("retrieved_passages_document", "tenant_id", "document_id", "at"),
-    Index("retrieved_passages_source", "tenant_id", "source_hash", "at"),
+    PrimaryKeyConstraint("tenant_id", "event_id", "at", "rank"),
+    Index("audit_passages_document", "tenant_id", "document_id", "at"),
+    Index("audit_passages_source", "tenant_id", "source_hash", "at"),
     postgresql_partition_by="RANGE (at)",
 )
 

@@ -69,7 +69,7 @@ documents = Table(
     time("created_at"),
     time("updated_at"),
     column("collection", Text),
-    column("mark", Text, null=True),  # what the source said of it: an equal one means unchanged content
+    column("source_etag", Text, null=True),  # what the source said of it: an equal one means unchanged content
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
     of_tenant(),
@@ -103,7 +103,7 @@ chunks = Table(
     column("id", Uuid),
     column("document_id", Uuid),
     column("version_id", Uuid),
-    column("ordinal", Integer),
+    column("chunk_index", Integer),
     column("start_offset", Integer),
     column("end_offset", Integer),
     column("line_start", Integer),
@@ -113,21 +113,21 @@ chunks = Table(
     column("section", ARRAY(Text)),
     column("text", Text),
     column("tokens", Integer),
-    column("splitter", Text),
+    column("chunker", Text),
     column("fallback_reason", Text, null=True),
     column("acl", ARRAY(Text)),
     column("tsv", TSVECTOR),
     column("length", Integer),  # lexemes with repetitions: the length in BM25
     column("collection", Text),
-    column("serial", Integer),  # rises with each publication into the collection, and is never used again
-    column("around_start", Integer, null=True),  # the span that is shown for it, where that is more than its own
-    column("around_end", Integer, null=True),
+    column("sequence", Integer),  # rises with each publication into the collection, and is never used again
+    column("parent_start", Integer, null=True),  # the span that is shown for it, where that is more than its own
+    column("parent_end", Integer, null=True),
     PrimaryKeyConstraint("tenant_id", "id"),
-    UniqueConstraint("tenant_id", "version_id", "ordinal"),
-    UniqueConstraint("tenant_id", "collection", "serial"),
+    UniqueConstraint("tenant_id", "version_id", "chunk_index"),
+    UniqueConstraint("tenant_id", "collection", "sequence"),
     CheckConstraint("end_offset > start_offset"),
     CheckConstraint(
-        "(around_start IS NULL) = (around_end IS NULL) AND around_start <= start_offset AND around_end >= end_offset"
+        "(parent_start IS NULL) = (parent_end IS NULL) AND parent_start <= start_offset AND parent_end >= end_offset"
     ),
     references("version_id", "document_versions"),
 )
@@ -150,8 +150,8 @@ embeddings = Table(
 )
 
 # Settings that a collection goes by, whole: no file of a process can change what they say.
-presets = Table(
-    "presets",
+collection_presets = Table(
+    "collection_presets",
     metadata,
     tenant_id(),
     collection(),

@@ -21,7 +21,7 @@ evaluations = Table(
     column("answered", Boolean),  # whether answers were made, and not passages alone
     column("measures", JSON),  # means over the questions; not JSONB, which does not keep the order
     column("settings", JSONB),  # `rag`, whole
-    column("settings_version", Text),
+    column("settings_hash", Text),
     column("code_version", Text),
     column("index_state", JSONB),
     column("seconds", Double),

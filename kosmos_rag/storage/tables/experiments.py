@@ -55,17 +55,17 @@ experiment_results = Table(
     column("retrieval_id", Uuid, null=True),  # its record in the log; no reference: the log is referred to by nothing
     column("arm", Text),  # which configuration was served
     column("requested", Integer),
-    column("first_ms", Double, null=True),  # null: it did not run, or its result was kept from before
+    column("control_ms", Double, null=True),  # null: it did not run, or its result was kept from before
     # Of both that ran, without the embedding: the second finds the vector of the first.
-    column("second_ms", Double, null=True),
-    column("first_hits", Integer, null=True),  # null: it did not run
-    column("second_hits", Integer, null=True),
+    column("treatment_ms", Double, null=True),
+    column("control_hits", Integer, null=True),  # null: it did not run
+    column("treatment_hits", Integer, null=True),
     column("overlap", Double, null=True),  # null: only one of them ran
     column("rbo", Double, null=True),
     column("degraded", Boolean),  # a stage of one of them could not run in time, or at all
-    column("fault", Text, null=True),  # the type of the error that the second one ended with
+    column("error", Text, null=True),  # the type of the error that the second one ended with
     PrimaryKeyConstraint("tenant_id", "experiment_id", "id"),
-    CheckConstraint("arm IN ('first', 'second')"),
+    CheckConstraint("arm IN ('control', 'treatment')"),
     references("experiment_id", "experiments"),
     Index("experiment_results_at", "tenant_id", "experiment_id", "at"),
 )

@@ -16,15 +16,15 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL
 from kosmos_rag.storage.revision import SCHEMA
 from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
 
-corpus_statistics = Table(
-    "corpus_statistics",
+collection_statistics = Table(
+    "collection_statistics",
     metadata,
     tenant_id(),
     collection(),
     column("chunks", BigInteger),
     column("length", BigInteger),
     column("next_lexeme_id", Integer),
-    column("next_serial", Integer),
+    column("next_sequence", Integer),
     column("epoch", BigInteger),  # raised by each transaction that changes its documents
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
@@ -33,18 +33,18 @@ corpus_statistics = Table(
 )
 
 # The same of the chunks that have the same readers: what the questions of a reader are scored with.
-reader_statistics = Table(
-    "reader_statistics",
+acl_statistics = Table(
+    "acl_statistics",
     metadata,
     tenant_id(),
     collection(),
-    column("readers", Uuid),  # stands for the list of them, which may be too long for a key
+    column("acl_hash", Uuid),  # stands for the list of them, which may be too long for a key
     column("acl", ARRAY(Text)),
     column("chunks", BigInteger),
     column("length", BigInteger),
     column("languages", ARRAY(Text)),  # of their documents: a question is analysed in each of them
     column("epoch", BigInteger),  # that of the corpus when these chunks last changed
-    PrimaryKeyConstraint("tenant_id", "collection", "readers"),
+    PrimaryKeyConstraint("tenant_id", "collection", "acl_hash"),
     of_tenant(),
 )
 
@@ -56,28 +56,28 @@ lexemes = Table(
     tenant_id(),
     collection(),
     column("lexeme", Text(collation="C")),
-    column("readers", Uuid),
+    column("acl_hash", Uuid),
     column("acl", ARRAY(Text)),
     column("id", Integer),  # of the lexeme in the collection, whoever may read it: the lock on the corpus keeps it so
     column("chunks", Integer),  # document frequency, counted in chunks that have these readers
-    PrimaryKeyConstraint("tenant_id", "collection", "lexeme", "readers"),
+    PrimaryKeyConstraint("tenant_id", "collection", "lexeme", "acl_hash"),
     CheckConstraint("chunks > 0"),
 )
 
 # Chunks that no segment holds yet. A narrow table of its own: it is scanned.
-lexical_tail = Table(
-    "lexical_tail",
+unsegmented_terms = Table(
+    "unsegmented_terms",
     metadata,
     tenant_id(),
     collection(),
-    column("serial", Integer),
+    column("sequence", Integer),
     column("chunk_id", Uuid),
     column("document_id", Uuid),
     column("acl", ARRAY(Text)),
     column("length", Integer),
     column("pivot", REAL),  # the average length that `terms` was saturated with
     column("terms", SPARSEVEC),  # lexeme id → saturated term frequency
-    PrimaryKeyConstraint("tenant_id", "collection", "serial"),
+    PrimaryKeyConstraint("tenant_id", "collection", "sequence"),
 )
 
 # The catalogue of indexes: lexical segments and vector indexes, with what their maintenance knows about them.
@@ -90,8 +90,8 @@ indexes = Table(
     column("state", Text),
     collection(null=True),  # of a segment
     column("space_id", Uuid, null=True),  # of a vector index
-    column("first_serial", Integer, null=True),
-    column("last_serial", Integer, null=True),  # half open
+    column("first_sequence", Integer, null=True),
+    column("last_sequence", Integer, null=True),  # half open
     column("rows", BigInteger),  # when it was built
     column("settings", JSONB),
     column("health", JSONB),
@@ -102,7 +102,7 @@ indexes = Table(
     CheckConstraint("kind IN ('segment', 'ivfflat', 'hnsw')"),
     CheckConstraint("state IN ('building', 'ready', 'retired')"),
     CheckConstraint(
-        "(kind = 'segment') = (collection IS NOT NULL AND first_serial IS NOT NULL AND last_serial IS NOT NULL)"
+        "(kind = 'segment') = (collection IS NOT NULL AND first_sequence IS NOT NULL AND last_sequence IS NOT NULL)"
     ),
     CheckConstraint("(kind = 'segment') = (space_id IS NULL)"),
     of_tenant(),
@@ -113,7 +113,7 @@ segments = Table(
     metadata,
     tenant_id(),
     column("index_id", Uuid),
-    column("serials", BYTEA),  # of its chunks: int32, ascending
+    column("sequences", BYTEA),  # of its chunks: int32, ascending
     column("lengths", BYTEA),  # of its chunks: int32, in the same order
     PrimaryKeyConstraint("tenant_id", "index_id"),
     references("index_id", "indexes"),

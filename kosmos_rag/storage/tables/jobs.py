@@ -36,11 +36,11 @@ jobs = Table(
     column("every_s", Double, null=True),  # of periodic work
     column("attempt", Integer),
     column("lost", Integer),  # leases that ran out: what takes its worker down is told by them
-    column("again", Boolean),  # asked for once more while it was running
+    column("requeue", Boolean),  # asked for once more while it was running
     column("token", Uuid, null=True),  # the fence: who holds another one may not finish the job
     time("lease_until", null=True),
     column("worker", Text, null=True),
-    column("runs", ARRAY(Uuid)),  # whose ledgers wait for the outcome
+    column("sync_run_ids", ARRAY(Uuid)),  # whose ledgers wait for the outcome
     column("outcome", Text, null=True),
     column("code", Text, null=True),
     column("error", Text, null=True),
@@ -75,8 +75,8 @@ Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'runnin
 Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))
 
 # The ledger of each pass over a source: seen = new + changed + unchanged + removed + failed.
-runs = Table(
-    "runs",
+sync_runs = Table(
+    "sync_runs",
     metadata,
     tenant_id(),
     column("id", Uuid),
@@ -92,7 +92,7 @@ runs = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("state IN ('listing', 'working', 'finished', 'failed')"),
 )
-Index("runs_finished", runs.c.finished_at)
+Index("sync_runs_finished", sync_runs.c.finished_at)
 
 # Bytes that wait for their job.
 uploads = Table(

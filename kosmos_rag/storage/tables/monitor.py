@@ -6,8 +6,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
 
 from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
 
-guard_samples = Table(
-    "guard_samples",
+monitor_samples = Table(
+    "monitor_samples",
     metadata,
     tenant_id(),
     column("id", Uuid),  # one of a bounded number of places: so many samples there are at most
@@ -21,39 +21,39 @@ guard_samples = Table(
     of_tenant(),
 )
 
-guard_runs = Table(
-    "guard_runs",
+monitor_runs = Table(
+    "monitor_runs",
     metadata,
     tenant_id(),
     column("id", Uuid),
     time("at"),
     column("kind", Text),
     column("state", Text),
-    column("why", Text),
+    column("reason", Text),
     column("index_id", Uuid, null=True),  # no reference: a run outlives the index that it measured
     column("figures", JSONB),
     column("scores", ARRAY(REAL)),  # of the samples, ascending: what later ones are compared with
     column("milliseconds", Double),
     PrimaryKeyConstraint("tenant_id", "id"),
-    CheckConstraint("kind IN ('recall', 'questions', 'permission')"),
+    CheckConstraint("kind IN ('recall', 'questions', 'isolation')"),
     CheckConstraint("state IN ('ok', 'alarm', 'unknown')"),
     of_tenant(),
 )
-Index("guard_runs_newest", guard_runs.c.tenant_id, guard_runs.c.kind, guard_runs.c.at)
+Index("monitor_runs_newest", monitor_runs.c.tenant_id, monitor_runs.c.kind, monitor_runs.c.at)
 
-index_log = Table(
-    "index_log",
+index_events = Table(
+    "index_events",
     metadata,
     tenant_id(),
     column("id", Uuid),
     time("at"),
     column("index_id", Uuid),  # no reference: the log outlives its indexes
     column("action", Text),
-    column("why", Text),
+    column("reason", Text),
     column("before", JSONB),
     column("after", JSONB),
     PrimaryKeyConstraint("tenant_id", "id"),
-    CheckConstraint("action IN ('built', 'tuned', 'raised', 'dropped', 'left')"),
+    CheckConstraint("action IN ('rebuilt', 'tuned', 'search_widened', 'dropped', 'skipped')"),
     of_tenant(),
 )
-Index("index_log_newest", index_log.c.tenant_id, index_log.c.at)
+Index("index_events_newest", index_events.c.tenant_id, index_events.c.at)

@@ -300,7 +300,7 @@ def test_stream__whose_end_cannot_be_recorded_has_none(
     with by_model(**{"rag.audit.enabled": True}) as engine:
         stream = _ingest(engine).stream_answer(QUESTION)
         with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
-            admin.execute("REVOKE INSERT ON kosmos.retrievals FROM kosmos_app")
+            admin.execute("REVOKE INSERT ON kosmos.audit_events FROM kosmos_app")
         with pytest.raises(StatementFailed, match="permission denied"):
             stream.answer()
 

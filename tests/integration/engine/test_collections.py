@@ -30,7 +30,7 @@ def _scores(found: SearchResult) -> dict[tuple[str, str], float]:
 def _statistics(database: DatabaseSettings) -> dict[str, tuple[int, int]]:
     """Chunks and their length as kept, by collection; they equal what counting the chunks gives."""
     with psycopg.connect(database.admin_url or "") as connection:
-        kept = connection.execute("SELECT collection, chunks, length FROM kosmos.corpus_statistics").fetchall()
+        kept = connection.execute("SELECT collection, chunks, length FROM kosmos.collection_statistics").fetchall()
         counted = connection.execute(
             "SELECT collection, count(*), sum(length)::bigint FROM kosmos.chunks GROUP BY 1"
         ).fetchall()

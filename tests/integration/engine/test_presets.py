@@ -248,5 +248,5 @@ def test_database__keeps_the_presets_of_tenants_apart(engine: Engine, database: 
 
     engine.tenant("acme").collections.create("sql", preset="keyword")
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.enter(%s, %s)", [engine.tenant("other").id, ["everyone"]])
-        assert connection.execute("SELECT count(*) FROM kosmos.presets").fetchone() == (0,)
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", [engine.tenant("other").id, ["everyone"]])
+        assert connection.execute("SELECT count(*) FROM kosmos.collection_presets").fetchone() == (0,)

@@ -19,7 +19,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 
 ACME = tenant("acme").id
-TABLES = ("indexes", "segments", "postings", "lexical_tail")
+TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
 
 def _counted(admin: psycopg.Connection) -> None:
     """Assert that the statistics are what counting the chunks gives."""
-    stored = admin.execute("SELECT chunks, length FROM kosmos.corpus_statistics").fetchall()
+    stored = admin.execute("SELECT chunks, length FROM kosmos.collection_statistics").fetchall()
     assert stored == admin.execute("SELECT count(*), coalesce(sum(length), 0) FROM kosmos.chunks").fetchall()
     lexemes = admin.execute("SELECT lexeme, chunks FROM kosmos.lexemes ORDER BY lexeme").fetchall()
     assert (
@@ -235,18 +235,19 @@ def test_packing__waits_for_a_publication_before_it_locks_a_chunk(
     """A publication locks the corpus, then chunks in any order: here the last before the first."""
     scope = keywords.tenant("acme")
     scope.ingest(_document(f"{n}.txt", f"shared word{n}") for n in range(50))
-    serials = [row[0] for row in admin.execute("SELECT serial FROM kosmos.lexical_tail ORDER BY serial").fetchall()]
-    delete = "DELETE FROM kosmos.lexical_tail WHERE tenant_id = %s AND serial = %s"
+    select = "SELECT sequence FROM kosmos.unsegmented_terms ORDER BY sequence"
+    sequences = [row[0] for row in admin.execute(select).fetchall()]
+    delete = "DELETE FROM kosmos.unsegmented_terms WHERE tenant_id = %s AND sequence = %s"
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database.admin_url or "") as publication:
-        publication.execute("SELECT FROM kosmos.corpus_statistics WHERE tenant_id = %s FOR UPDATE", (ACME,))
-        publication.execute(delete, (ACME, serials[-1]))
+        publication.execute("SELECT FROM kosmos.collection_statistics WHERE tenant_id = %s FOR UPDATE", (ACME,))
+        publication.execute(delete, (ACME, sequences[-1]))
         packing = pool.submit(scope.indexes.build)
         _wait_for_a_waiting_one(admin)
-        publication.execute(delete, (ACME, serials[0]))
+        publication.execute(delete, (ACME, sequences[0]))
         publication.commit()
         packing.result()
     assert _deadlocks(admin) == 0
-    assert _rows(admin)["lexical_tail"] == 0
+    assert _rows(admin)["unsegmented_terms"] == 0
 
 
 def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:

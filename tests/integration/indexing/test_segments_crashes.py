@@ -27,7 +27,7 @@ from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import tenant
 
 ACME = tenant("acme").id
-TABLES = ("indexes", "segments", "postings", "lexical_tail")
+TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_change_of_segments__whose_connection_is_lost_before_the_commit_has_not_
     assert (_answers(keywords), _rows(admin)) == (answers, rows)
     keywords.tenant("acme").indexes.build()
     assert _answers(keywords) == answers
-    assert _rows(admin)["lexical_tail"] == 0
+    assert _rows(admin)["unsegmented_terms"] == 0
 
 
 @STEPS
@@ -231,4 +231,4 @@ def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_cle
             assert len(known) == 1
             assert admin.execute(vectors).fetchall() == known
             assert _rows(admin)["indexes"] == _rows(admin)["segments"] + 1
-            assert _rows(admin)["lexical_tail"] == 0
+            assert _rows(admin)["unsegmented_terms"] == 0

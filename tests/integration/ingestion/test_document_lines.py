@@ -86,7 +86,7 @@ def test_lines__are_in_the_log_before_they_are_given_out(settings: Settings) -> 
         assert scope.read_lines(uuid.uuid4()) is None
         (record,) = scope.audit.find()
         assert found is not None
-        assert (record.kind, record.outcome, record.subject) == (AuditKind.RETRIEVE, AuditOutcome.HITS, "ada")
+        assert (record.kind, record.outcome, record.subject) == (AuditKind.SEARCH, AuditOutcome.HITS, "ada")
         assert record.question == "lines 3 to 3 of leave.md"
         assert [(p.document_id, p.version, p.chunk_ids) for p in record.passages] == [(document_id, 1, found.chunk_ids)]
         assert [seen.subject for seen in scope.audit.who_saw("leave.md")] == ["ada"]

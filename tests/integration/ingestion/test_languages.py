@@ -22,7 +22,7 @@ def _lexical(found: SearchResult) -> set[str]:
 
 def _languages(database: DatabaseSettings) -> dict[str, list[str]]:
     with psycopg.connect(database.admin_url or "") as connection:
-        return dict(connection.execute("SELECT collection, languages FROM kosmos.reader_statistics").fetchall())
+        return dict(connection.execute("SELECT collection, languages FROM kosmos.acl_statistics").fetchall())
 
 
 @pytest.fixture

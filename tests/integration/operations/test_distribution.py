@@ -141,7 +141,7 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.
     calls = [call for (call,) in admin.execute("SELECT call FROM public.calls ORDER BY number")]
     assert calls[: len(POLICY_FUNCTIONS)] == list(POLICY_FUNCTIONS)
     assert calls[len(POLICY_FUNCTIONS)] == "kosmos.tenants by tenant_id with none"
-    assert calls.count("kosmos.jobs local") == calls.count("kosmos.runs local") == 1
+    assert calls.count("kosmos.jobs local") == calls.count("kosmos.sync_runs local") == 1
     assert calls[-1] == ROW_FUNCTIONS[0]
     (following,) = admin.execute("SELECT nextval(pg_get_serial_sequence('kosmos.jobs', 'id'))").fetchone() or (0,)
     assert following == last + 1
@@ -170,7 +170,7 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     assert len(json.loads(run("--distribute", "--dry-run", "--json")[1])["statements"]) == len(out.splitlines())
     assert "citus" in run("--distribute")[2]
     assert "give both" in run("--dry-run")[2]
-    assert "newest revision alone" in run("0009", "--distribute")[2]
+    assert "newest revision alone" in run("0001", "--distribute")[2]
 
 
 def test_statements__can_each_be_explained(database: DatabaseSettings) -> None:

@@ -20,8 +20,8 @@ from kosmos_rag.retrieval.filters import filter_values
 from tests.property_examples import examples
 
 PASSES = """
-    SELECT kosmos.matches(jsonb_populate_record(NULL::kosmos.documents, %(row)s), %(condition)s, %(condition_values)s,
-                          %(sources)s, %(folders)s)
+    SELECT kosmos.matches_filter(jsonb_populate_record(NULL::kosmos.documents, %(row)s), %(condition)s,
+                                 %(condition_values)s, %(sources)s, %(folders)s)
 """
 
 

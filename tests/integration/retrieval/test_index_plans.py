@@ -33,7 +33,7 @@ DOCUMENTS = LARGE // CHUNKS_A_DOCUMENT
 EMBEDDER = TopicEmbedder(dimensions=32)
 STATES = ("never analysed", "analysed before", "analysed since")
 # Rows of these are many for each tenant. Of the others there are a few for each, and a scan of all may be the best.
-LARGE_TABLES = {"documents", "document_versions", "chunks", "embeddings", "lexical_tail", "lexemes", "postings"}
+LARGE_TABLES = {"documents", "document_versions", "chunks", "embeddings", "unsegmented_terms", "lexemes", "postings"}
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -51,7 +51,7 @@ class World:
         bound = {**self.values, **values}
         query = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) " + statement(name))
         with self.database.app.transaction(self.values["tenant_id"], [EVERYONE]) as connection:
-            connection.execute(statement("search_vectors"), {"probes": 3, "ef_search": 100})
+            connection.execute(statement("set_vector_search"), {"probes": 3, "ef_search": 100})
             row = connection.execute(query.format(dimensions=sql.Literal(EMBEDDER.dimensions)), bound).fetchone()
         assert row
         return dict(row[0][0]["Plan"])
@@ -141,7 +141,7 @@ def _values(database: Database, tenant_id: uuid.UUID) -> dict[str, Any]:
         def column(query: str) -> list[Any]:
             return [row[0] for row in connection.execute(query.encode(), (tenant_id,)).fetchall()]
 
-        serials = column("SELECT serial FROM kosmos.chunks WHERE tenant_id = %s ORDER BY id LIMIT 125")
+        sequences = column("SELECT sequence FROM kosmos.chunks WHERE tenant_id = %s ORDER BY id LIMIT 125")
         chunk_ids = column("SELECT id FROM kosmos.chunks WHERE tenant_id = %s ORDER BY id LIMIT 100")
         documents = column("SELECT id FROM kosmos.documents WHERE tenant_id = %s ORDER BY id LIMIT 30")
         versions = column("SELECT id FROM kosmos.document_versions WHERE tenant_id = %s ORDER BY id LIMIT 30")
@@ -162,7 +162,7 @@ def _values(database: Database, tenant_id: uuid.UUID) -> dict[str, Any]:
         "limit": 1_001,
         "phrases": ["common words"],
         "excluded": [False],
-        "serials": serials,
+        "sequences": sequences,
         "chunk_ids": chunk_ids,
         "best": chunk_ids[:5],
         "candidates": chunk_ids,
@@ -185,27 +185,27 @@ TEXTS = {"texts": ["what says topic3 of common words", "usual words", "chunk7"],
 # the tenant's, once or twice in each table.
 BY_KEY, BY_INDEX, WHOLE = 1_000, 2 * LARGE, 4 * LARGE
 CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
-    "corpora": [({}, 200)],
-    "question_terms": [(TEXTS, 200)],
+    "search_snapshot": [({}, 200)],
+    "query_terms": [(TEXTS, 200)],
     "required_terms": [({}, 200)],
     "ready_indexes": [({}, 200)],
-    "lexical_tail": [({**CORPUS, **also}, BY_KEY) for also in ({}, REQUIRED)]
+    "unsegmented_scan": [({**CORPUS, **also}, BY_KEY) for also in ({}, REQUIRED)]
     + [({**CORPUS, **FILTERED}, BY_KEY + DOCUMENTS), ({**CORPUS, **FILTERED, **REQUIRED}, BY_KEY + DOCUMENTS)],
     "postings": [({}, 200)],
     "segment_chunks": [({}, 200)],
-    "lexical_visible": [({**CORPUS, **also}, BY_KEY) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
-    "serials_of_documents": [({}, BY_KEY)],
-    "reach": [(FILTERED, 4 * DOCUMENTS)],
+    "visible_chunks": [({**CORPUS, **also}, BY_KEY) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
+    "sequences_of_documents": [({}, BY_KEY)],
+    "filtered_documents": [(FILTERED, 4 * DOCUMENTS)],
     "dense_exact": [(also, WHOLE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
-    "dense_of_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
+    "dense_by_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
     "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_bits": [(also, 4 * LARGE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
-    "feedback": [({}, 200)],
+    "pseudo_relevance_feedback": [({}, 200)],
     "passages": [({}, BY_KEY)],
     "version_text": [({}, 10)],
 }
 """For each statement of a question values in place of the world's, and how many rows it may read with them."""
-WITHOUT_TABLES = {"clock", "search_vectors"}
+WITHOUT_TABLES = {"server_clock", "set_vector_search"}
 
 
 def test_cases__are_all_statements_of_a_question() -> None:
@@ -270,7 +270,7 @@ def test_search__is_by_the_index_that_is_meant(name: str, worlds: dict[str, Worl
     assert not any(index.startswith("vec_") for index in used)
 
 
-@pytest.mark.parametrize("name", ["lexical_visible", "dense_by_index", "dense_by_bits"])
+@pytest.mark.parametrize("name", ["visible_chunks", "dense_by_index", "dense_by_bits"])
 def test_conditions__on_a_few_candidates_are_looked_up_for_these(name: str, worlds: dict[str, World]) -> None:
     """A subquery that is hashed is run for all of the tenant, however few candidates it is asked for."""
     world = worlds["bits" if name == "dense_by_bits" else "large"]
@@ -280,25 +280,29 @@ def test_conditions__on_a_few_candidates_are_looked_up_for_these(name: str, worl
 
 def test_filter__is_part_of_the_statement_and_no_call(worlds: dict[str, World]) -> None:
     """PostgreSQL takes the function's body over, so that what it needs not is left out: here everything."""
-    assert "jsonb_path_match" in str(worlds["large"].explain("reach", **FILTERED))
+    assert "jsonb_path_match" in str(worlds["large"].explain("filtered_documents", **FILTERED))
     for also in (FILTERED, {}):
-        assert not re.search(r"\bmatches\(", str(worlds["large"].explain("reach", **also)))
-    assert "jsonb_path_match" not in str(worlds["large"].explain("reach"))
+        assert not re.search(r"\bmatches_filter\(", str(worlds["large"].explain("filtered_documents", **also)))
+    assert "jsonb_path_match" not in str(worlds["large"].explain("filtered_documents"))
 
 
-@pytest.mark.parametrize(("name", "most"), [("reach", DOCUMENTS), ("dense_exact", LARGE), ("lexical_tail", DOCUMENTS)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("filtered_documents", DOCUMENTS), ("dense_exact", LARGE), ("unsegmented_scan", DOCUMENTS)]
+)
 def test_filter__is_asked_once_for_what_it_is_asked_of(name: str, most: int, worlds: dict[str, World]) -> None:
-    plan = worlds["large"].explain(name, **(CORPUS if name == "lexical_tail" else {}), **FILTERED)
+    plan = worlds["large"].explain(name, **(CORPUS if name == "unsegmented_scan" else {}), **FILTERED)
     [scan] = [scan for scan in _scans(plan) if scan.get("Relation Name") == "documents"]
     # A document that is looked up by key is one a loop; what a loop threw away is given rounded.
     assert (scan["Actual Loops"] if scan["Actual Loops"] > 1 else _read(scan)) <= most
 
 
-@pytest.mark.parametrize("name", ["delete_tail", "versions_of_documents", "size_of_documents", "lexemes_of_documents"])
+@pytest.mark.parametrize(
+    "name", ["delete_unsegmented_terms", "versions_of_documents", "size_of_documents", "lexemes_of_documents"]
+)
 def test_publication__finds_what_it_replaces_by_key(name: str, worlds: dict[str, World]) -> None:
     world = worlds["large"]
     with psycopg.connect(world.worker) as connection:
-        connection.execute(statement("enter"), {**world.values, "principals": [EVERYONE]})
+        connection.execute(statement("set_tenant_context"), {**world.values, "principals": [EVERYONE]})
         query = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) " + statement(name))
         row = connection.execute(query, {**world.values, **CORPUS}).fetchone()
         connection.rollback()

@@ -63,7 +63,7 @@ class Oracle:
         self._connection = connection
         tenant_id = (tenant(name).id,)
         rows = connection.execute(
-            "SELECT c.id, c.collection, d.source, c.ordinal, c.text, ARRAY(SELECT u.lexeme FROM unnest(v.v) u), "
+            "SELECT c.id, c.collection, d.source, c.chunk_index, c.text, ARRAY(SELECT u.lexeme FROM unnest(v.v) u), "
             "ARRAY(SELECT cardinality(u.positions) FROM unnest(v.v) u) FROM kosmos.chunks c "
             "JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id, "
             "to_tsvector(d.language::regconfig, c.text) AS v (v) WHERE c.tenant_id = %s",

@@ -294,7 +294,7 @@ def test_question__is_embedded_once_while_its_vector_is_kept(
 
 def _epochs(database: DatabaseSettings) -> dict[str, int]:
     with psycopg.connect(database.admin_url or "") as connection:
-        return dict(connection.execute("SELECT collection, epoch FROM kosmos.corpus_statistics").fetchall())
+        return dict(connection.execute("SELECT collection, epoch FROM kosmos.collection_statistics").fetchall())
 
 
 def test_epoch__is_raised_by_each_transaction_that_changes_documents(

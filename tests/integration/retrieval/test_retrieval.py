@@ -307,7 +307,7 @@ def test_retrieve__plans_index_scans_of_the_tenant_as_the_app_role(engine: Engin
         connection.execute("ANALYZE")
     plans: Counter[str] = Counter()
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.enter(%s, %s)", (tenant("t1").id, ["everyone"]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("t1").id, ["everyone"]))
         for table in ("chunks", "embeddings"):
             rows = connection.execute(
                 f"EXPLAIN SELECT * FROM kosmos.{table} WHERE tenant_id = %s".encode(), (tenant("t1").id,)

@@ -42,7 +42,7 @@ def _assert_statistics(database: DatabaseSettings, name: str) -> None:
         ).fetchall()
         assert Counter(dict(kept)) == Counter(dict(counted))
         size = connection.execute(
-            "SELECT chunks, length FROM kosmos.corpus_statistics WHERE tenant_id = %s", (tenant(name).id,)
+            "SELECT chunks, length FROM kosmos.collection_statistics WHERE tenant_id = %s", (tenant(name).id,)
         ).fetchone()
         assert (
             size

@@ -116,8 +116,8 @@ TABLES = (
     "chunks",
     "embeddings",
     "embedding_spaces",
-    "corpus_statistics",
-    "reader_statistics",
+    "collection_statistics",
+    "acl_statistics",
     "lexemes",
 )
 
@@ -138,7 +138,7 @@ def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
     with psycopg.connect(getattr(database, role)) as connection:
         count = f"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.{table}".encode()
         assert connection.execute(count).fetchone() == (0, 0)
-        connection.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
         rows, tenants = connection.execute(count).fetchone() or (0, 0)
         assert rows > 0
         assert tenants == 1
@@ -147,20 +147,21 @@ def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
 
 
 @pytest.mark.parametrize(
-    "table", ["documents", "document_versions", "chunks", "embeddings", "lexical_tail", "reader_statistics", "lexemes"]
+    "table",
+    ["documents", "document_versions", "chunks", "embeddings", "unsegmented_terms", "acl_statistics", "lexemes"],
 )
 def test_table__hides_rows_from_a_reader_without_the_principal(
     table: str, two_tenants: Engine, database: DatabaseSettings
 ) -> None:
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, ["finance"]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, ["finance"]))
         assert connection.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone() == (0,)
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_reading_role_may_not_write(table: str, two_tenants: Engine, database: DatabaseSettings) -> None:
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(f"DELETE FROM kosmos.{table}".encode())
 
@@ -168,7 +169,7 @@ def test_the_reading_role_may_not_write(table: str, two_tenants: Engine, databas
 def test_the_writing_role_may_not_write_into_another_tenant(two_tenants: Engine, database: DatabaseSettings) -> None:
     assert database.worker_url
     with psycopg.connect(database.worker_url) as connection:
-        connection.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             connection.execute(
                 "INSERT INTO kosmos.lexemes (tenant_id, lexeme, id, chunks) VALUES (%s, 'planted', 999, 1)",

@@ -18,7 +18,7 @@ from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.models.embedding.registry import Embedders, Model
 from kosmos_rag.models.embedding.space import space_of
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.documents import marks, touch_marks
+from kosmos_rag.storage.documents import source_etags, update_source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import BUILDING, DROPPING, create_space, ensure_tenant, tenant
@@ -100,7 +100,7 @@ def test_publish__settles_nothing_where_all_is_lost(publisher: Publisher, databa
     outcomes = list(publisher.publish([_chunked("a")], fence=Leases(["a"])))
     assert [error and error.code for _, error in outcomes] == ["lease_lost"]
     assert _rows(database, "SELECT name FROM kosmos.tenants") == [("acme",)]
-    assert _rows(database, "SELECT chunks, epoch FROM kosmos.corpus_statistics") == [(0, 0)]
+    assert _rows(database, "SELECT chunks, epoch FROM kosmos.collection_statistics") == [(0, 0)]
 
 
 def test_publish__goes_through_the_fence_for_each_document_alone(
@@ -168,11 +168,11 @@ def test_marks__are_stored_replaced_and_touched(publisher: Publisher, opened: Da
     list(publisher.publish([_chunked("a", "alpha gamma", mark="2")]))
     ids = [*(document.id for document in documents), UUID(int=7)]
     with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
-        assert marks(connection, ACME.id, ids) == {"a": "2", "b": None}
-        touch_marks(connection, ACME.id, {ids[1]: "3", ids[2]: "4"}, collection=DEFAULT_COLLECTION)
-        assert marks(connection, ACME.id, ids) == {"a": "2", "b": "3"}
-        touch_marks(connection, ACME.id, {ids[0]: "9"}, collection="another")
-        assert marks(connection, ACME.id, ids[:1]) == {"a": "2"}
+        assert source_etags(connection, ACME.id, ids) == {"a": "2", "b": None}
+        update_source_etags(connection, ACME.id, {ids[1]: "3", ids[2]: "4"}, collection=DEFAULT_COLLECTION)
+        assert source_etags(connection, ACME.id, ids) == {"a": "2", "b": "3"}
+        update_source_etags(connection, ACME.id, {ids[0]: "9"}, collection="another")
+        assert source_etags(connection, ACME.id, ids[:1]) == {"a": "2"}
 
 
 def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Database) -> None:
@@ -180,5 +180,5 @@ def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Dat
     list(publisher.publish([document]))
     other = tenant("other").id
     with opened.worker.transaction(other, [EVERYONE]) as connection:
-        assert marks(connection, other, [document.id]) == {}
-        assert marks(connection, ACME.id, [document.id]) == {}
+        assert source_etags(connection, other, [document.id]) == {}
+        assert source_etags(connection, ACME.id, [document.id]) == {}

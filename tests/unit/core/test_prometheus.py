@@ -85,7 +85,7 @@ def test_the_rest_of_the_tenants__never_falls() -> None:
 
 def test_counters_that_alerts_rise_by__are_zero_before_the_first() -> None:
     get = PrometheusObserver(WORKER).registry.get_sample_value
-    assert get("kosmos_recall_monitor_repairs_total", {"action": "left"}) == 0
+    assert get("kosmos_recall_monitor_repairs_total", {"action": "skipped"}) == 0
     assert get("kosmos_worker_orphans_total", {"what": "chunks without a vector"}) == 0
 
 

@@ -19,7 +19,7 @@ CORPUS = Corpus(
     collection="default",
     chunks=10,
     average=5.0,
-    next_serial=11,
+    next_sequence=11,
     epoch=3,
     weights={1: 0.5},
     segments=(Segment(id=uuid.UUID(int=1), last=6),),

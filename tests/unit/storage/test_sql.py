@@ -68,7 +68,7 @@ def test_migrations__keep_the_rules_of_row_level_security_and_citus() -> None:
             "SELECT 1 FROM kosmos.chunks c JOIN kosmos.documents d USING (id) WHERE c.tenant_id = %(tenant_id)s",
             "documents is read or written without a bound tenant_id",
         ),
-        ("SELECT 1 FROM kosmos.chunks c WHERE c.tenant_id = kosmos.tenant()", "asks every shard"),
+        ("SELECT 1 FROM kosmos.chunks c WHERE c.tenant_id = kosmos.current_tenant()", "asks every shard"),
         ("UPDATE kosmos.documents SET title = 'x'", "documents is read or written without"),
         ("DELETE FROM kosmos.documents d WHERE d.id = 1", "documents is read or written without"),
         (
@@ -83,7 +83,7 @@ def test_migrations__keep_the_rules_of_row_level_security_and_citus() -> None:
         ("SELECT set_config('kosmos.tenant', %(tenant_id)s, true)", "does not reach the workers"),
         ("SET kosmos.tenant = 'x'", "sets for the session"),
         (
-            "SELECT 1 FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND kosmos.matches(d, 'x')",
+            "SELECT 1 FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND kosmos.matches_filter(d, 'x')",
             "passes the whole row d",
         ),
         ("UPDATE kosmos.chunks SET text = 'x', tenant_id = 'y' WHERE tenant_id = %(tenant_id)s", "changes tenant_id"),

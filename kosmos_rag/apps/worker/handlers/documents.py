@@ -24,7 +24,7 @@ from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, Ingestor
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.ingestion.sources.listing import Entry, Source
 from kosmos_rag.ingestion.sources.registry import open_source
-from kosmos_rag.storage.documents import touch_marks
+from kosmos_rag.storage.documents import update_source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument
 from kosmos_rag.storage.queue.queue import finish, hold
@@ -161,7 +161,7 @@ class DocumentWork:
             document = self._load(owner, job)
             if stored == ingestor.fingerprint(document):
                 return Outcome.UNCHANGED
-            chunked = ingestor.chunked(key, document, languages, mark=job.payload.get("mark"))
+            chunked = ingestor.chunked(key, document, languages, mark=job.payload.get("source_etag"))
             return _Ready(job=job, document=chunked, outcome=Outcome.CHANGED if stored else Outcome.NEW)
         except DatabaseUnavailable:
             desk.give_back([job])
@@ -265,8 +265,8 @@ class DocumentWork:
             with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 held = hold(connection, [job.token for job in unchanged.values()])
                 ours = {key: job for key, job in unchanged.items() if job.token in held}
-                marks = {key: job.payload["mark"] for key, job in ours.items() if job.payload.get("mark")}
-                touch_marks(connection, owner.id, marks, collection=collection)
+                etags = {key: job.payload["source_etag"] for key, job in ours.items() if job.payload.get("source_etag")}
+                update_source_etags(connection, owner.id, etags, collection=collection)
                 finish(connection, {job.token: Outcome.UNCHANGED for job in ours.values()})
                 delete_uploads(connection, owner.id, uploads_of(ours.values()))
         except DatabaseUnavailable:

@@ -66,7 +66,7 @@ class Guarding:
                 _LEVEL[run.state], "%s: %s", run.kind, run.state,
                 extra={
                     "action": f"guard_{run.kind}", "tenant": owner.name, "state": str(run.state),
-                    "figures": dict(run.figures), "texts": {"why": run.why},
+                    "figures": dict(run.figures), "texts": {"reason": run.reason},
                 },
             )  # fmt: skip
         if values := gauges(runs):

@@ -18,11 +18,11 @@ from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import open_source
-from kosmos_rag.storage.documents import marks
+from kosmos_rag.storage.documents import source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import enqueue, finish, hold, hopeless
+from kosmos_rag.storage.queue.queue import enqueue, finish, hold, permanently_failed
 from kosmos_rag.storage.queue.runs import note, open_run
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -128,15 +128,17 @@ class _Pass:
         ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
         self.seen.update(key.bytes for key in ids.values())
         with self._transaction() as connection:
-            stored = marks(connection, owner.id, ids.values())
+            stored = source_etags(connection, owner.id, ids.values())
             work = {str(ids[entry.source]): self._payload(entry) for entry in entries}
             work = {
                 key: payload
                 for key, payload in work.items()
-                if payload["mark"] is None or stored.get(payload["entry"]["source"]) != payload["mark"]
+                if payload["source_etag"] is None or stored.get(payload["entry"]["source"]) != payload["source_etag"]
             }
             # A file that was broken when it was last read, and has not changed since, is not read again.
-            broken = hopeless(connection, owner, {key: payload["mark"] for key, payload in work.items()})
+            broken = permanently_failed(
+                connection, owner, {key: payload["source_etag"] for key, payload in work.items()}
+            )
             failures = [
                 IngestFailure(source=work[key]["entry"]["source"], code=code, message=message)
                 for key, (code, message) in broken.items()
@@ -153,7 +155,7 @@ class _Pass:
         # The list of addresses is left out: it may be long, and each document has its own in the locator.
         spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
         told = {"source": entry.source, "mark": entry.mark, "locator": dict(entry.locator)}
-        return {"spec": spec, "entry": told, "mark": self._ingestor.mark(entry)}
+        return {"spec": spec, "entry": told, "source_etag": self._ingestor.mark(entry)}
 
     def _remove(self, run: uuid.UUID, gone: Sequence[uuid.UUID]) -> None:
         with self._transaction() as connection:

@@ -269,7 +269,7 @@ def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
             at=datetime.now(UTC),
             kind=kind,
             state=state,
-            why=f"because {HOSTILE}",
+            reason=f"because {HOSTILE}",
             index_id=None,
             figures=figures if kind is MonitorKind.RECALL else {},
             milliseconds=1.0,

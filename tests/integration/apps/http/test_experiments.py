@@ -35,7 +35,7 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
                 sources.context.retrieval,
                 done.answer.context.retrieval,
             )
-            assert {one.experiment for one in told} == {ExperimentAssignment(experiment="words", arm=Arm.SECOND)}
+            assert {one.experiment for one in told} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
             client.feedback("up", retrieval_id=found.id)
         assert engine.parts.experiments.drain(60)
         first, second = acme.experiments.status("words").arms

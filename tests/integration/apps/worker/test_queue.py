@@ -128,7 +128,7 @@ def test_scheduled__waits_for_its_time_and_periodic_comes_again(
 def _ledger(database: DatabaseSettings, run: uuid.UUID) -> Mapping[str, int]:
     columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "chunks")
     with psycopg.connect(database.admin_url or "") as connection:
-        row = connection.execute(f"SELECT {', '.join(columns)} FROM kosmos.runs WHERE id = %s", [run]).fetchone()
+        row = connection.execute(f"SELECT {', '.join(columns)} FROM kosmos.sync_runs WHERE id = %s", [run]).fetchone()
     assert row is not None
     return dict(zip(columns, row, strict=True))
 
@@ -136,7 +136,7 @@ def _ledger(database: DatabaseSettings, run: uuid.UUID) -> Mapping[str, int]:
 def _open_run(database: DatabaseSettings, run: uuid.UUID) -> None:
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute(
-            "INSERT INTO kosmos.runs VALUES (%s, %s, 'default', '{}', 'working',"
+            "INSERT INTO kosmos.sync_runs VALUES (%s, %s, 'default', '{}', 'working',"
             " 0, 0, 0, 0, 0, 0, 0, '[]', NULL, now())",
             [ACME.id, run],
         )

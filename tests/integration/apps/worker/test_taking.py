@@ -69,7 +69,7 @@ def _rows_read(connection: psycopg.Connection, sql: str, values: Mapping[str, An
 
 @pytest.mark.parametrize("analysed", [True, False])
 def test_take__soon_reads_no_more_than_it_takes(put: Put, database: DatabaseSettings, analysed: bool) -> None:
-    taking = statement("take_jobs"), {"limit": 10, "worker": "w", "lease_s": 60.0, "kinds": [KIND]}
+    taking = statement("claim_jobs"), {"limit": 10, "worker": "w", "lease_s": 60.0, "kinds": [KIND]}
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         put("first")
         if analysed:
@@ -78,7 +78,7 @@ def test_take__soon_reads_no_more_than_it_takes(put: Put, database: DatabaseSett
             _rows_read(connection, *taking)
         connection.execute(
             "INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at,"
-            " attempt, lost, again, runs, created_at, finished_at)"
+            " attempt, lost, requeue, sync_run_ids, created_at, finished_at)"
             " SELECT gen_random_uuid(), 't', 'default', 'document', n::text, '{}', 'done', 0, now(),"
             " 1, 0, false, '{}', now(), now() FROM generate_series(1, 5000) n"
         )
@@ -87,4 +87,4 @@ def test_take__soon_reads_no_more_than_it_takes(put: Put, database: DatabaseSett
         while read[-1] > 500 and len(read) < 2000:
             read.append(_rows_read(connection, *taking))
         assert read[-1] <= 500
-        assert _rows_read(connection, statement("wake_jobs"), {"max_lost": 3}) <= 500
+        assert _rows_read(connection, statement("requeue_due_jobs"), {"max_lost": 3}) <= 500

@@ -57,7 +57,7 @@ def _assert_first_answered(acme: Tenant, plain: SearchResult, fault: str) -> Non
     assert found.warnings == (
         f"the second configuration of the experiment vectors failed ({fault}), and the first one answered",
     )
-    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.FIRST)
+    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.CONTROL)
     settings_of = {record.id: record.settings for record in acme.audit.find()}
     assert settings_of[found.id] == settings_of[plain.id]
 
@@ -75,13 +75,13 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
     assert acme.context(QUESTION, 5).passages
     as_admin(database, "GRANT SELECT ON kosmos.embeddings TO kosmos_app")
     found = acme.search(QUESTION, 5)
-    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.SECOND)
+    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.TREATMENT)
     drained(words)
     assert outcomes.seen == ["failed", "failed", "kept"]
-    assert [row[:2] for row in kept(database, "arm, fault, retrieval_id")] == [
-        ("first", "StatementFailed"),
-        ("first", "StatementFailed"),
-        ("second", None),
+    assert [row[:2] for row in kept(database, "arm, error, retrieval_id")] == [
+        ("control", "StatementFailed"),
+        ("control", "StatementFailed"),
+        ("treatment", None),
     ]
     report = acme.experiments.status("vectors")
     assert (report.results, report.failed) == (3, 2)

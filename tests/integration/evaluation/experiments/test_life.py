@@ -12,8 +12,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.setup import set_up
-from tests.integration.evaluation.experiments.asking import WAIT_S, WORDS, drained, filled, preset_file
+from tests.integration.evaluation.experiments.asking import WAIT_S, WORDS, drained, preset_file
 from tests.integration.variants import opened
 
 
@@ -105,30 +104,3 @@ def test_prune__removes_what_is_past_retention_and_nothing_else(
     assert {info.name for info in acme.experiments.infos()} == {"new", "running"}
     assert acme.experiments.status("new").results == 2
     assert acme.experiments.status("running").results == 0
-
-
-def test_migrate__to_the_revision_before_and_back_keeps_all_but_experiments_and_clicks(
-    settings: Settings, database: DatabaseSettings
-) -> None:
-    with opened(settings, {}) as engine:
-        ada = filled(engine, subject="ada")
-        chunk = ada.search("churn account1", 1).hits[0].chunk_id
-        for name in ("acme", "other"):
-            engine.tenant(name, subject="ada").feedback("up", question="churn")
-        ada.feedback("click", question="churn", chunk_id=chunk)
-        ada.experiments.start("words", WORDS, share=1.0)
-    assert set_up(database, "0012").after == "0012"
-    with psycopg.connect(database.admin_url or "") as admin:
-        ratings = "SELECT rating, count(*), count(DISTINCT tenant_id) FROM kosmos.feedback GROUP BY rating"
-        assert admin.execute(ratings).fetchall() == [("up", 2, 2)]
-        forced = "SELECT relforcerowsecurity FROM pg_class WHERE oid = 'kosmos.feedback'::regclass"
-        assert admin.execute(forced).fetchone() == (True,)
-        with pytest.raises(psycopg.errors.CheckViolation):
-            admin.execute("UPDATE kosmos.feedback SET rating = 'click'")
-    assert set_up(database).before == "0012"
-    with opened(settings, {}) as engine:
-        ada = engine.tenant("acme", subject="ada")
-        assert ada.search("churn account1", 1).hits[0].chunk_id == chunk
-        assert ada.experiments.infos() == []
-        ada.feedback("click", question="churn", chunk_id=chunk)
-        ada.experiments.start("words", WORDS)

@@ -36,10 +36,10 @@ def test_other_tenants_and_collections__take_no_part_and_see_nothing(
         with psycopg.connect(database.worker_url or "") as worker:
             assert worker.execute(count).fetchone() == (0, 0)
             for name, rows in (("acme", 1), ("other", 0)):
-                worker.execute("SELECT kosmos.enter(%s, %s)", (tenant(name).id, [EVERYONE]))
+                worker.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(name).id, [EVERYONE]))
                 assert worker.execute(count).fetchone() == (rows, rows)
     with psycopg.connect(database.url) as app:
-        app.execute("SELECT kosmos.enter(%s, %s)", (tenant("acme").id, [EVERYONE]))
+        app.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("acme").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             app.execute("SELECT FROM kosmos.experiment_results")
 
@@ -66,7 +66,7 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
             nobody = engine.tenant("acme", principals=["department:sales"]).search("churn secret merger", 10)
             assert nobody.returned == 0
             drained(engine)
-            column = "second_hits" if mode == "serve" else "first_hits, second_hits"
+            column = "treatment_hits" if mode == "serve" else "control_hits, treatment_hits"
             counts = kept(database, column)
             assert counts == ([(4,), (1,), (0,)] if mode == "serve" else [(4, 4), (1, 1), (0, 0)])
             writer.experiments.stop(mode)

@@ -21,11 +21,11 @@ def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, 
         assert [found.experiment for found in first] == [found.experiment for found in again]
         arms = [found.experiment.arm for found in first if found.experiment]
         assert len(arms) == 20
-        assert set(arms) == {Arm.FIRST, Arm.SECOND}
+        assert set(arms) == {Arm.CONTROL, Arm.TREATMENT}
         for found, arm in zip(first, arms, strict=True):
-            assert ("dense" in found.retrievers) == (arm is Arm.FIRST)
+            assert ("dense" in found.retrievers) == (arm is Arm.CONTROL)
             note = "answered by the second configuration of the experiment words"
-            assert (note in found.warnings) == (arm is Arm.SECOND)
+            assert (note in found.warnings) == (arm is Arm.TREATMENT)
         drained(engine)
         rows = dict(kept(database, "retrieval_id, arm"))
         assert rows == {found.id: arm for found, arm in zip([*first, *again], arms * 2, strict=True)}
@@ -33,15 +33,15 @@ def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, 
         for found, arm in zip(first, arms, strict=True):
             assert found.id is not None
             assert plain.id is not None
-            assert (settings_of[found.id] == settings_of[plain.id]) == (arm is Arm.FIRST)
-        assert acme.experiments.status("words").arms[1].served == 2 * arms.count(Arm.SECOND)
+            assert (settings_of[found.id] == settings_of[plain.id]) == (arm is Arm.CONTROL)
+        assert acme.experiments.status("words").arms[1].served == 2 * arms.count(Arm.TREATMENT)
 
 
 def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         acme = filled(engine, subject="ada")
         acme.experiments.start("words", WORDS, share=0.5, mode="serve")
-        served = {Arm.FIRST: 0, Arm.SECOND: 0}
+        served = {Arm.CONTROL: 0, Arm.TREATMENT: 0}
         number = 0
         while min(served.values()) < 10:
             found = acme.search(f"churn number{number}", 3)
@@ -50,7 +50,7 @@ def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: Datab
             arm = found.experiment.arm
             if served[arm] < 10:
                 served[arm] += 1
-                acme.feedback("up" if arm is Arm.SECOND else "down", retrieval_id=found.id)
+                acme.feedback("up" if arm is Arm.TREATMENT else "down", retrieval_id=found.id)
                 acme.feedback("click", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id)
                 acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id)
         drained(engine)

@@ -53,10 +53,10 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
     assert [told(found) for found in during] == before
     assert {found.experiment for found in during} == {None}
     drained(engine)
-    rows = kept(database, "arm, requested, first_hits, degraded, fault, first_ms, second_ms, overlap, rbo")
+    rows = kept(database, "arm, requested, control_hits, degraded, error, control_ms, treatment_ms, overlap, rbo")
     assert len(rows) == len(questions)
     for row, found in zip(rows, during, strict=True):
-        assert row[:5] == ("first", 5, found.returned, False, None)
+        assert row[:5] == ("control", 5, found.returned, False, None)
         assert row[5] == pytest.approx(found.timings_ms["total"] - found.timings_ms["embed"])
         assert row[6] > 0
         assert 0 < row[7] <= 1
@@ -118,7 +118,7 @@ def test_shadow__that_raises_is_counted_and_fails_nobody(
         embedder.fails = True
         assert acme.search("churn secret3", 5).returned == 5
         drained(engine)
-        assert kept(database, "fault, overlap, second_ms") == [("ModelError", None, None)]
+        assert kept(database, "error, overlap, treatment_ms") == [("ModelError", None, None)]
         report = acme.experiments.status("vectors")
         assert (report.results, report.compared, report.failed) == (1, 0, 1)
         assert "secret3" not in caplog.text

@@ -49,27 +49,27 @@ def test_questions__with_known_answers_give_recall_and_mrr(
     )
     with Engine(by_words, embedder=WORLD) as engine:
         [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
-        assert (run.kind, run.state) == (MonitorKind.QUESTIONS, MonitorState.OK), run.why
+        assert (run.kind, run.state) == (MonitorKind.QUESTIONS, MonitorState.OK), run.reason
         assert run.figures["questions"] == 12
         assert run.figures["recall_at_10"] == run.figures["mrr"] == 1.0
         file.write_text("no list")
         [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
         assert run.state is MonitorState.UNKNOWN
-        assert "is not a list of questions" in run.why
+        assert "is not a list of questions" in run.reason
 
 
-PERMISSION = [MonitorKind.PERMISSION]
+PERMISSION = [MonitorKind.ISOLATION]
 
 
 def permission(found: Any) -> Any:
-    [run] = [run for run in found if run.kind is MonitorKind.PERMISSION]
+    [run] = [run for run in found if run.kind is MonitorKind.ISOLATION]
     return run
 
 
 def test_permission__no_reader_finds_a_secret_of_others(settings: Settings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
         run = permission(RecallMonitor(engine).run("acme", PERMISSION))
-        assert (run.state, run.figures) == (MonitorState.OK, {"leaks": 0, "missed": 0}), run.why
+        assert (run.state, run.figures) == (MonitorState.OK, {"leaks": 0, "missed": 0}), run.reason
         assert permission(RecallMonitor(engine).status(TENANTS[0])).id == run.id
 
 
@@ -80,8 +80,10 @@ def _by_words(settings: Settings, more: Mapping[str, Any] | None = None) -> Sett
 def _let_all_read_all_of_a_tenant(database: DatabaseSettings) -> None:
     """Take the readers out of the policies: a leak."""
     with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
-        for table in ("documents", "chunks", "embeddings", "lexical_tail", "lexemes", "reader_statistics"):
-            admin.execute(f"ALTER POLICY app_read ON kosmos.{table} USING (tenant_id = kosmos.tenant())".encode())
+        for table in ("documents", "chunks", "embeddings", "unsegmented_terms", "lexemes", "acl_statistics"):
+            admin.execute(
+                f"ALTER POLICY app_read ON kosmos.{table} USING (tenant_id = kosmos.current_tenant())".encode()
+            )
 
 
 def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSettings) -> None:
@@ -90,7 +92,7 @@ def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSetti
         _let_all_read_all_of_a_tenant(database)
         run = permission(RecallMonitor(engine).run("acme", PERMISSION))
         assert run.state is MonitorState.ALARM
-        assert "everyone of kosmos-canary-a found" in run.why
+        assert "everyone of kosmos-canary-a found" in run.reason
         assert run.figures["leaks"] >= 2
 
 
@@ -119,7 +121,7 @@ def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
     assert counts["kosmos_permission_checks", "unknown"] == 1
     assert counts["kosmos_recall_monitor_runs", "unknown"] == 1, "too few samples"
     [record] = [vars(record) for record in caplog.records if getattr(record, "action", "") == "guard_permission"]
-    assert "gone to lunch" in record["texts"]["why"]
+    assert "gone to lunch" in record["texts"]["reason"]
     assert "gone to lunch" not in record["message"] + str(record["figures"])
 
 
@@ -133,4 +135,4 @@ def test_permission__what_does_not_find_its_own_knows_nothing(settings: Settings
     with Engine(blind, embedder=WORLD) as engine:
         run = permission(RecallMonitor(engine).run("acme", PERMISSION))
         assert run.state is MonitorState.UNKNOWN
-        assert "did not find the own secret" in run.why
+        assert "did not find the own secret" in run.reason

@@ -67,7 +67,7 @@ def test_samples__are_vectors_with_their_readers_and_bounded(settings: Settings,
         engine.tenant("acme").indexes.build()
         ask(engine, 120)
         ask(engine, 5, principals=["half"], collection="default")
-    kept = rows(database, "SELECT collection, principals, question, vector::text FROM kosmos.guard_samples")
+    kept = rows(database, "SELECT collection, principals, question, vector::text FROM kosmos.monitor_samples")
     of_all = [row for row in kept if row[0] is None]
     assert 10 <= len(of_all) <= 30
     assert {tuple(row[1]) for row in of_all} == {(EVERYONE,)}
@@ -84,12 +84,12 @@ def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
     scope.search(QUESTIONS[0], FULL, Filter(where={"metadata.n": 77}))
     scope.search('"common words" topic3', FULL)
     ask(indexed, 0)
-    assert rows(database, "SELECT 1 FROM kosmos.guard_samples") == []
+    assert rows(database, "SELECT 1 FROM kosmos.monitor_samples") == []
 
 
 def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database: DatabaseSettings) -> None:
     ask(engine)
-    assert rows(database, "SELECT 1 FROM kosmos.guard_samples") == []
+    assert rows(database, "SELECT 1 FROM kosmos.monitor_samples") == []
     assert engine._retriever._sampler is not None
     assert engine._retriever._sampler._thread is None
 
@@ -98,7 +98,7 @@ def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings
     with Engine(changed(settings, {"guard.keep_questions": True}), embedder=WORLD) as engine:
         engine.tenant("acme").indexes.build()
         engine.tenant("acme").search("common topic3 question", FULL)
-    assert rows(database, "SELECT question FROM kosmos.guard_samples") == [("common topic3 question",)]
+    assert rows(database, "SELECT question FROM kosmos.monitor_samples") == [("common topic3 question",)]
 
 
 class Listener:
@@ -128,7 +128,7 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
     assert all(scope.search(question_of(number), FULL).returned == FULL for number in range(15))
     assert listener.told == {"dropped": 5}
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        connection.execute("REVOKE INSERT ON kosmos.guard_samples FROM kosmos_app")
+        connection.execute("REVOKE INSERT ON kosmos.monitor_samples FROM kosmos_app")
     ask(indexed, 0)
     assert listener.told == {"dropped": 15}
 
@@ -137,12 +137,12 @@ def test_samples__are_written_and_read_by_no_other_tenant(indexed: Engine, datab
     ask(indexed, 3)
     app, worker = indexed.parts.database.app, indexed.parts.database.worker
     with worker.transaction(tenant("other").id, [EVERYONE]) as connection:
-        assert connection.execute("SELECT count(*) FROM kosmos.guard_samples").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM kosmos.monitor_samples").fetchone() == (0,)
     with (
         pytest.raises(DatabaseError, match="permission denied"),
         app.transaction(tenant("acme").id, [EVERYONE]) as connection,
     ):
-        connection.execute("SELECT count(*) FROM kosmos.guard_samples").fetchone()
+        connection.execute("SELECT count(*) FROM kosmos.monitor_samples").fetchone()
 
 
 RECALL = [MonitorKind.RECALL]
@@ -162,7 +162,7 @@ def test_guard__finds_nothing_wrong_with_a_good_index(indexed: Engine, database:
     assert run.milliseconds > 0
     assert physical(database) == before
     assert guard.waiting("acme") == 0
-    assert [step.action for step in indexed.tenant("acme").indexes.log()] == ["built"]
+    assert [step.action for step in indexed.tenant("acme").indexes.log()] == ["rebuilt"]
 
 
 def test_guard__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine) -> None:
@@ -170,7 +170,7 @@ def test_guard__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine
     guard = RecallMonitor(indexed)
     waiting = guard.waiting("acme")
     [run] = guard.run("acme", RECALL)
-    assert (run.state, run.why) == (MonitorState.UNKNOWN, f"{waiting} samples, 30 are needed")
+    assert (run.state, run.reason) == (MonitorState.UNKNOWN, f"{waiting} samples, 30 are needed")
     assert guard.waiting("acme") == waiting
     assert [found.id for found in guard.status("acme")] == [run.id]
 
@@ -186,14 +186,14 @@ def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, dat
     search_less(database)
     ask(indexed, question=beside)
     [run] = RecallMonitor(indexed).run("acme", RECALL)
-    assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "raised"), run.figures
+    assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "search_widened"), run.figures
     assert run.figures["alarms_in_a_row"] == 1
     assert physical(database) == before
     info = only(indexed.tenant("acme").indexes.status())
     assert info.settings["probes"] > 1
     assert info.health["recall_at_10"] >= 0.95
     [step, _] = indexed.tenant("acme").indexes.log()
-    assert (step.action, step.why, step.before["probes"]) == ("raised", run.why, 1)
+    assert (step.action, step.reason, step.before["probes"]) == ("search_widened", run.reason, 1)
     assert step.after["probes"] == info.settings["probes"]
 
 
@@ -203,26 +203,28 @@ def test_guard__that_has_raised_before_builds_again_where_that_may_help(
 ) -> None:
     scope, guard = indexed.tenant("acme"), RecallMonitor(indexed)
     [first] = physical(database)
-    for action in ("raised", "left"):
+    for action in ("search_widened", "skipped"):
         search_less(database)
         ask(indexed, question=beside)
         [run] = guard.run("acme", RECALL)
         assert (run.state, run.figures["action"]) == (MonitorState.ALARM, action)
     assert run.figures["alarms_in_a_row"] == 2
-    assert scope.indexes.log(1)[0].why.endswith("0 chunks published since it was built are too few for another build")
+    assert scope.indexes.log(1)[0].reason.endswith(
+        "0 chunks published since it was built are too few for another build"
+    )
 
     publish_world(indexed, "acme", range(3_000, 3_400))
     search_less(database)
     ask(indexed, question=beside)
     [run] = guard.run("acme", RECALL)
-    assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "built")
+    assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "rebuilt")
     [second] = physical(database)
     assert second != first
     assert only(scope.indexes.status()).rows == 3_400
     ask(indexed, question=beside)
     assert guard.run("acme", RECALL)[0].state is MonitorState.OK
-    built = next(step for step in scope.indexes.log() if step.action == "built")
-    assert "of the ten nearest are found, the target is 0.95" in built.why
+    built = next(step for step in scope.indexes.log() if step.action == "rebuilt")
+    assert "of the ten nearest are found, the target is 0.95" in built.reason
     assert (built.before["rows"], built.after["rows"]) == (3_000, 3_400)
 
 
@@ -233,14 +235,14 @@ def test_guard__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same(
     ask(indexed, question=beside)
     with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
         # It was raised before, and all of it has changed: it is to be built again, which takes a model.
-        health = Jsonb({"raised": True, "published": 0})
+        health = Jsonb({"search_widened": True, "published": 0})
         admin.execute("UPDATE kosmos.indexes SET health = health || %s WHERE kind = 'ivfflat'", [health])
     with Engine(settings, embedder=Mute()) as engine:
         _, counts = round_of(engine)
-        assert counts["kosmos_recall_monitor_repairs", "left"] == counts["kosmos_recall_monitor_runs", "alarm"] == 1
+        assert counts["kosmos_recall_monitor_repairs", "skipped"] == counts["kosmos_recall_monitor_runs", "alarm"] == 1
         step = engine.tenant("acme").indexes.log(1)[0]
-        assert step.action == "left"
-        assert "gone to lunch" in step.why
+        assert step.action == "skipped"
+        assert "gone to lunch" in step.reason
 
 
 @pytest.mark.slow
@@ -286,11 +288,11 @@ def test_run_due__waits_for_its_time_and_its_share(
         Engine(changed(settings, {"guard.every_s": 0.001}), embedder=WORLD) as engine,
         psycopg.connect(database.admin_url or "", autocommit=True) as admin,
     ):
-        admin.execute("UPDATE kosmos.guard_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
+        admin.execute("UPDATE kosmos.monitor_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
         assert RecallMonitor(engine).run_due(owner, said.append) == [], (
             "a second of two hundredths is not over before fifty"
         )
-        admin.execute("UPDATE kosmos.guard_runs SET at = now() - interval '51 seconds'")
+        admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '51 seconds'")
         shown, counts = round_of(engine)
         assert counts["kosmos_recall_monitor_runs", "ok"] == 1
         [run, _] = RecallMonitor(engine).status("acme")

@@ -70,7 +70,7 @@ def test_vectors__are_those_that_an_ingestion_makes(
         engine.tenant("made").ingest([knowledge_base, titled, named])
     with psycopg.connect(database.admin_url or "") as connection:
         rows = connection.execute(
-            "SELECT t.name, d.source, c.ordinal, e.embedding::text, e.acl, e.collection "
+            "SELECT t.name, d.source, c.chunk_index, e.embedding::text, e.acl, e.collection "
             "FROM kosmos.embeddings e "
             "JOIN kosmos.embedding_spaces s ON s.tenant_id = e.tenant_id AND s.id = e.space_id "
             "JOIN kosmos.tenants t ON t.tenant_id = e.tenant_id "

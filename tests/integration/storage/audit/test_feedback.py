@@ -132,9 +132,9 @@ def test_table__is_shown_to_the_worker_of_its_tenant_alone(engine: Engine, datab
     with psycopg.connect(database.worker_url or "") as worker:
         count = b"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.feedback"
         assert worker.execute(count).fetchone() == (0, 0)
-        worker.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        worker.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
         assert worker.execute(count).fetchone() == (1, 1)
     with psycopg.connect(database.url) as app:
-        app.execute("SELECT kosmos.enter(%s, %s)", (tenant("a").id, [EVERYONE]))
+        app.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             app.execute(count)

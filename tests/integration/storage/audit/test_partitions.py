@@ -25,14 +25,14 @@ ACME = tenant("acme")
 
 def _partitions(admin: Admin) -> set[str]:
     rows = admin.execute(
-        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'kosmos.retrievals'::regclass"
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'kosmos.audit_events'::regclass"
     )
     return {name.removeprefix("kosmos.") for (name,) in rows.fetchall()}
 
 
 def _move(admin: Admin, to: datetime) -> None:
     """Let all that is in the log be of another time."""
-    for table in ("retrievals", "retrieved_passages"):
+    for table in ("audit_events", "audit_passages"):
         admin.execute(f"UPDATE kosmos.{table} SET at = %s".encode(), [to])
 
 
@@ -58,7 +58,7 @@ def test_months__are_counted_over_years() -> None:
 
 def test_record__without_its_month_is_in_the_default(acme: Tenant, admin: Admin) -> None:
     acme.search("churn of accounts")
-    assert admin.execute("SELECT count(*) FROM kosmos.retrievals_default").fetchone() == (1,)
+    assert admin.execute("SELECT count(*) FROM kosmos.audit_events_default").fetchone() == (1,)
     assert len(acme.audit.find()) == 1
 
 
@@ -68,8 +68,8 @@ def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: 
     done = _rotate(audited, past)
     assert len(done) == 4
     assert _rotate(audited, past) == []
-    running = f"retrievals_{now:%Y_%m}"
-    assert _partitions(admin) == {"retrievals_default", running, f"retrievals_{month_after(now.date(), 1):%Y_%m}"}
+    running = f"audit_events_{now:%Y_%m}"
+    assert _partitions(admin) == {"audit_events_default", running, f"audit_events_{month_after(now.date(), 1):%Y_%m}"}
     acme.search("churn of accounts")
     assert admin.execute(f"SELECT count(*) FROM kosmos.{running}".encode()).fetchone() == (1,)
     assert acme.audit.seal() == 1
@@ -96,14 +96,14 @@ def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: Tenant, 
     assert _seal(audited) == 1
     acme.search("revenue of accounts")
     assert _seal(audited) == 1
-    assert "retrievals_2026_06" in _partitions(admin)
+    assert "audit_events_2026_06" in _partitions(admin)
 
     last_kept = datetime(2026, 8, 31, tzinfo=UTC)
     _rotate(audited, last_kept)
     assert _checked(audited).rows == 2
     past = datetime(2026, 9, 1, tzinfo=UTC)
-    assert "retrievals_2026_06 dropped" in _rotate(audited, past)
-    assert "retrievals_2026_06" not in _partitions(admin)
+    assert "audit_events_2026_06 dropped" in _rotate(audited, past)
+    assert "audit_events_2026_06" not in _partitions(admin)
     report = _checked(audited)
     assert (report.holds, report.seals, report.rows, report.expired) == (True, 2, 1, 1)
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
@@ -131,7 +131,7 @@ def test_month__that_went_before_its_time_shows(audited: Engine, acme: Tenant, a
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     _rotate(audited, datetime(2026, 8, 31, tzinfo=UTC))
-    admin.execute("DELETE FROM kosmos.retrievals")
+    admin.execute("DELETE FROM kosmos.audit_events")
     assert "1 of 1 records under seal 1" in (_checked(audited).problem or "")
 
 
@@ -147,7 +147,7 @@ def test_retention__that_grew_again_leaves_what_was_given_up(audited: Engine, ac
 
 
 def test_roles__cannot_say_what_was_given_up(acme: Tenant, database: DatabaseSettings) -> None:
-    command = "CREATE OR REPLACE FUNCTION kosmos.log_expired_before() RETURNS timestamptz LANGUAGE sql RETURN now()"
+    command = "CREATE OR REPLACE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql RETURN now()"
     for url in (database.url, database.worker_url or ""):
         with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(command.encode())
@@ -159,20 +159,20 @@ def test_retention__beside_a_long_look_takes_records_with_their_passages(
     _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC))
     for month in (4, 6):
         acme.search(f"churn of accounts {month}")
-        for table in ("retrievals", "retrieved_passages"):
+        for table in ("audit_events", "audit_passages"):
             admin.execute(
                 f"UPDATE kosmos.{table} SET at = make_date(2026, {month}, 3) WHERE at > '2026-10-01'".encode()
             )
         assert _seal(audited) == 1
     past = datetime(2026, 9, 1, tzinfo=UTC)
     with psycopg.connect(database.worker_url or "") as reading:
-        reading.execute("SELECT count(*) FROM kosmos.retrievals")
-        assert "1 records of retrievals_default deleted" in _rotate(audited, past)
+        reading.execute("SELECT count(*) FROM kosmos.audit_events")
+        assert "1 records of audit_events_default deleted" in _rotate(audited, past)
         report = _checked(audited)
         assert (report.holds, report.expired, report.rows) == (True, 1, 1)
-    assert "retrieved_passages_2026_06 dropped" in _rotate(audited, past)
+    assert "audit_passages_2026_06 dropped" in _rotate(audited, past)
     assert _checked(audited).expired == 2
-    assert admin.execute("SELECT count(*) FROM kosmos.retrieved_passages").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM kosmos.audit_passages").fetchone() == (0,)
 
 
 def test_default__is_emptied_by_and_by(
@@ -184,7 +184,7 @@ def test_default__is_emptied_by_and_by(
     _move(admin, datetime(2024, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     rotated = datetime.now(UTC)
-    assert "5 records of retrievals_default deleted" in _rotate(audited, rotated)
+    assert "5 records of audit_events_default deleted" in _rotate(audited, rotated)
     assert not any("deleted" in step for step in _rotate(audited, rotated))
     assert _checked(audited).expired == 1
 
@@ -195,7 +195,7 @@ def test_retention__empties_the_default_too(audited: Engine, acme: Tenant, admin
     assert _seal(audited) == 1
     acme.search("revenue of accounts")
     done = _rotate(audited, datetime.now(UTC))
-    assert "1 records of retrievals_default deleted" in done
+    assert "1 records of audit_events_default deleted" in done
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
     assert acme.audit.verify().expired == 1
     unprotected = admin.execute(
@@ -208,7 +208,7 @@ def test_month_that_began_in_the_default__stays_there(audited: Engine, acme: Ten
     acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
     done = _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC), keep_months=100)
-    assert done == ["retrievals_2026_07 made", "retrieved_passages_2026_07 made"]
+    assert done == ["audit_events_2026_07 made", "audit_passages_2026_07 made"]
     assert len(acme.audit.find()) == 1
     assert acme.search("churn").returned
 
@@ -228,7 +228,7 @@ def test_rotation__gives_way_to_a_long_look_at_the_log(
     audited: Engine, acme: Tenant, database: DatabaseSettings, admin: Admin
 ) -> None:
     with psycopg.connect(database.worker_url or "") as reading:
-        reading.execute("SELECT count(*) FROM kosmos.retrievals")
+        reading.execute("SELECT count(*) FROM kosmos.audit_events")
         assert _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC)) == []
     assert len(_rotate(audited, datetime(2026, 5, 10, tzinfo=UTC))) == 4
 

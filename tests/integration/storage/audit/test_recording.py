@@ -27,7 +27,7 @@ def test_each_kind__leaves_one_record(acme: Tenant) -> None:
     context = acme.context("churn of accounts")
     answer = acme.answer("What is churn?")
     newest, middle, oldest = acme.audit.find()
-    assert [newest.kind, middle.kind, oldest.kind] == [AuditKind.ANSWER, AuditKind.CONTEXT, AuditKind.RETRIEVE]
+    assert [newest.kind, middle.kind, oldest.kind] == [AuditKind.ANSWER, AuditKind.CONTEXT, AuditKind.SEARCH]
     assert [(p.chunk_ids, p.score, p.source) for p in oldest.passages] == [
         ((hit.chunk_id,), hit.score, hit.source) for hit in found.hits
     ]
@@ -148,7 +148,7 @@ def test_settings__have_a_version_that_tells_them_apart(settings: Settings) -> N
     assert versions[0] == versions[1] != versions[2]
 
 
-@pytest.mark.parametrize("table", ["retrievals", "retrieved_passages"])
+@pytest.mark.parametrize("table", ["audit_events", "audit_passages"])
 @pytest.mark.parametrize("call", ["search", "context", "answer"])
 def test_without_a_record__nothing_is_given_out(acme: Tenant, admin: Admin, table: str, call: str) -> None:
     admin.execute(f"REVOKE INSERT ON kosmos.{table} FROM kosmos_app".encode())
@@ -189,14 +189,14 @@ def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, databas
 
 
 INSERT = (
-    "INSERT INTO kosmos.retrievals (tenant_id, id, at, position, kind, outcome, principals, question_sha256, settings, "
-    "cached, milliseconds) VALUES (%s, gen_random_uuid(), now(), nextval('kosmos.retrieval_positions'), 'retrieve', "
-    "'none', '{}', '', '', false, 0)"
+    "INSERT INTO kosmos.audit_events (tenant_id, id, at, position, kind, outcome, principals, question_sha256, "
+    "settings_hash, cached, milliseconds) VALUES (%s, gen_random_uuid(), now(), "
+    "nextval('kosmos.audit_event_positions'), 'search', 'none', '{}', '', '', false, 0)"
 )
 
 
 @pytest.mark.parametrize(
-    "table", ["retrievals", "retrievals_default", "retrieved_passages", "retrieved_passages_default", "audit_seals"]
+    "table", ["audit_events", "audit_events_default", "audit_passages", "audit_passages_default", "audit_seals"]
 )
 @pytest.mark.parametrize(
     "command", ["SELECT 1 FROM {}", "UPDATE {} SET at = now()", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"]
@@ -207,14 +207,14 @@ def test_roles__may_only_append_and_read(acme: Tenant, database: DatabaseSetting
         urls.append(database.worker_url or "")
     for url in urls:
         with psycopg.connect(url) as connection:
-            connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
+            connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [acme.id])
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(command.format(f"kosmos.{table}").encode())
 
 
 def test_app_role__may_not_append_to_another_tenant(acme: Tenant, database: DatabaseSettings) -> None:
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
+        connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [acme.id])
         connection.execute(INSERT.encode(), [acme.id])
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             connection.execute(INSERT.encode(), [uuid.uuid4()])
@@ -227,39 +227,45 @@ def test_worker_role__may_neither_append_nor_see_another_tenant(
     assert audited.tenant("other").audit.find() == []
     assert audited.tenant("other").audit.who_saw("churn.md") == []
     with psycopg.connect(database.worker_url or "") as connection:
-        connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [acme.id])
-        assert connection.execute("SELECT count(*) FROM kosmos.retrievals").fetchone() == (1,)
-        connection.execute("SELECT kosmos.enter(%s, '{everyone}')", [uuid.uuid4()])
-        assert connection.execute("SELECT count(*) FROM kosmos.retrievals").fetchone() == (0,)
+        connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [acme.id])
+        assert connection.execute("SELECT count(*) FROM kosmos.audit_events").fetchone() == (1,)
+        connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [uuid.uuid4()])
+        assert connection.execute("SELECT count(*) FROM kosmos.audit_events").fetchone() == (0,)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(INSERT.encode(), [acme.id])
 
 
-OWN = "tenant_id = kosmos.tenant()"
+OWN = "tenant_id = kosmos.current_tenant()"
 
 
 @pytest.mark.parametrize(
     ("command", "finding"),
     [
-        ("GRANT UPDATE (question) ON kosmos.retrievals TO kosmos_worker", "may do more with the log kosmos.retrievals"),
-        ("GRANT DELETE ON kosmos.retrieved_passages_default TO kosmos_worker", "the log kosmos.retrieved_passages_def"),
-        ("GRANT SELECT ON kosmos.retrievals TO kosmos_app", "role kosmos_app may do more with the log"),
-        ("DROP POLICY app_append ON kosmos.retrievals", "app_append on kosmos.retrievals is missing"),
+        (
+            "GRANT UPDATE (question) ON kosmos.audit_events TO kosmos_worker",
+            "may do more with the log kosmos.audit_events",
+        ),
+        ("GRANT DELETE ON kosmos.audit_passages_default TO kosmos_worker", "the log kosmos.audit_passages_def"),
+        ("GRANT SELECT ON kosmos.audit_events TO kosmos_app", "role kosmos_app may do more with the log"),
+        ("DROP POLICY app_append ON kosmos.audit_events", "app_append on kosmos.audit_events is missing"),
         ("DROP POLICY worker_read ON kosmos.audit_seals", "worker_read on kosmos.audit_seals is missing"),
-        ("ALTER POLICY app_append ON kosmos.retrievals WITH CHECK (true)", "app_append on kosmos.retrievals is not"),
         (
-            f"CREATE POLICY worker_all ON kosmos.retrievals TO kosmos_worker USING ({OWN}) WITH CHECK ({OWN})",
-            "worker_all on kosmos.retrievals is not",
+            "ALTER POLICY app_append ON kosmos.audit_events WITH CHECK (true)",
+            "app_append on kosmos.audit_events is not",
         ),
         (
-            "ALTER POLICY owner_expire ON kosmos.retrievals_default USING (true)",
-            "owner_expire on kosmos.retrievals_default is not",
+            f"CREATE POLICY worker_all ON kosmos.audit_events TO kosmos_worker USING ({OWN}) WITH CHECK ({OWN})",
+            "worker_all on kosmos.audit_events is not",
         ),
         (
-            "ALTER POLICY owner_expire ON kosmos.retrieved_passages_default TO kosmos_app",
-            "owner_expire on kosmos.retrieved_passages_default is not",
+            "ALTER POLICY owner_expire ON kosmos.audit_events_default USING (true)",
+            "owner_expire on kosmos.audit_events_default is not",
         ),
-        ("ALTER TABLE kosmos.retrievals_default DISABLE ROW LEVEL SECURITY", "retrievals_default has row-level"),
+        (
+            "ALTER POLICY owner_expire ON kosmos.audit_passages_default TO kosmos_app",
+            "owner_expire on kosmos.audit_passages_default is not",
+        ),
+        ("ALTER TABLE kosmos.audit_events_default DISABLE ROW LEVEL SECURITY", "audit_events_default has row-level"),
     ],
 )
 def test_preflight__refuses_a_log_that_can_be_changed(
@@ -293,10 +299,11 @@ def test_migrate__down_and_up_again_starts_an_empty_log(
     acme: Tenant, settings: Settings, database: DatabaseSettings
 ) -> None:
     acme.search("churn")
-    assert set_up(database, "0006").after == "0006"
+    assert set_up(database, "base").after is None
     set_up(database)
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         scope = engine.tenant("acme")
+        scope.ingest(SourceDocument(source="churn.md", data=b"Churn of accounts."))
         assert scope.audit.find() == []
         assert scope.search("churn").returned
         assert len(scope.audit.find()) == 1

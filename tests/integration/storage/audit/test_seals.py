@@ -41,17 +41,17 @@ def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine) -
     assert (empty.holds, empty.seals, empty.head) == (True, 0, None)
 
 
-SECOND = "(SELECT id FROM kosmos.retrievals ORDER BY position OFFSET 3 LIMIT 1)"
+SECOND = "(SELECT id FROM kosmos.audit_events ORDER BY position OFFSET 3 LIMIT 1)"
 LATE_RECORD = f"""
-INSERT INTO kosmos.retrievals
+INSERT INTO kosmos.audit_events
 SELECT tenant_id, gen_random_uuid(), at, position, kind, outcome, collection, subject, principals, question,
-       question_sha256, searched, settings, cached, milliseconds, follows
-  FROM kosmos.retrievals WHERE id = {SECOND}
+       question_sha256, search_query, settings_hash, cached, milliseconds, follows
+  FROM kosmos.audit_events WHERE id = {SECOND}
 """
 LATE_PASSAGE = f"""
-INSERT INTO kosmos.retrieved_passages
-SELECT tenant_id, retrieval_id, at, 99, shown, document_id, version_id, version, source, source_hash, chunk_ids, score
-  FROM kosmos.retrieved_passages WHERE retrieval_id = {SECOND} AND rank = 1
+INSERT INTO kosmos.audit_passages
+SELECT tenant_id, event_id, at, 99, shown, document_id, version_id, version, source, source_hash, chunk_ids, score
+  FROM kosmos.audit_passages WHERE event_id = {SECOND} AND rank = 1
 """
 
 
@@ -59,14 +59,14 @@ SELECT tenant_id, retrieval_id, at, 99, shown, document_id, version_id, version,
     ("tampering", "problem"),
     [
         (
-            f"UPDATE kosmos.retrievals SET subject = 'eve' WHERE id = {SECOND}",
+            f"UPDATE kosmos.audit_events SET subject = 'eve' WHERE id = {SECOND}",
             "a record of the 2 under seal 2 .* changed",
         ),
-        (f"UPDATE kosmos.retrievals SET question = NULL WHERE id = {SECOND}", "changed"),
-        (f"UPDATE kosmos.retrieved_passages SET score = score + 1e-12 WHERE retrieval_id = {SECOND}", "changed"),
-        (f"UPDATE kosmos.retrieved_passages SET source = 'x' WHERE retrieval_id = {SECOND} AND rank = 1", "changed"),
-        (f"DELETE FROM kosmos.retrieved_passages WHERE retrieval_id = {SECOND} AND rank = 2", "changed"),
-        (f"DELETE FROM kosmos.retrievals WHERE id = {SECOND}", "1 of 2 records under seal 2 .* were removed"),
+        (f"UPDATE kosmos.audit_events SET question = NULL WHERE id = {SECOND}", "changed"),
+        (f"UPDATE kosmos.audit_passages SET score = score + 1e-12 WHERE event_id = {SECOND}", "changed"),
+        (f"UPDATE kosmos.audit_passages SET source = 'x' WHERE event_id = {SECOND} AND rank = 1", "changed"),
+        (f"DELETE FROM kosmos.audit_passages WHERE event_id = {SECOND} AND rank = 2", "changed"),
+        (f"DELETE FROM kosmos.audit_events WHERE id = {SECOND}", "1 of 2 records under seal 2 .* were removed"),
         (LATE_RECORD, "records were put in later under seal 2"),
         (LATE_PASSAGE, "changed"),
         ("UPDATE kosmos.audit_seals SET rows_sha256 = sha256 WHERE number = 2", "seal 2 .* was changed"),
@@ -87,13 +87,13 @@ def test_verify__names_the_first_seal_that_does_not_hold(
 
 
 def test_verify__goes_on_behind_a_seal_that_does_not_hold(sealed: Tenant, admin: Admin) -> None:
-    admin.execute("UPDATE kosmos.retrievals SET subject = 'eve'")
+    admin.execute("UPDATE kosmos.audit_events SET subject = 'eve'")
     report = sealed.audit.verify()
     assert (report.broken, report.failing, report.seals, report.unsealed) == (1, 3, 0, 2)
 
 
 def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: Tenant, admin: Admin) -> None:
-    admin.execute(f"UPDATE kosmos.retrievals SET subject = 'eve' WHERE id = {SECOND}".encode())
+    admin.execute(f"UPDATE kosmos.audit_events SET subject = 'eve' WHERE id = {SECOND}".encode())
     admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 3")
     admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 2")
     before = sealed.audit.verify()
@@ -111,12 +111,12 @@ def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> 
 
     def slow() -> None:
         now = datetime.now(UTC)
-        values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question", "searched", "follows"))
-        values |= {"tenant_id": acme.id, "id": new_id(now), "at": now, "kind": "retrieve", "outcome": "none"}
-        values |= {"principals": [], "question_sha256": "", "settings": "", "cached": False, "milliseconds": 0.0}
+        values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question", "search_query", "follows"))
+        values |= {"tenant_id": acme.id, "id": new_id(now), "at": now, "kind": "search", "outcome": "none"}
+        values |= {"principals": [], "question_sha256": "", "settings_hash": "", "cached": False, "milliseconds": 0.0}
         with app.transaction(acme.id, ["everyone"], appends=True) as connection:
-            connection.execute(statement("share_log"), values)
-            connection.execute(statement("insert_retrieval"), values)
+            connection.execute(statement("lock_audit_log_shared"), values)
+            connection.execute(statement("insert_audit_event"), values)
             connection.execute("SELECT 1").fetchone()
             written.set()
             assert may_commit.wait(20)
@@ -153,8 +153,8 @@ def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypat
         acme.search(f"churn {number}")
     first = datetime.now(UTC).replace(day=1) - timedelta(days=1)
     last = acme.audit.find()[-1].id
-    admin.execute("UPDATE kosmos.retrievals SET at = %s WHERE id = %s", [first, last])
-    admin.execute("UPDATE kosmos.retrieved_passages SET at = %s WHERE retrieval_id = %s", [first, last])
+    admin.execute("UPDATE kosmos.audit_events SET at = %s WHERE id = %s", [first, last])
+    admin.execute("UPDATE kosmos.audit_passages SET at = %s WHERE event_id = %s", [first, last])
     assert acme.audit.seal() == 4
     made = admin.execute("SELECT number, rows, month FROM kosmos.audit_seals ORDER BY number").fetchall()
     assert [rows for _, rows, _ in made] == [1, 1, 2, 1]

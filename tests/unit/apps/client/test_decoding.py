@@ -48,7 +48,7 @@ RETRIEVALS: dict[str, Callable[[Any], SearchResult]] = {
 @pytest.mark.parametrize("view", RETRIEVALS)
 def test_experiment__is_read_where_the_service_tells_of_it(view: str) -> None:
     read, told = RETRIEVALS[view], EXAMPLES[view]
-    served = read({**told, "experiment": {"experiment": "deeper", "arm": "second"}})
-    assert served.experiment == ExperimentAssignment(experiment="deeper", arm=Arm.SECOND)
+    served = read({**told, "experiment": {"experiment": "deeper", "arm": "treatment"}})
+    assert served.experiment == ExperimentAssignment(experiment="deeper", arm=Arm.TREATMENT)
     of_before = {name: value for name, value in told.items() if name != "experiment"}
     assert read(told).experiment is read(of_before).experiment is None

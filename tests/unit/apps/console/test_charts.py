@@ -73,7 +73,7 @@ def _run(days: int, state: MonitorState = MonitorState.OK, **figures: Any) -> Mo
         at=datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=days),
         kind=MonitorKind.RECALL,
         state=state,
-        why="",
+        reason="",
         index_id=None,
         figures=figures,
         milliseconds=1.0,

@@ -23,22 +23,22 @@ SHADOW = ExperimentInfo(
 )
 SERVE = replace(SHADOW, mode=ExperimentMode.SERVE)
 PAIR = Rated(
-    arm="first",
+    arm="control",
     requested=10,
-    first_ms=10.0,
-    second_ms=10.0,
-    first_hits=10,
-    second_hits=9,
+    control_ms=10.0,
+    treatment_ms=10.0,
+    control_hits=10,
+    treatment_hits=9,
     overlap=0.5,
     rbo=0.4,
     degraded=False,
-    fault=None,
+    error=None,
     up=0,
     down=0,
     clicks=0,
 )
-FIRST = replace(PAIR, second_ms=None, second_hits=None, overlap=None, rbo=None)
-SECOND = replace(FIRST, arm="second", first_ms=None, first_hits=None, second_ms=10.0, second_hits=10)
+FIRST = replace(PAIR, treatment_ms=None, treatment_hits=None, overlap=None, rbo=None)
+SECOND = replace(FIRST, arm="treatment", control_ms=None, control_hits=None, treatment_ms=10.0, treatment_hits=10)
 
 
 def _difference(of: str, told: ExperimentReport) -> ArmDifference:
@@ -48,7 +48,7 @@ def _difference(of: str, told: ExperimentReport) -> ArmDifference:
 def _pairs(count: int, *, slower_by: float) -> list[Rated]:
     dice = random.Random(3)
     times = [dice.lognormvariate(3, 0.5) for _ in range(count)]
-    return [replace(PAIR, first_ms=took, second_ms=took * dice.uniform(0.9, 1.1) + slower_by) for took in times]
+    return [replace(PAIR, control_ms=took, treatment_ms=took * dice.uniform(0.9, 1.1) + slower_by) for took in times]
 
 
 def test_nothing__is_told_of_nothing() -> None:
@@ -59,7 +59,7 @@ def test_nothing__is_told_of_nothing() -> None:
 
 
 def test_counts__are_of_what_ran() -> None:
-    failed = replace(PAIR, second_ms=None, second_hits=None, overlap=None, rbo=None, fault="ModelError")
+    failed = replace(PAIR, treatment_ms=None, treatment_hits=None, overlap=None, rbo=None, error="ModelError")
     same = replace(PAIR, overlap=1.0, rbo=1.0, degraded=True)
     told = report(SHADOW, [PAIR, same, failed])
     assert (told.results, told.compared, told.failed, told.degraded, told.identical) == (3, 2, 1, 1, 1)
@@ -83,8 +83,8 @@ def test_latency__of_pairs_is_told_apart_where_it_differs() -> None:
 
 def test_latency__of_two_samples() -> None:
     dice = random.Random(5)
-    first = [replace(FIRST, first_ms=dice.lognormvariate(3, 0.3)) for _ in range(80)]
-    second = [replace(SECOND, second_ms=dice.lognormvariate(3.4, 0.3)) for _ in range(80)]
+    first = [replace(FIRST, control_ms=dice.lognormvariate(3, 0.3)) for _ in range(80)]
+    second = [replace(SECOND, treatment_ms=dice.lognormvariate(3.4, 0.3)) for _ in range(80)]
     told = _difference("latency", report(SERVE, first + second))
     assert (told.significant, told.reason) == (True, "Mann-Whitney U")
     assert told.second > told.first
@@ -114,7 +114,7 @@ def test_clicks__are_shares_of_questions_and_nothing_where_nobody_tells_of_them(
 def test_p_values__are_corrected_for_that_there_are_several() -> None:
     results = [replace(FIRST, up=number < 13, down=number >= 13) for number in range(40)]
     results += [replace(SECOND, up=number < 22, down=number >= 22) for number in range(40)]
-    alone = _difference("thumbs", report(SERVE, [replace(one, first_ms=None, second_ms=None) for one in results]))
+    alone = _difference("thumbs", report(SERVE, [replace(one, control_ms=None, treatment_ms=None) for one in results]))
     with_latency = _difference("thumbs", report(SERVE, results))
     assert alone.p is not None
     assert with_latency.p == pytest.approx(2 * alone.p)

@@ -18,7 +18,7 @@ from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
 
 def run(kind: MonitorKind, state: MonitorState, **figures: Any) -> MonitorRun:
     return MonitorRun(
-        id=uuid.uuid4(), at=datetime.now(UTC), kind=kind, state=state, why="", index_id=None, figures=figures,
+        id=uuid.uuid4(), at=datetime.now(UTC), kind=kind, state=state, reason="", index_id=None, figures=figures,
         milliseconds=1.0,
     )  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_gauges__show_the_worst_of_what_is_known() -> None:
             run(MonitorKind.RECALL, MonitorState.ALARM, **RECALL),
             run(MonitorKind.QUESTIONS, MonitorState.OK, recall_at_10=0.9, mrr=0.7),
             run(MonitorKind.QUESTIONS, MonitorState.ALARM, recall_at_10=0.6, mrr=0.8),
-            run(MonitorKind.PERMISSION, MonitorState.OK, leaks=0, missed=0),
+            run(MonitorKind.ISOLATION, MonitorState.OK, leaks=0, missed=0),
         ]
     )
     assert values.pop(RECALL_MONITOR_DRIFT) > 1
@@ -52,15 +52,15 @@ def test_gauges__show_nothing_of_what_is_not_known() -> None:
 def test_counts__tell_states_steps_and_leaks() -> None:
     assert counted(
         [
-            run(MonitorKind.RECALL, MonitorState.ALARM, **RECALL, action="raised"),
+            run(MonitorKind.RECALL, MonitorState.ALARM, **RECALL, action="search_widened"),
             run(MonitorKind.RECALL, MonitorState.UNKNOWN, samples=3),
             run(MonitorKind.QUESTIONS, MonitorState.UNKNOWN),
-            run(MonitorKind.PERMISSION, MonitorState.ALARM, leaks=2, missed=0),
+            run(MonitorKind.ISOLATION, MonitorState.ALARM, leaks=2, missed=0),
         ]
     ) == {
         ("kosmos_recall_monitor_runs", "alarm"): 1,
         ("kosmos_recall_monitor_runs", "unknown"): 1,
-        ("kosmos_recall_monitor_repairs", "raised"): 1,
+        ("kosmos_recall_monitor_repairs", "search_widened"): 1,
         ("kosmos_canary_runs", "unknown"): 1,
         ("kosmos_permission_checks", "alarm"): 1,
         ("kosmos_permission_leaks", ""): 2,

@@ -34,7 +34,7 @@ def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int =
 def test_recall__far_below_the_target_is_an_alarm() -> None:
     verdict = judged_recall(seen([0.6] * 40, short=10), [], 0.95)
     assert verdict.state is MonitorState.ALARM
-    assert verdict.why == "0.600 ± 0.000 of the ten nearest are found, the target is 0.95"
+    assert verdict.reason == "0.600 ± 0.000 of the ten nearest are found, the target is 0.95"
     assert verdict.figures["ann_recall_at_10"] == 0.6
     assert verdict.figures["short_of_k"] == 0.25
     assert "drift" not in verdict.figures
@@ -54,7 +54,7 @@ def test_recall__below_the_target_by_chance_is_none() -> None:
 def test_recall__of_too_few_samples_is_unknown_however_bad(count: int) -> None:
     verdict = judged_recall(seen([0.0] * count, given_up=3), [], 0.95)
     assert verdict.state is MonitorState.UNKNOWN
-    assert verdict.why == f"{count} samples, {MIN_SAMPLES} are needed; 3 took too long"
+    assert verdict.reason == f"{count} samples, {MIN_SAMPLES} are needed; 3 took too long"
     assert too_few(count).state is MonitorState.UNKNOWN
 
 
@@ -66,7 +66,7 @@ def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
     moved = judged_recall(seen([1.0] * 50, scores=other), before, 0.95)
     assert still.figures["drift"] < still.figures["drift_limit"] < moved.figures["drift"]
     assert moved.state is MonitorState.OK
-    assert moved.why.endswith("the best scores are others than at the last build or tuning")
+    assert moved.reason.endswith("the best scores are others than at the last build or tuning")
     assert "drift" not in judged_recall(seen([1.0] * 50, scores=other), before[:20], 0.95).figures
 
 
@@ -124,4 +124,4 @@ def test_permission__a_leak_weighs_more_than_what_was_missed() -> None:
     assert judged_permission([], []).state is MonitorState.OK
     assert judged_permission([], ["a did not find its own"]).state is MonitorState.UNKNOWN
     leaked = judged_permission(["a found that of b"], ["a did not find its own"])
-    assert (leaked.state, leaked.why, leaked.figures["leaks"]) == (MonitorState.ALARM, "a found that of b", 1)
+    assert (leaked.state, leaked.reason, leaked.figures["leaks"]) == (MonitorState.ALARM, "a found that of b", 1)
