@@ -17,7 +17,16 @@ from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.recall import Sample, remeasure
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.guarding import Mute, round_of
-from tests.integration.indexing.ann.worlds import FULL, QUESTIONS, WORLD, only, physical, publish_world, question_of
+from tests.integration.indexing.ann.worlds import (
+    FULL,
+    QUESTIONS,
+    TOPICS,
+    WORLD,
+    only,
+    physical,
+    publish_world,
+    question_of,
+)
 from tests.integration.variants import changed
 
 ASKED = 40
@@ -40,6 +49,12 @@ def rows(database: DatabaseSettings, query: str) -> list[tuple[Any, ...]]:
 def beside(number: int) -> str:
     """A question that is near no topic: what is nearest lies in many lists."""
     return f"nothing of the kind {number}"
+
+
+def question_of_five_topics(number: int) -> str:
+    """Its nearest chunks lie in about five lists: more than one, and fewer than half of them, in every build."""
+    topics = " ".join(f"topic{(number + 13 * step) % TOPICS}" for step in range(5))
+    return f"common {topics} question {number}"
 
 
 def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = question_of, **scope: Any) -> None:
@@ -184,7 +199,7 @@ def many_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, database: DatabaseSettings) -> None:
     before = physical(database)
     search_less(database)
-    ask(indexed, question=beside)
+    ask(indexed, question=question_of_five_topics)
     [run] = RecallMonitor(indexed).run("acme", RECALL)
     assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "search_widened"), run.figures
     assert run.figures["alarms_in_a_row"] == 1
@@ -205,7 +220,7 @@ def test_guard__that_has_raised_before_builds_again_where_that_may_help(
     [first] = physical(database)
     for action in ("search_widened", "skipped"):
         search_less(database)
-        ask(indexed, question=beside)
+        ask(indexed, question=question_of_five_topics)
         [run] = guard.run("acme", RECALL)
         assert (run.state, run.figures["action"]) == (MonitorState.ALARM, action)
     assert run.figures["alarms_in_a_row"] == 2
@@ -215,13 +230,13 @@ def test_guard__that_has_raised_before_builds_again_where_that_may_help(
 
     publish_world(indexed, "acme", range(3_000, 3_400))
     search_less(database)
-    ask(indexed, question=beside)
+    ask(indexed, question=question_of_five_topics)
     [run] = guard.run("acme", RECALL)
     assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "rebuilt")
     [second] = physical(database)
     assert second != first
     assert only(scope.indexes.status()).rows == 3_400
-    ask(indexed, question=beside)
+    ask(indexed, question=question_of_five_topics)
     assert guard.run("acme", RECALL)[0].state is MonitorState.OK
     built = next(step for step in scope.indexes.log() if step.action == "rebuilt")
     assert "of the ten nearest are found, the target is 0.95" in built.reason

@@ -36,7 +36,7 @@ _NOISE = 0.8
 
 
 class TopicEmbedder:
-    """Embeds `… topic7 …` beside the centre of topic 7: as far from it as the rest of the text says."""
+    """Embeds `… topic7 …` near the centre of topic 7, and a text of several topics between their centres."""
 
     def __init__(self, *, dimensions: int = 64, name: str = "topics") -> None:
         self._dimensions = dimensions
@@ -64,8 +64,8 @@ class TopicEmbedder:
     def embed_query(self, question: str) -> NDArray[np.float32]:
         seed = int.from_bytes(blake2b(f"{self._name} {question}".encode(), digest_size=8).digest())
         vector = np.random.default_rng(seed).standard_normal(self._dimensions, dtype=np.float32)
-        if found := _TOPIC.search(question):
-            vector = _NOISE * vector + _CENTRES[int(found[1]) % TOPICS, : self._dimensions]
+        if topics := sorted({int(number) % TOPICS for number in _TOPIC.findall(question)}):
+            vector = _NOISE * vector + _CENTRES[topics, : self._dimensions].sum(axis=0)
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
 
 
