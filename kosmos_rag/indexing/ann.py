@@ -5,7 +5,7 @@ import math
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -65,7 +65,20 @@ def administrator(conninfo: str) -> Iterator[psycopg.Connection]:
         turn = {"tenant_id": _WHOLE_TABLE}
         while connection.execute(statement("try_maintenance_lock"), turn).fetchone() != (True,):
             time.sleep(_TURN_S)
-        yield connection
+        with releasing_maintenance_lock(connection, _WHOLE_TABLE):
+            yield connection
+
+
+@contextmanager
+def releasing_maintenance_lock(session: psycopg.Connection, tenant_id: uuid.UUID) -> Iterator[None]:
+    """Release a held maintenance lock at the end, also after an error."""
+    try:
+        yield
+    finally:
+        # The server releases the locks of a closed session only when it notices the end: the next maintenance, at once
+        # after this one, would be refused. A session that is lost has no lock to release.
+        with suppress(psycopg.OperationalError):
+            session.execute(statement("release_maintenance_lock"), {"tenant_id": tenant_id})
 
 
 def planned_settings(kind: str, rows: int, settings: IndexSettings) -> dict[str, Any]:

@@ -178,7 +178,8 @@ class Indexes:
                 raise IndexLocked(
                     f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
                 )
-            yield _Run(tenant=tenant, progress=progress)
+            with vectors.releasing_maintenance_lock(session, tenant.id):
+                yield _Run(tenant=tenant, progress=progress)
 
     @contextmanager
     def _transaction(self, tenant: TenantRef) -> Iterator[psycopg.Connection]:

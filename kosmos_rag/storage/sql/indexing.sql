@@ -2,6 +2,9 @@
 -- One maintenance of a tenant at a time, held by the session: what a killed one leaves behind has no holder.
 SELECT pg_try_advisory_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
 
+-- name: release_maintenance_lock
+SELECT pg_advisory_unlock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
+
 -- name: list_indexes
 SELECT i.id, i.kind, i.state, i.collection, i.space_id, i.first_sequence, i.last_sequence, i.rows, i.settings, i.health,
        i.created_at, i.checked_at

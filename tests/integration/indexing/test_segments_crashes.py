@@ -101,6 +101,38 @@ def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_se
     assert [hit.source for hit in keywords.tenant("acme").search("words").hits] == ["a.txt"]
 
 
+def test_maintenance__right_after_another_is_not_refused(keywords: Engine, admin: psycopg.Connection) -> None:
+    """The server notices the end of a session late: the lock must be released before."""
+    indexes, owner = keywords.parts.indexes, tenant("acme")
+    keywords.tenant("acme").ingest(_document("a.txt", "some words"))
+    for _ in range(50):
+        # It ends with the release of the lock, and finds nothing to restore.
+        assert indexes.restore(owner, [], "", progress=str) is None
+        assert _advisory_locks(admin) == 0
+        keywords.tenant("acme").indexes.build()
+
+
+def test_maintenance__that_failed_has_released_its_lock(keywords: Engine, admin: psycopg.Connection) -> None:
+    scope = keywords.tenant("acme")
+
+    def fail(_: str) -> None:
+        raise RuntimeError("stopped by its caller")
+
+    for number in range(30):
+        scope.ingest(_document("a.txt", f"some words, version {number}"))
+        with pytest.raises(RuntimeError, match="stopped by its caller"):
+            scope.indexes.build(fail)
+        assert _advisory_locks(admin) == 0
+    scope.indexes.build()
+
+
+def _advisory_locks(admin: psycopg.Connection) -> int:
+    query = """
+        SELECT count(*) FROM pg_locks
+         WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+    return int((admin.execute(query).fetchone() or (-1,))[0])
+
+
 def _pack(connection: psycopg.Connection) -> None:
     held = segments_of(catalogue.entries(connection, ACME), "default")
     assert segments.pack_tail(connection, ACME, "default", covered=covered(held)) is not None
