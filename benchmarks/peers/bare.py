@@ -11,6 +11,8 @@ from pgvector.psycopg import register_vector
 from psycopg import IsolationLevel
 from psycopg.pq import Format
 
+from kosmos_rag.storage.binary import register_arrays
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
@@ -43,6 +45,7 @@ def reader(url: str) -> Iterator[psycopg.Connection]:
     """Open a connection as the library's readers have it."""
     with psycopg.connect(url, prepare_threshold=None) as connection:
         register_vector(connection)
+        register_arrays(connection)
         connection.rollback()
         connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
         yield connection
