@@ -163,7 +163,7 @@ def test_http__serves_until_it_is_told_to_stop(variables: dict[str, str], minilm
 
 
 def _serves_until_it_is_told_to_stop() -> None:
-    key = CliRunner().invoke(app, ["key", "create", "agent", "--tenant", "globex"]).stdout.strip()
+    key = CliRunner().invoke(app, ["api-key", "create", "agent", "--tenant", "globex"]).stdout.strip()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]

@@ -50,7 +50,7 @@ def _answers(url: str) -> bool:
 @pytest.mark.model
 def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
     assert kosmos("ingest", "leave.md").exit_code == 0
-    key = kosmos("key", "create", "test", "--scope", "read").stdout.strip()
+    key = kosmos("api-key", "create", "test", "--scope", "read").stdout.strip()
     port, metrics_port = _free_port(), _free_port()
     command = [sys.executable, "-m", "kosmos_rag.apps.cli", "serve", "--port", str(port)]
     command += ["--set", f"service.metrics_port={metrics_port}", "--set", "observability.log_format=json"]
@@ -88,17 +88,17 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
 
 
 def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
-    assert kosmos("key", "list").stdout == ""
-    made = json.loads(kosmos("key", "create", "ci", "--scope", "ingest", "--days", "1", "--json").stdout)["key"]
-    (key,) = json.loads(kosmos("key", "list", "--json").stdout)["keys"]
+    assert kosmos("api-key", "list").stdout == ""
+    made = json.loads(kosmos("api-key", "create", "ci", "--scope", "ingest", "--days", "1", "--json").stdout)["key"]
+    (key,) = json.loads(kosmos("api-key", "list", "--json").stdout)["keys"]
     assert (key["name"], key["scopes"]) == ("ci", ["ingest"])
-    assert made.rpartition(".")[2] not in kosmos("key", "list").stdout
-    rotated = json.loads(kosmos("key", "rotate", key["id"], "--overlap", "3600", "--json").stdout)
+    assert made.rpartition(".")[2] not in kosmos("api-key", "list").stdout
+    rotated = json.loads(kosmos("api-key", "rotate", key["id"], "--overlap", "3600", "--json").stdout)
     assert (rotated["key"].split(".")[:2], rotated["rotated"]) == (["kosmos", "default"], key["id"])
-    assert [line.split()[1] for line in kosmos("key", "list").stdout.splitlines()] == ["ending", "good"]
-    assert kosmos("key", "revoke", key["id"]).stdout == f"revoked {key['id']}\n"
-    assert "revoked" in kosmos("key", "list").stdout
-    again = kosmos("key", "revoke", key["id"])
+    assert [line.split()[1] for line in kosmos("api-key", "list").stdout.splitlines()] == ["ending", "good"]
+    assert kosmos("api-key", "revoke", key["id"]).stdout == f"revoked {key['id']}\n"
+    assert "revoked" in kosmos("api-key", "list").stdout
+    again = kosmos("api-key", "revoke", key["id"])
     assert again.exit_code == 1
     assert "has no good key" in again.stderr
 

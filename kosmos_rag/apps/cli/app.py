@@ -2,13 +2,12 @@
 
 import typer
 
-from kosmos_rag.apps.cli import api_key as key
 from kosmos_rag.apps.cli import (
+    api_key,
     ask,
     audit,
     collection,
     config,
-    context,
     delete,
     doctor,
     documents,
@@ -18,6 +17,7 @@ from kosmos_rag.apps.cli import (
     index,
     ingest,
     jobs,
+    keyword_context,
     mcp,
     migrate,
     schema,
@@ -59,12 +59,12 @@ app.command("worker")(worker.worker)
 app.add_typer(jobs.app, name="jobs")
 app.command("search")(search.search)
 app.command("ask")(ask.ask)
-app.command("context")(context.context)
+app.command("keyword-context")(keyword_context.keyword_context)
 app.command("documents")(documents.documents)
 app.command("delete")(delete.delete)
 app.command("serve")(serve.serve)
 app.command("mcp")(mcp.mcp)
-app.add_typer(key.app, name="key")
+app.add_typer(api_key.app, name="api-key")
 app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(collection.app, name="collection")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, console, opened, print_json, reported, shown
-from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.apps.cli.common import console, print_json, shown
+from kosmos_rag.apps.cli.options import command
 from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions, as_object
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PREVIEW = 160
 
 
-@with_options
+@command
 def ask(
     question: QuestionArgument,
     options: SearchOptions,
@@ -24,24 +24,20 @@ def ask(
     evidence: Annotated[
         bool, typer.Option("--context", help="Show the numbered evidence, as it would go into a prompt, and no answer.")
     ] = False,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Answer a question from the documents, cited, and show the sources; refuse where they do not say it."""
-    with reported(as_json=as_json):
-        wanted = options.filter()
-        with opened(config, set_) as engine:
-            scope = options.scope(engine)
-            engine.warm_up()
-            if evidence:
-                _show_context(scope.context(question, options.k, wanted, max_tokens=max_tokens), as_json=as_json)
-            elif as_json:
-                answer = scope.answer(question, options.k, wanted, max_tokens=max_tokens)
-                print_json(_context_object(answer.context) | {"answer": _answer_object(answer)})
-            else:
-                with scope.stream_answer(question, options.k, wanted, max_tokens=max_tokens) as stream:
-                    _print_answer(stream)
+    wanted = options.filter()
+    with options.open_engine() as engine:
+        scope = options.scope(engine)
+        engine.warm_up()
+        if evidence:
+            _show_context(scope.context(question, options.k, wanted, max_tokens=max_tokens), as_json=options.as_json)
+        elif options.as_json:
+            answer = scope.answer(question, options.k, wanted, max_tokens=max_tokens)
+            print_json(_context_object(answer.context) | {"answer": _answer_object(answer)})
+        else:
+            with scope.stream_answer(question, options.k, wanted, max_tokens=max_tokens) as stream:
+                _print_answer(stream)
 
 
 def _answer_object(answer: "Answer") -> dict[str, Any]:

@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     LimitOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     plain,
     print_json,
-    reported,
     shown,
     table,
 )
+from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -38,6 +33,7 @@ UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help
 
 
 @app.command("list")
+@command
 def list_(
     subject: Annotated[str | None, typer.Option("--subject", metavar="NAME", help="Only what this one asked.")] = None,
     outcome: Annotated[
@@ -49,59 +45,54 @@ def list_(
         str | None, typer.Option("--before", metavar="ID", help="Only those older than this one: the next page.")
     ] = None,
     limit: LimitOption = 20,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """List retrievals, the newest first."""
     from kosmos_rag.core.types import AuditOutcome
 
-    with reported(as_json=as_json):
-        known = [str(known) for known in AuditOutcome]
-        if wrong := [name for name in outcome or () if name not in known]:
-            raise RequestError(f"--outcome {wrong[0]!r} is none; use one of {', '.join(known)}")
-        first, last, cursor = _time("--since", since), _time("--until", until), _id(before)
-        with opened(config, set_) as engine:
-            found = engine.tenant(tenant).audit.find(
-                since=first,
-                until=last,
-                subject=subject,
-                outcomes=[AuditOutcome(name) for name in outcome] if outcome else None,
-                before=cursor,
-                limit=limit,
-            )
-        if as_json:
-            print_json({"tenant": tenant, "retrievals": [plain(record) for record in found]})
-        else:
-            _print_records(found)
+    known = [str(known) for known in AuditOutcome]
+    if wrong := [name for name in outcome or () if name not in known]:
+        raise RequestError(f"--outcome {wrong[0]!r} is none; use one of {', '.join(known)}")
+    first, last, cursor = _time("--since", since), _time("--until", until), _id(before)
+    with common.open_tenant() as owner:
+        found = owner.audit.find(
+            since=first,
+            until=last,
+            subject=subject,
+            outcomes=[AuditOutcome(name) for name in outcome] if outcome else None,
+            before=cursor,
+            limit=limit,
+        )
+    if common.as_json:
+        print_json({"tenant": common.tenant, "retrievals": [plain(record) for record in found]})
+    else:
+        _print_records(found)
 
 
 @app.command("show")
+@command
 def show(
-    record: Annotated[str, typer.Argument(metavar="ID", help="Id of a retrieval.")],
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    record: Annotated[str, typer.Argument(metavar="ID", help="Id of a retrieval.")], *, common: TenantOptions
 ) -> None:
     """Show one retrieval with the passages that it gave out."""
-    with reported(as_json=as_json):
-        wanted = _id(record)
-        assert wanted is not None, "the argument is required"
-        with opened(config, set_) as engine:
-            found = engine.tenant(tenant).audit.get(wanted)
-        if found is None:
-            raise RequestError(
-                f"the log of tenant {tenant} has no retrieval {record}; `kosmos-rag audit list -t {tenant}` lists them"
-            )
-        if as_json:
-            print_json(plain(found))
-        else:
-            _print_record(found)
+    wanted = _id(record)
+    assert wanted is not None, "the argument is required"
+    with common.open_tenant() as owner:
+        found = owner.audit.get(wanted)
+    if found is None:
+        raise RequestError(
+            f"the log of tenant {common.tenant} has no retrieval {record}; "
+            f"`kosmos-rag audit list -t {common.tenant}` lists them"
+        )
+    if common.as_json:
+        print_json(plain(found))
+    else:
+        _print_record(found)
 
 
 @app.command("who-saw")
+@command
 def who_saw(
     document: Annotated[
         str, typer.Argument(metavar="DOCUMENT", help="A path, a name as `documents` shows it, or an id.")
@@ -109,77 +100,68 @@ def who_saw(
     since: SinceOption = None,
     until: UntilOption = None,
     limit: LimitOption = 1000,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """List who was given passages of a document, one that is gone too, the newest first."""
-    with reported(as_json=as_json):
-        first, last = _time("--since", since), _time("--until", until)
-        with opened(config, set_) as engine:
-            who_saw = partial(engine.tenant(tenant).audit.who_saw, since=first, until=last, limit=limit)
-            found = next(filter(None, map(who_saw, _names(document))), [])
-        if as_json:
-            print_json({"tenant": tenant, "document": document, "sightings": [plain(sighting) for sighting in found]})
-        else:
-            _print_sightings(document, found)
+    first, last = _time("--since", since), _time("--until", until)
+    with common.open_tenant() as owner:
+        who_saw = partial(owner.audit.who_saw, since=first, until=last, limit=limit)
+        found = next(filter(None, map(who_saw, _names(document))), [])
+    if common.as_json:
+        print_json(
+            {"tenant": common.tenant, "document": document, "sightings": [plain(sighting) for sighting in found]}
+        )
+    else:
+        _print_sightings(document, found)
 
 
 @app.command("failed")
+@command
 def failed(
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = 100,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    since: SinceOption = None, until: UntilOption = None, limit: LimitOption = 100, *, common: TenantOptions
 ) -> None:
     """List questions that found nothing, were refused or rated down, the most frequent first."""
-    with reported(as_json=as_json):
-        first, last = _time("--since", since), _time("--until", until)
-        with opened(config, set_) as engine:
-            found = engine.tenant(tenant).audit.failed(since=first, until=last, limit=limit)
-        if as_json:
-            print_json({"tenant": tenant, "questions": [plain(question) for question in found]})
-            return
-        rows = table("times", "refused", "disliked", "acl", "last", "question", "comment")
-        for one in found:
-            counts = (str(count) for count in (one.times, one.refused, one.disliked, one.subjects))
-            told = one.question or f"sha256 {one.question_sha256}"
-            rows.add_row(*counts, _minute(one.last_at), told, next(iter(one.comments), ""))
-        console().print(rows if found else "no question failed")
+    first, last = _time("--since", since), _time("--until", until)
+    with common.open_tenant() as owner:
+        found = owner.audit.failed(since=first, until=last, limit=limit)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "questions": [plain(question) for question in found]})
+        return
+    rows = table("times", "refused", "disliked", "subjects", "last", "question", "comment")
+    for one in found:
+        counts = (str(count) for count in (one.times, one.refused, one.disliked, one.subjects))
+        told = one.question or f"sha256 {one.question_sha256}"
+        rows.add_row(*counts, _minute(one.last_at), told, next(iter(one.comments), ""))
+    console().print(rows if found else "no question failed")
 
 
 @app.command("seal")
-def seal(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def seal(*, common: TenantOptions) -> None:
     """Seal what is not sealed and look after the months of the log: by the clock, where no worker does."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        made = engine.tenant(tenant).audit.seal()
-    if as_json:
-        print_json({"tenant": tenant, "seals": made})
+    with common.open_tenant() as owner:
+        made = owner.audit.seal()
+    if common.as_json:
+        print_json({"tenant": common.tenant, "seals": made})
     else:
-        console().print(f"{made} seals made over the log of tenant {tenant}")
+        console().print(f"{made} seals made over the log of tenant {common.tenant}")
 
 
 @app.command("verify")
-def verify(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def verify(*, common: TenantOptions) -> None:
     """Recompute the seals, and exit with 1 where one does not hold."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        report = engine.tenant(tenant).audit.verify()
-    if as_json:
-        print_json({"tenant": tenant, "holds": report.holds, **asdict(report)})
+    with common.open_tenant() as owner:
+        report = owner.audit.verify()
+    if common.as_json:
+        print_json({"tenant": common.tenant, "holds": report.holds, **asdict(report)})
     elif report.holds:
         console().print(_summary(report))
     if not report.holds:
-        if not as_json:
+        if not common.as_json:
             others = f"; {report.failing - 1} more seals do not hold" if report.failing > 1 else ""
-            typer.echo(f"error: the log of tenant {tenant} does not hold: {report.problem}{others}", err=True)
+            typer.echo(f"error: the log of tenant {common.tenant} does not hold: {report.problem}{others}", err=True)
         raise typer.Exit(1)
 
 

@@ -6,18 +6,13 @@ from typing import Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     PrincipalOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     print_json,
     reader,
-    reported,
     table,
 )
+from kosmos_rag.apps.cli.options import TenantOptions, command
 
 app = typer.Typer(help="A tenant's collections, and the presets that they go by.")
 
@@ -28,36 +23,25 @@ PresetOption = Annotated[
 
 
 @app.command("create")
-def create(
-    name: NameArgument,
-    preset: PresetOption,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def create(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -> None:
     """Make a collection go by a preset, whose settings are kept with it."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        made = engine.tenant(tenant).collections.create(name, preset=preset)
-    if as_json:
-        print_json({"tenant": tenant, "collection": asdict(made)})
+    with common.open_tenant() as owner:
+        made = owner.collections.create(name, preset=preset)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "collection": asdict(made)})
     else:
-        console().print(f"the collection {name} of tenant {tenant} goes by the preset {made.preset}")
+        console().print(f"the collection {name} of tenant {common.tenant} goes by the preset {made.preset}")
 
 
 @app.command("list")
-def list_(
-    tenant: TenantOption = "default",
-    principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def list_(principal: PrincipalOption = None, *, common: TenantOptions) -> None:
     """List the collections that have a preset or documents, with the chunks that may be read."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        listed = reader(engine, tenant, None, principal).collections.infos()
-    if as_json:
-        print_json({"tenant": tenant, "collections": [asdict(info) for info in listed]})
+    with common.open_engine() as engine:
+        listed = reader(engine, common.tenant, None, principal).collections.infos()
+    if common.as_json:
+        print_json({"tenant": common.tenant, "collections": [asdict(info) for info in listed]})
         return
     rows = table("collection", "preset", "chunks", right={"chunks"})
     for info in listed:
@@ -65,42 +49,32 @@ def list_(
     out = console()
     if listed:
         out.print(rows)
-    out.print(f"{len(listed)} collections in tenant {tenant}")
+    out.print(f"{len(listed)} collections in tenant {common.tenant}")
 
 
 @app.command("show")
-def show(
-    name: NameArgument,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def show(name: NameArgument, *, common: TenantOptions) -> None:
     """Show the settings that a collection goes by, where they are not the tenant's."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        settings = engine.tenant(tenant).collections.settings(name)
-    if as_json:
-        print_json({"tenant": tenant, "collection": name, "settings": settings})
+    with common.open_tenant() as owner:
+        settings = owner.collections.settings(name)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "collection": name, "settings": settings})
     elif settings:
         import yaml
 
         typer.echo(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), nl=False)
     else:
-        typer.echo(f"the collection {name} of tenant {tenant} goes by the settings of the tenant")
+        typer.echo(f"the collection {name} of tenant {common.tenant} goes by the settings of the tenant")
 
 
 @app.command("delete")
-def delete(
-    name: NameArgument,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def delete(name: NameArgument, *, common: TenantOptions) -> None:
     """Remove a collection, with its documents and its preset."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        removed = engine.tenant(tenant).collections.delete(name)
-    if as_json:
-        print_json({"tenant": tenant, "collection": name, "removed": removed})
+    with common.open_tenant() as owner:
+        removed = owner.collections.delete(name)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "collection": name, "removed": removed})
     else:
-        console().print(f"{removed} documents removed with the collection {name} of tenant {tenant}")
+        console().print(f"{removed} documents removed with the collection {name} of tenant {common.tenant}")

@@ -13,27 +13,16 @@ import typer
 
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import IngestionError, KosmosError, RequestError
-from kosmos_rag.core.telemetry.logging import set_up_logging
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kosmos_rag.core.config import Settings
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.engine.tenant import Tenant
 
 _WIDE = 10_000
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="Settings file; else KOSMOS_CONFIG, else ./rag-config.yaml."),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated."),
-]
-TenantOption = Annotated[str, typer.Option("--tenant", "-t", help="Whose documents.")]
 EveryOption = Annotated[
     float | None,
     typer.Option(
@@ -41,14 +30,8 @@ EveryOption = Annotated[
         metavar="SECONDS",
         min=1,
         max=366 * 86_400,
-        help="Have workers look again and again, this long apart.",
+        help="Repeat the job at this interval.",
     ),
-]
-ReadCollectionOption = Annotated[
-    str | None, typer.Option("--collection", "-C", metavar="NAME", help="Only this collection; else all of them.")
-]
-WriteCollectionOption = Annotated[
-    str | None, typer.Option("--collection", "-C", metavar="NAME", help="Which collection; else the one named default.")
 ]
 PrincipalOption = Annotated[
     list[str] | None,
@@ -57,7 +40,6 @@ PrincipalOption = Annotated[
     ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def overrides(pairs: list[str] | None) -> dict[str, Any]:
@@ -89,34 +71,6 @@ def reader(engine: "Engine", tenant: str, collection: str | None, principals: li
 
     held = not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
     return engine.tenant(tenant, principals=held or (EVERYONE,), collection=collection)
-
-
-def load_settings(config: Path | None, pairs: list[str] | None) -> "Settings":
-    """Load the settings of a command, and log as they say."""
-    from kosmos_rag.core.config import Settings
-
-    settings = Settings.load(config, overrides=overrides(pairs))
-    set_up_logging(settings.observability)
-    return settings
-
-
-@contextmanager
-def opened(config: Path | None, pairs: list[str] | None) -> "Iterator[Engine]":
-    """Open the engine that the settings describe, and close it afterwards."""
-    settings = load_settings(config, pairs)
-    from kosmos_rag.engine.engine import Engine
-
-    with Engine.open(settings) as engine:
-        yield engine
-
-
-@contextmanager
-def reported(*, as_json: bool) -> Iterator[None]:
-    """Print an error of ours as one line and exit with 1."""
-    try:
-        yield
-    except KosmosError as error:
-        fail(error, as_json=as_json)
 
 
 def fail(error: KosmosError, *, as_json: bool) -> NoReturn:

@@ -2,7 +2,8 @@
 
 import typer
 
-from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, overrides, print_json, reported
+from kosmos_rag.apps.cli.common import overrides, print_json
+from kosmos_rag.apps.cli.options import CommonOptions, command
 
 app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 
@@ -13,14 +14,14 @@ def _group() -> None:
 
 
 @app.command("show")
-def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
+@command
+def show(*, common: CommonOptions) -> None:
     """Print every setting with its value and where it came from: default, file, environment or argument."""
     from kosmos_rag.core.config import Settings, flatten
 
-    with reported(as_json=as_json):
-        settings, origins = Settings.load_with_origins(config, overrides=overrides(set_))
+    settings, origins = Settings.load_with_origins(common.config, overrides=overrides(common.set_))
     values = flatten(settings)
-    if as_json:
+    if common.as_json:
         print_json({key: {"value": value, "origin": str(origins[key])} for key, value in values.items()})
         return
     import json

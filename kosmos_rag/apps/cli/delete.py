@@ -6,36 +6,27 @@ from typing import Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
-    WriteCollectionOption,
     not_blank,
-    opened,
     print_json,
-    reported,
 )
+from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import RequestError
 
 
+@command
 def delete(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Paths, or names as `documents` shows.")],
-    tenant: TenantOption = "default",
-    collection: WriteCollectionOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: WriteOptions,
 ) -> None:
     """Remove documents by source. A folder's path removes every document below it."""
-    with reported(as_json=as_json):
-        not_blank(sources, "SOURCE")
-        with opened(config, set_) as engine:
-            scope = engine.tenant(tenant, collection=collection)
-            chosen = _chosen(sources, scope.sources(), tenant, collection)
-            count = scope.delete(sorted(chosen))
-    if as_json:
-        print_json({"tenant": tenant, "removed": count, "sources": sorted(chosen)})
+    not_blank(sources, "SOURCE")
+    with common.open_engine() as engine:
+        scope = engine.tenant(common.tenant, collection=common.collection)
+        chosen = _chosen(sources, scope.sources(), common.tenant, common.collection)
+        count = scope.delete(sorted(chosen))
+    if common.as_json:
+        print_json({"tenant": common.tenant, "removed": count, "sources": sorted(chosen)})
     else:
         typer.echo(f"{count} documents removed")
 

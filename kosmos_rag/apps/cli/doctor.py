@@ -9,7 +9,8 @@ from pathlib import Path
 
 import typer
 
-from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, load_settings, print_json, reported
+from kosmos_rag.apps.cli.common import print_json
+from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.config import EMBEDDED, RagSettings, Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, is_cached, locate
@@ -116,13 +117,13 @@ def _disk(settings: Settings) -> str:
     return f"{free / 1024**3:.0f} GB free at {folder}"
 
 
-def doctor(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
+@command
+def doctor(*, common: CommonOptions) -> None:
     """Check database, extension, roles, revision, models and disk. Exits with 1 where something is wrong."""
-    with reported(as_json=as_json):
-        settings = load_settings(config, set_)
+    settings = common.load_settings()
     checks = diagnose(settings)
     healthy = all(check.ok for check in checks)
-    if as_json:
+    if common.as_json:
         found = [{"check": check.name, "ok": check.ok, "detail": check.detail} for check in checks]
         print_json({"ok": healthy, "checks": found})
     else:

@@ -3,35 +3,23 @@
 from dataclasses import asdict
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     PrincipalOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     print_json,
     reader,
-    reported,
     shown,
     table,
 )
+from kosmos_rag.apps.cli.options import ReadOptions, command
 
 
-def documents(
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
-    principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None:
     """List the documents of a tenant, or of one of its collections."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        listed = reader(engine, tenant, collection, principal).documents()
-    if as_json:
-        print_json({"tenant": tenant, "documents": [asdict(document) for document in listed]})
+    with common.open_engine() as engine:
+        listed = reader(engine, common.tenant, common.collection, principal).documents()
+    if common.as_json:
+        print_json({"tenant": common.tenant, "documents": [asdict(document) for document in listed]})
         return
     columns = ("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated")
     rows = table(*columns, right={"version", "chunks", "bytes"})
@@ -50,4 +38,6 @@ def documents(
     out = console()
     if listed:
         out.print(rows)
-    out.print(f"{len(listed)} documents, {sum(document.chunks for document in listed)} chunks in tenant {tenant}")
+    out.print(
+        f"{len(listed)} documents, {sum(document.chunks for document in listed)} chunks in tenant {common.tenant}"
+    )

@@ -7,32 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
     EveryOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
-    WriteCollectionOption,
     console,
     not_blank,
-    opened,
     print_json,
-    reported,
 )
+from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+@command
 def enqueue(
     paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH...]", help="Files and folders.")] = None,
     source: Annotated[
         list[Path] | None,
         typer.Option("--source", metavar="FILE", help="YAML file that describes a source; may be repeated."),
     ] = None,
-    tenant: TenantOption = "default",
-    collection: WriteCollectionOption = None,
     every: EveryOption = None,
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents that a source does not hold any more.")
@@ -40,31 +33,29 @@ def enqueue(
     priority: Annotated[
         int, typer.Option("--priority", min=-1000, max=1000, help="Higher is sooner, among the tenant's own jobs.")
     ] = 0,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: WriteOptions,
 ) -> None:
     """Have workers ingest files, folders and other sources. Prints the jobs; `kosmos-rag jobs` follows them."""
-    with reported(as_json=as_json):
-        items: list[str | Mapping[str, Any]] = [*not_blank(paths, "PATH"), *map(_spec, source or ())]
-        if not items:
-            raise RequestError("nothing to enqueue; name a PATH, or a source with --source FILE")
-        with opened(config, set_) as engine:
-            jobs = engine.tenant(tenant, collection=collection).jobs
-            ids = [
-                jobs.enqueue(
-                    item,
-                    prune=not keep_missing,
-                    every=timedelta(seconds=every) if every else None,
-                    priority=priority,
-                )
-                for item in items
-            ]
-        if as_json:
-            print_json({"jobs": ids})
-        else:
-            for number, item in zip(ids, items, strict=True):
-                console().print(f"job {number}: {item if isinstance(item, str) else item['kind']}")
+    items: list[str | Mapping[str, Any]] = [*not_blank(paths, "PATH"), *map(_spec, source or ())]
+    if not items:
+        raise RequestError("nothing to enqueue; name a PATH, or a source with --source FILE")
+    with common.open_engine() as engine:
+        jobs = engine.tenant(common.tenant, collection=common.collection).jobs
+        ids = [
+            jobs.enqueue(
+                item,
+                prune=not keep_missing,
+                every=timedelta(seconds=every) if every else None,
+                priority=priority,
+            )
+            for item in items
+        ]
+    if common.as_json:
+        print_json({"jobs": ids})
+    else:
+        for number, item in zip(ids, items, strict=True):
+            console().print(f"job {number}: {item if isinstance(item, str) else item['kind']}")
 
 
 def _spec(file: Path) -> "Mapping[str, Any]":

@@ -7,21 +7,15 @@ import typer
 
 from kosmos_rag.apps.cli import evaluation_questions, evaluation_tune
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     LimitOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     plain,
     print_json,
     progress,
-    reported,
     table,
 )
 from kosmos_rag.apps.cli.evaluation_runner import Asking, AskingOptions, GridOption, OutputOption, SetArgument, write
-from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -40,18 +34,17 @@ ReferenceArgument = Annotated[str, typer.Argument(metavar="EVALUATION", help="As
 
 
 @app.command("run")
-@with_options
+@command
 def run(set_name: SetArgument, *, grid: GridOption = None, options: AskingOptions) -> None:
     """Ask a set of questions, and store what was found. A BEIR set is ingested into a tenant of its own, once."""
     from kosmos_rag.evaluation.grid import parse_grid
 
-    with reported(as_json=options.as_json):
-        tried = parse_grid(grid or ())
-        asking = Asking.of(set_name, options)
-        for changes in tried:
-            asking.settings(dict(changes))  # what cannot be is refused before the first question
-        with progress(shown=not options.as_json) as asking.tell:
-            done = [asking.ask(dict(changes)) for changes in tried]
+    tried = parse_grid(grid or ())
+    asking = Asking.of(set_name, options)
+    for changes in tried:
+        asking.settings(dict(changes))  # what cannot be is refused before the first question
+    with progress(shown=not options.as_json) as asking.tell:
+        done = [asking.ask(dict(changes)) for changes in tried]
     if options.as_json:
         print_json({"evaluations": [_as_object(one) for one in done]})
     else:
@@ -59,45 +52,34 @@ def run(set_name: SetArgument, *, grid: GridOption = None, options: AskingOption
 
 
 @app.command("list")
-def list_(
-    limit: LimitOption = 20,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def list_(limit: LimitOption = 20, *, common: TenantOptions) -> None:
     """List the evaluations of a tenant, the newest first."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        found = _stored(engine, tenant).recent(limit)
-    if as_json:
-        print_json({"tenant": tenant, "evaluations": [_as_object(one) for one in found]})
+    with common.open_engine() as engine:
+        found = _stored(engine, common.tenant).recent(limit)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "evaluations": [_as_object(one) for one in found]})
     elif found:
         _print_evaluations(found)
     else:
-        console().print(f"tenant {tenant} has no evaluations")
+        console().print(f"tenant {common.tenant} has no evaluations")
 
 
 @app.command("compare")
-def compare(
-    evaluations: ReferencesArgument,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def compare(evaluations: ReferencesArgument, *, common: TenantOptions) -> None:
     """Compare evaluations of the same questions with the first of them, and say what is more than chance."""
     from dataclasses import asdict
 
     from kosmos_rag.evaluation import changed, compare
 
-    with reported(as_json=as_json):
-        if len(evaluations) < 2:
-            raise RequestError("one evaluation has nothing to be compared with; name two or more, the baseline first")
-        with opened(config, set_) as engine:
-            baseline, *others = [_get(engine, tenant, reference) for reference in evaluations]
-        found = compare(baseline, others)
-        of = [(other.name, *change) for other in others for change in changed(baseline, other)]
-    if as_json:
+    if len(evaluations) < 2:
+        raise RequestError("one evaluation has nothing to be compared with; name two or more, the baseline first")
+    with common.open_engine() as engine:
+        baseline, *others = [_get(engine, common.tenant, reference) for reference in evaluations]
+    found = compare(baseline, others)
+    of = [(other.name, *change) for other in others for change in changed(baseline, other)]
+    if common.as_json:
         names = ("evaluation", "what", "baseline", "here")
         changes = [dict(zip(names, change, strict=True)) for change in of]
         print_json({"baseline": baseline.name, "changed": changes, "differences": [asdict(one) for one in found]})
@@ -108,6 +90,7 @@ def compare(
 
 
 @app.command("gate")
+@command
 def gate(
     evaluation: Annotated[
         str, typer.Argument(metavar="[EVALUATION]", help="As for compare; else the newest.")
@@ -116,21 +99,19 @@ def gate(
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="EVALUATION", help="Fail, too, where it is worse than this one.")
     ] = None,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Exit with 1 where a measure is below evaluation.targets: for a build or a clock that is to notice."""
     from kosmos_rag.evaluation import compare, verdicts
 
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        one = _get(engine, tenant, evaluation)
+    with common.open_engine() as engine:
+        one = _get(engine, common.tenant, evaluation)
         judged = verdicts(one, engine.settings.evaluation, alerts_only=alert)
-        before = _get(engine, tenant, baseline) if baseline is not None else None
+        before = _get(engine, common.tenant, baseline) if baseline is not None else None
         lost = [difference for difference in compare(before, [one]) if difference.worse] if before else []
     missed = [verdict for verdict in judged if verdict.state == "alert" or (verdict.state != "reached" and not alert)]
-    if as_json:
+    if common.as_json:
         print_json(
             {
                 "evaluation": one.name,
@@ -148,40 +129,30 @@ def gate(
 
 
 @app.command("report")
+@command
 def report(
-    evaluations: ReferencesArgument,
-    output: OutputOption = Path("evaluation.html"),
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    evaluations: ReferencesArgument, output: OutputOption = Path("evaluation.html"), *, common: TenantOptions
 ) -> None:
     """Write a report as one HTML file: quality, time by stage, and questions that are won or lost against the first."""
     from kosmos_rag.evaluation.report import report
 
-    with reported(as_json=as_json):
-        with opened(config, set_) as engine:
-            found = [_get(engine, tenant, reference) for reference in evaluations]
-        write(output, report(found))
-    if as_json:
+    with common.open_engine() as engine:
+        found = [_get(engine, common.tenant, reference) for reference in evaluations]
+    write(output, report(found))
+    if common.as_json:
         print_json({"report": str(output), "evaluations": [one.name for one in found]})
     else:
         console().print(f"written: {output}")
 
 
 @app.command("delete")
-def delete(
-    evaluation: ReferenceArgument,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def delete(evaluation: ReferenceArgument, *, common: TenantOptions) -> None:
     """Remove an evaluation with its results."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        one = _get(engine, tenant, evaluation)
+    with common.open_engine() as engine:
+        one = _get(engine, common.tenant, evaluation)
         _stored(engine, one.tenant).delete(one)
-    if as_json:
+    if common.as_json:
         print_json({"deleted": one.name})
     else:
         console().print(f"deleted: {one.name} ({one.label})")

@@ -7,34 +7,26 @@ from typing import Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     LimitOption,
     PrincipalOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
     console,
     not_blank,
-    opened,
     print_json,
     progress,
-    reported,
 )
 from kosmos_rag.apps.cli.evaluation_runner import OutputOption, require_new, write
+from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.errors import ConfigError, RequestError
 
 
+@command
 def questions(
     output: OutputOption = Path("questions.yaml"),
     limit: LimitOption = 100,
     by_model: Annotated[bool, typer.Option("--model", help="Let the model of language_model write them.")] = False,
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
     principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: ReadOptions,
 ) -> None:
     """Make questions of a tenant's documents: a canary for those who have none whose answers are known."""
     from kosmos_rag.core.types import EVERYONE
@@ -43,15 +35,15 @@ def questions(
     from kosmos_rag.models.llm.client import ChatModel
     from kosmos_rag.storage.tenants import tenant as tenant_named
 
-    with reported(as_json=as_json), opened(config, set_) as engine, progress(shown=not as_json) as tell:
+    with common.open_engine() as engine, progress(shown=not common.as_json) as tell:
         require_new(output)
         held = not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
-        if engine.tenant(tenant, collection=collection).audited:
+        if engine.tenant(common.tenant, collection=common.collection).audited:
             raise RequestError(
                 "an audit log is kept of these documents, and it has no record of who reads them whole; "
                 "name a collection without one, --collection, or write questions by hand"
             )
-        found = pieces(engine.parts.database.app, tenant_named(tenant), held or (EVERYONE,), collection)
+        found = pieces(engine.parts.database.app, tenant_named(common.tenant), held or (EVERYONE,), common.collection)
         if by_model:
             if engine.settings.language_model.url is None:
                 raise ConfigError("language_model.url is null, and --model needs one; name its server, or leave it out")
@@ -61,11 +53,11 @@ def questions(
             made = make(found, limit)
         if not made:
             raise RequestError(
-                f"the documents of tenant {tenant!r} gave no question; try --model, or write some by hand"
+                f"the documents of tenant {common.tenant!r} gave no question; try --model, or write some by hand"
             )
         write(output, written(made))
     kinds = {kind: sum(of == kind for _, of in made) for kind in sorted({kind for _, kind in made})}
-    if as_json:
+    if common.as_json:
         print_json({"written": str(output), "questions": len(made), "made_by": kinds})
     else:
         told = ", ".join(f"{count} by {kind}" for kind, count in kinds.items())

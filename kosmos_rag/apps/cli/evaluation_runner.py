@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     PrincipalOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
-    load_settings,
     not_blank,
     overrides,
 )
+from kosmos_rag.apps.cli.options import ReadOptions
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -43,17 +38,12 @@ Tell = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskingOptions:
+class AskingOptions(ReadOptions):
     """What is asked, of whom, as whom, and by which settings."""
 
     answers: AnswersOption = False
     split: SplitOption = "test"
-    tenant: TenantOption = "default"
-    collection: ReadCollectionOption = None
     principal: PrincipalOption = None
-    config: ConfigOption = None
-    set_: SetOption = None
-    as_json: JsonOption = False
 
 
 @dataclass(kw_only=True)
@@ -80,7 +70,7 @@ class Asking:
         from kosmos_rag.evaluation import load_beir, read_questions
         from kosmos_rag.evaluation.download import fetched, is_url
 
-        settings, beir = load_settings(options.config, options.set_), None
+        settings, beir = options.load_settings(), None
         held = tuple(
             not_blank(options.principal, "--principal", remedy="name a principal, --principal department:sales")
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, print_json, progress, reported
+from kosmos_rag.apps.cli.common import console, print_json, progress
 from kosmos_rag.apps.cli.evaluation_runner import (
     Asking,
     AskingOptions,
@@ -16,7 +16,7 @@ from kosmos_rag.apps.cli.evaluation_runner import (
     require_new,
     write,
 )
-from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.apps.cli.options import command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kosmos_rag.evaluation.tuning import Tuned
 
 
-@with_options
+@command
 def tune(
     set_name: SetArgument,
     *,
@@ -38,20 +38,19 @@ def tune(
     from kosmos_rag.evaluation.grid import parse_grid
     from kosmos_rag.evaluation.tuning import TEST, configuration, tune, usual_stages
 
-    with reported(as_json=options.as_json):
-        require_new(output)
-        asking = Asking.of(set_name, options)
-        stages = [parse_grid(grid)] if grid else usual_stages(asking.settings({}))
+    require_new(output)
+    asking = Asking.of(set_name, options)
+    stages = [parse_grid(grid)] if grid else usual_stages(asking.settings({}))
 
-        def ask(changes: "Mapping[str, Any]", asked: "QuestionSet") -> "Evaluation":
-            # Of all that is tried, only what is held against each other in the end is worth keeping.
-            asking.store = asked.name.endswith(TEST)
-            return asking.ask(dict(changes), asked)
+    def ask(changes: "Mapping[str, Any]", asked: "QuestionSet") -> "Evaluation":
+        # Of all that is tried, only what is held against each other in the end is worth keeping.
+        asking.store = asked.name.endswith(TEST)
+        return asking.ask(dict(changes), asked)
 
-        with progress(shown=not options.as_json) as asking.tell:
-            tuned = tune(asking.asked, stages, measure, ask)
-        if tuned.changes:
-            write(output, configuration(tuned, asking.told(tuned.changes), _base(options.config, output)))
+    with progress(shown=not options.as_json) as asking.tell:
+        tuned = tune(asking.asked, stages, measure, ask)
+    if tuned.changes:
+        write(output, configuration(tuned, asking.told(tuned.changes), _base(options.config, output)))
     if options.as_json:
         print_json(_as_object(tuned, output))
     else:

@@ -6,19 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     overrides,
     plain,
     print_json,
-    reported,
     table,
 )
+from kosmos_rag.apps.cli.options import ReadOptions, TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -30,6 +24,7 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the experiment.")]
 
 
 @app.command("start")
+@command
 def start(
     name: NameArgument,
     change: Annotated[
@@ -45,60 +40,53 @@ def start(
     mode: Annotated[
         str, typer.Option("--mode", metavar="MODE", help="shadow, or serve: the second one answers the share.")
     ] = "shadow",
-    tenant: TenantOption = "default",
-    collection: ReadCollectionOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: ReadOptions,
 ) -> None:
     """Begin to ask a share of the questions of a second configuration, from the next question on."""
-    with reported(as_json=as_json):
-        if (change is None) == (settings is None):
-            raise RequestError("name what differs: either --change rag.retrieval.fusion=score, or --settings FILE")
-        wanted: Path | dict[str, Any] = overrides(change) if settings is None else settings
-        with opened(config, set_) as engine:
-            made = engine.tenant(tenant, collection=collection).experiments.start(name, wanted, share=share, mode=mode)
-    if as_json:
-        print_json({"tenant": tenant, "experiment": plain(made)})
+    if (change is None) == (settings is None):
+        raise RequestError("name what differs: either --change rag.retrieval.fusion=score, or --settings FILE")
+    wanted: Path | dict[str, Any] = overrides(change) if settings is None else settings
+    with common.open_engine() as engine:
+        made = engine.tenant(common.tenant, collection=common.collection).experiments.start(
+            name, wanted, share=share, mode=mode
+        )
+    if common.as_json:
+        print_json({"tenant": common.tenant, "experiment": plain(made)})
     else:
         console().print(
-            f"{_title(made)} runs for tenant {tenant}; `kosmos-rag experiment status {name} -t {tenant}` compares"
+            f"{_title(made)} runs for tenant {common.tenant}; "
+            f"`kosmos-rag experiment status {name} -t {common.tenant}` compares"
         )
 
 
 @app.command("status")
+@command
 def status(
     name: Annotated[str | None, typer.Argument(help="Name of the experiment; else all of them are listed.")] = None,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Compare the two configurations of an experiment, or list the experiments."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        experiments = engine.tenant(tenant).experiments
+    with common.open_tenant() as owner:
+        experiments = owner.experiments
         report = None if name is None else experiments.status(name)
         infos = experiments.infos() if name is None else []
     if report is not None:
-        _tell(report, tenant, as_json=as_json)
-    elif as_json:
-        print_json({"tenant": tenant, "experiments": [plain(info) for info in infos]})
+        _tell(report, common.tenant, as_json=common.as_json)
+    elif common.as_json:
+        print_json({"tenant": common.tenant, "experiments": [plain(info) for info in infos]})
     else:
-        _print_infos(infos, tenant)
+        _print_infos(infos, common.tenant)
 
 
 @app.command("stop")
-def stop(
-    name: NameArgument,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def stop(name: NameArgument, *, common: TenantOptions) -> None:
     """End an experiment, from the next question on, and show what came of it."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        report = engine.tenant(tenant).experiments.stop(name)
-    _tell(report, tenant, as_json=as_json)
+    with common.open_tenant() as owner:
+        report = owner.experiments.stop(name)
+    _tell(report, common.tenant, as_json=common.as_json)
 
 
 def _tell(report: "ExperimentReport", tenant: str, *, as_json: bool) -> None:

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     plain,
     print_json,
-    reported,
     table,
 )
+from kosmos_rag.apps.cli.options import TenantOptions, command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kosmos_rag.core.types import IndexInfo
     from kosmos_rag.engine.tenant import Tenant
 
@@ -29,50 +22,45 @@ app = typer.Typer(help="Look after a tenant's indexes: what there is, what is du
 
 
 @app.command("status")
-def status(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def status(*, common: TenantOptions) -> None:
     """Show the indexes, how they are, and what is due."""
-    _run(lambda scope, _: scope.indexes.status(), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.indexes.status(), common)
 
 
 @app.command("build")
-def build(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def build(*, common: TenantOptions) -> None:
     """Build what is due. Safe to run at any time, beside questions and ingestion; run it by the clock."""
-    _run(lambda scope, tell: scope.indexes.build(tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.indexes.build(tell), common)
 
 
 @app.command("tune")
-def tune(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def tune(*, common: TenantOptions) -> None:
     """Measure the vector index, and search it as far as indexes.recall_target asks."""
-    _run(lambda scope, tell: scope.indexes.tune(tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.indexes.tune(tell), common)
 
 
 @app.command("rebuild")
-def rebuild(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def rebuild(*, common: TenantOptions) -> None:
     """Build all indexes again, whether due or not; the old ones serve until the new are ready."""
-    _run(lambda scope, tell: scope.indexes.rebuild(tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.indexes.rebuild(tell), common)
 
 
 @app.command("log")
+@command
 def log(
-    tenant: TenantOption = "default",
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many steps, the latest first.")] = 20,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Show what was done to the vector indexes, and why."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        steps = engine.tenant(tenant).indexes.log(limit)
-    if as_json:
-        print_json({"tenant": tenant, "steps": [plain(step) for step in steps]})
+    with common.open_tenant() as owner:
+        steps = owner.indexes.log(limit)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "steps": [plain(step) for step in steps]})
         return
     shown = table("at", "action", "before", "after", "reason")
     for step in steps:
@@ -88,16 +76,12 @@ def _how(index: Mapping[str, Any]) -> str:
 
 def _run(
     action: "Callable[[Tenant, Callable[[str], None] | None], Sequence[IndexInfo]]",
-    tenant: str,
-    config: "Path | None",
-    set_: list[str] | None,
-    *,
-    as_json: bool,
+    common: TenantOptions,
 ) -> None:
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        found = action(engine.tenant(tenant), None if as_json else lambda step: typer.echo(f"{step} …", err=True))
-    if as_json:
-        print_json({"tenant": tenant, "indexes": [asdict(info) for info in found]})
+    with common.open_tenant() as owner:
+        found = action(owner, None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
+    if common.as_json:
+        print_json({"tenant": common.tenant, "indexes": [asdict(info) for info in found]})
     else:
         _print(found)
 
@@ -106,7 +90,7 @@ def _print(found: "Sequence[IndexInfo]") -> None:
     if not found:
         console().print("no documents, and so no indexes")
         return
-    columns = ("index", "of", "state", "rows", "now", "MB", "search_query", "recall@10", "p50 ms", "due")
+    columns = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
     rows = table(*columns, right={"rows", "now", "MB", "recall@10", "p50 ms"})
     for info in found:
         rows.add_row(*_row(info))

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
-    WriteCollectionOption,
     console,
     not_blank,
-    opened,
     print_json,
-    reported,
     shown,
 )
+from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import KosmosError
 
 if TYPE_CHECKING:
@@ -27,35 +21,32 @@ if TYPE_CHECKING:
     from kosmos_rag.ingestion.pipeline import Progress
 
 
+@command
 def ingest(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders.")],
-    tenant: TenantOption = "default",
-    collection: WriteCollectionOption = None,
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents whose file has gone from a given folder.")
     ] = False,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: WriteOptions,
 ) -> None:
     """Ingest files and folders. Unchanged files are passed over; a folder is mirrored.
 
     Exits with 1 when a document failed; all others are ingested then.
     """
-    with reported(as_json=as_json):
-        not_blank(paths, "PATH")
-        with opened(config, set_) as engine:
-            scope = engine.tenant(tenant, collection=collection)
-            if as_json:
-                report = scope.ingest(paths, prune=not keep_missing)
-            else:
-                with _ProgressBar() as progress:
-                    report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
-            if as_json:
-                print_json(_as_json(report))
-            else:
-                _print(report)
-                _hint(scope)
+    not_blank(paths, "PATH")
+    with common.open_engine() as engine:
+        scope = engine.tenant(common.tenant, collection=common.collection)
+        if common.as_json:
+            report = scope.ingest(paths, prune=not keep_missing)
+        else:
+            with _ProgressBar() as progress:
+                report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
+        if common.as_json:
+            print_json(_as_json(report))
+        else:
+            _print(report)
+            _hint(scope)
     if report.failed:
         raise typer.Exit(1)
 

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     plain,
     print_json,
-    reported,
     shown,
     table,
 )
+from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -33,6 +28,7 @@ LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help
 
 
 @app.command("list")
+@command
 def list_(
     state: Annotated[
         list[str] | None, typer.Option("--state", help="Only those in this state, such as dead; may be repeated.")
@@ -41,103 +37,88 @@ def list_(
         int | None, typer.Option("--before", metavar="JOB", max=_HIGHEST, help="Only those older than this one.")
     ] = None,
     limit: LimitOption = 20,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """List jobs, the newest first."""
     from kosmos_rag.core.types import JobState
 
-    with reported(as_json=as_json):
-        known = [str(known) for known in JobState]
-        if wrong := [name for name in state or () if name not in known]:
-            raise RequestError(f"--state {wrong[0]!r} is no state of a job; use one of {', '.join(known)}")
-        with opened(config, set_) as engine:
-            states = [JobState(name) for name in state] if state else None
-            found = engine.tenant(tenant).jobs.find(states=states, before=before, limit=limit)
-        if as_json:
-            print_json({"jobs": [plain(info) for info in found]})
-        else:
-            _print_jobs(found)
+    known = [str(known) for known in JobState]
+    if wrong := [name for name in state or () if name not in known]:
+        raise RequestError(f"--state {wrong[0]!r} is no state of a job; use one of {', '.join(known)}")
+    with common.open_tenant() as owner:
+        states = [JobState(name) for name in state] if state else None
+        found = owner.jobs.find(states=states, before=before, limit=limit)
+    if common.as_json:
+        print_json({"jobs": [plain(info) for info in found]})
+    else:
+        _print_jobs(found)
 
 
 @app.command("show")
+@command
 def show(
-    job: Annotated[int, typer.Argument(metavar="JOB", max=_HIGHEST, help="Number of a job.")],
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    job: Annotated[int, typer.Argument(metavar="JOB", max=_HIGHEST, help="Number of a job.")], *, common: TenantOptions
 ) -> None:
     """Show all that is known of a job."""
-    with reported(as_json=as_json):
-        with opened(config, set_) as engine:
-            found = engine.tenant(tenant).jobs.find(ids=[job])
-        if not found:
-            raise RequestError(
-                f"tenant {tenant} has no job {job}; `kosmos-rag jobs list -t {tenant}` shows those it has"
-            )
-        if as_json:
-            print_json(plain(found[0]))
-        else:
-            for name, value in plain(found[0]).items():
-                if value is not None:
-                    console().print(f"{name:<12} {value}")
+    with common.open_tenant() as owner:
+        found = owner.jobs.find(ids=[job])
+    if not found:
+        raise RequestError(
+            f"tenant {common.tenant} has no job {job}; `kosmos-rag jobs list -t {common.tenant}` shows those it has"
+        )
+    if common.as_json:
+        print_json(plain(found[0]))
+    else:
+        for name, value in plain(found[0]).items():
+            if value is not None:
+                console().print(f"{name:<12} {value}")
 
 
 @app.command("retry")
+@command
 def retry(
     jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB...]", max=_HIGHEST, help="Numbers of jobs.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead and cancelled ones of the tenant.")] = False,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Put dead and cancelled jobs back into the queue."""
-    with reported(as_json=as_json):
-        if bool(jobs) == all_:
-            raise RequestError("name the jobs to try again, or give --all and no number")
-        with opened(config, set_) as engine:
-            done = engine.tenant(tenant).jobs.retry(None if all_ else jobs)
-        _tell("queued again", done, as_json=as_json)
+    if bool(jobs) == all_:
+        raise RequestError("name the jobs to try again, or give --all and no number")
+    with common.open_tenant() as owner:
+        done = owner.jobs.retry(None if all_ else jobs)
+    _tell("queued again", done, as_json=common.as_json)
 
 
 @app.command("cancel")
-def cancel(
-    jobs: IdArguments,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def cancel(jobs: IdArguments, *, common: TenantOptions) -> None:
     """Call jobs off, those too that run: their result is not written."""
-    with reported(as_json=as_json):
-        with opened(config, set_) as engine:
-            done = engine.tenant(tenant).jobs.cancel(jobs)
-        _tell("cancelled", done, as_json=as_json)
+    with common.open_tenant() as owner:
+        done = owner.jobs.cancel(jobs)
+    _tell("cancelled", done, as_json=common.as_json)
 
 
 @app.command("runs")
+@command
 def runs(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this one, with its failures.")] = None,
     limit: LimitOption = 20,
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """List the passes over sources: seen = new + changed + unchanged + removed + failed."""
-    with reported(as_json=as_json):
-        with opened(config, set_) as engine:
-            found = engine.tenant(tenant).jobs.runs(run_id=_run_id(run), limit=limit)
-        if run is not None and not found:
-            raise RequestError(f"tenant {tenant} has no run {run}; `kosmos-rag jobs runs -t {tenant}` lists them")
-        if as_json:
-            print_json({"runs": [plain(info) for info in found]})
-        else:
-            _print_runs(found, failures=run is not None)
+    with common.open_tenant() as owner:
+        found = owner.jobs.runs(run_id=_run_id(run), limit=limit)
+    if run is not None and not found:
+        raise RequestError(
+            f"tenant {common.tenant} has no run {run}; `kosmos-rag jobs runs -t {common.tenant}` lists them"
+        )
+    if common.as_json:
+        print_json({"runs": [plain(info) for info in found]})
+    else:
+        _print_runs(found, failures=run is not None)
 
 
 def _run_id(text: str | None) -> uuid.UUID | None:

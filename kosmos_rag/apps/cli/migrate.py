@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, load_settings, print_json, reported
+from kosmos_rag.apps.cli.common import print_json
+from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.errors import RequestError
 
 
+@command
 def migrate(
     revision: Annotated[str, typer.Argument(help="`head`, `base`, or a revision to go up or down to.")] = "head",
     distribute: Annotated[
@@ -16,25 +18,23 @@ def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --distribute: print its statements, and run nothing.")
     ] = False,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: CommonOptions,
 ) -> None:
     """Prepare the database (roles, extension, schema) and bring it to a revision.
 
     Going down drops what newer revisions made, with its data.
     """
-    with reported(as_json=as_json):
-        if distribute and revision != "head":
-            raise RequestError(f"--distribute is for the newest revision alone, not {revision}; leave the revision out")
-        if dry_run and not distribute:
-            raise RequestError("--dry-run is for --distribute alone; give both")
-        settings = load_settings(config, set_)
-        from kosmos_rag.storage.setup import set_up, spread
+    if distribute and revision != "head":
+        raise RequestError(f"--distribute is for the newest revision alone, not {revision}; leave the revision out")
+    if dry_run and not distribute:
+        raise RequestError("--dry-run is for --distribute alone; give both")
+    settings = common.load_settings()
+    from kosmos_rag.storage.setup import set_up, spread
 
-        done = None if dry_run else set_up(settings.database, revision)
-        statements = spread(settings.database, dry_run=dry_run) if distribute else []
-    if as_json:
+    done = None if dry_run else set_up(settings.database, revision)
+    statements = spread(settings.database, dry_run=dry_run) if distribute else []
+    if common.as_json:
         revisions = {} if done is None else {"before": done.before, "after": done.after}
         print_json(revisions | ({"statements": statements} if distribute else {}))
         return

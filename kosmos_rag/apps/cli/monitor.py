@@ -5,17 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     plain,
     print_json,
-    reported,
     table,
 )
+from kosmos_rag.apps.cli.options import TenantOptions, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,18 +21,17 @@ app = typer.Typer(help="Measure live questions again, ask what has known answers
 
 
 @app.command("run")
-def run(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def run(*, common: TenantOptions) -> None:
     """Look at everything now, due or not, and act as guard.act says. Exits with 1 on an alarm."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
+    with common.open_engine() as engine:
         from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 
         found = RecallMonitor(engine).run(
-            tenant, progress=None if as_json else lambda step: typer.echo(f"{step} …", err=True)
+            common.tenant, progress=None if common.as_json else lambda step: typer.echo(f"{step} …", err=True)
         )
-    if as_json:
-        print_json({"tenant": tenant, "runs": [plain(one) for one in found]})
+    if common.as_json:
+        print_json({"tenant": common.tenant, "runs": [plain(one) for one in found]})
     else:
         _print(found)
     if any(one.state == "alarm" for one in found):
@@ -45,21 +39,20 @@ def run(
 
 
 @app.command("status")
+@command
 def status(
-    tenant: TenantOption = "default",
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many runs, the latest first.")] = 20,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Show what the latest runs came to, and how many samples wait for the next."""
-    with reported(as_json=as_json), opened(config, set_) as engine:
+    with common.open_engine() as engine:
         from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 
         guard = RecallMonitor(engine)
-        found, waiting = guard.status(tenant, limit=limit), guard.waiting(tenant)
-    if as_json:
-        print_json({"tenant": tenant, "waiting": waiting, "runs": [plain(one) for one in found]})
+        found, waiting = guard.status(common.tenant, limit=limit), guard.waiting(common.tenant)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "waiting": waiting, "runs": [plain(one) for one in found]})
         return
     _print(found)
     console().print(f"{waiting} samples wait")

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     print_json,
     progress,
-    reported,
     table,
 )
+from kosmos_rag.apps.cli.options import TenantOptions, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,90 +33,78 @@ class Engine(StrEnum):
 
 
 @app.command("status")
-def status(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def status(*, common: TenantOptions) -> None:
     """Show the embedding spaces, and how far each has come."""
-    _run(lambda scope, _: scope.spaces.status(), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.spaces.status(), common)
 
 
 @app.command("start")
+@command
 def start(
-    tenant: TenantOption = "default",
     chunks_per_second: Annotated[
         float | None, typer.Option("--chunks-per-second", metavar="N", help="Embed no faster than this.")
     ] = None,
     engine: Annotated[Engine, typer.Option(help="This process, or the workers of a Ray cluster.")] = Engine.local,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Embed all chunks by the other model, beside the live space. Go on with it where it was interrupted."""
     _run(
         lambda scope, tell: scope.spaces.start(
             chunks_per_second=chunks_per_second, engine=engine.value, on_progress=tell
         ),
-        tenant,
-        config,
-        set_,
-        as_json=as_json,
+        common,
     )
 
 
 @app.command("switch")
+@command
 def switch(
-    tenant: TenantOption = "default",
     questions: Annotated[
         Path | None, typer.Option("--questions", metavar="FILE", help="Compare both models by this evaluation set.")
     ] = None,
     force: Annotated[
         str | None, typer.Option("--force", metavar="REASON", help="Switch whatever is measured, and say why.")
     ] = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Answer questions from the other model's space, if it is complete and measured to be good enough."""
-    with reported(as_json=as_json), opened(config, set_) as running, progress(shown=not as_json) as tell:
-        quality = running.tenant(tenant).spaces.switch(questions=questions, force=force, on_progress=tell)
-    if as_json:
-        print_json({"tenant": tenant, "switched": asdict(quality)})
+    with common.open_engine() as running, progress(shown=not common.as_json) as tell:
+        quality = running.tenant(common.tenant).spaces.switch(questions=questions, force=force, on_progress=tell)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "switched": asdict(quality)})
     else:
         _print_quality(quality)
 
 
 @app.command("rollback")
-def rollback(
-    tenant: TenantOption = "default", config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False
-) -> None:
+@command
+def rollback(*, common: TenantOptions) -> None:
     """Answer questions from the space that was live before."""
-    _run(lambda scope, _: scope.spaces.rollback(), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, _: scope.spaces.rollback(), common)
 
 
 @app.command("drop")
+@command
 def drop(
     space: Annotated[str, typer.Argument(metavar="SPACE", help="Model or id of a space that is not live.")],
-    tenant: TenantOption = "default",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Remove a space that is not live, with its vectors and its index. What was interrupted goes on."""
-    _run(lambda scope, tell: scope.spaces.drop(space, tell), tenant, config, set_, as_json=as_json)
+    _run(lambda scope, tell: scope.spaces.drop(space, tell), common)
 
 
 def _run(
     action: "Callable[[Tenant, Progress | None], Sequence[SpaceInfo]]",
-    tenant: str,
-    config: Path | None,
-    set_: list[str] | None,
-    *,
-    as_json: bool,
+    common: TenantOptions,
 ) -> None:
-    with reported(as_json=as_json), opened(config, set_) as engine, progress(shown=not as_json) as tell:
-        found = action(engine.tenant(tenant), tell)
-    if as_json:
-        print_json({"tenant": tenant, "spaces": [asdict(info) for info in found]})
+    with common.open_tenant() as owner, progress(shown=not common.as_json) as tell:
+        found = action(owner, tell)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "spaces": [asdict(info) for info in found]})
     else:
         _print(found)
 

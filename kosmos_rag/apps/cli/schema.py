@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
     EveryOption,
-    JsonOption,
     PrincipalOption,
-    SetOption,
-    TenantOption,
     console,
-    opened,
     print_json,
     reader,
-    reported,
 )
-from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.apps.cli.search import QuestionArgument
 from kosmos_rag.core.errors import RequestError
 
@@ -132,25 +126,22 @@ class SourceOptions:
 
 
 @app.command("build")
-@with_options
+@command
 def build(
     given: SourceOptions,
     recipes: RecipesOption = None,
-    tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
     preset: PresetOption = "schema",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Make a collection of a schema: a document for each table, column and recipe."""
-    with reported(as_json=as_json):
-        schema = given.read()
-        with opened(config, set_) as engine:
-            if collection not in _with_preset(engine, tenant):
-                engine.tenant(tenant).collections.create(collection, preset=preset)
-            done = _write(engine, tenant, collection, schema, recipes)
-    _report(done, as_json=as_json)
+    schema = given.read()
+    with common.open_engine() as engine:
+        if collection not in _with_preset(engine, common.tenant):
+            engine.tenant(common.tenant).collections.create(collection, preset=preset)
+        done = _write(engine, common.tenant, collection, schema, recipes)
+    _report(done, as_json=common.as_json)
 
 
 def _with_preset(engine: "Engine", tenant: str) -> set[str]:
@@ -181,6 +172,7 @@ def _report(done: "BuildReport", *, as_json: bool) -> None:
 
 
 @app.command("ask")
+@command
 def ask(
     question: QuestionArgument,
     k: Annotated[int, typer.Option("--limit", "-k", help="Columns to name.")] = 10,
@@ -188,20 +180,18 @@ def ask(
     database: Annotated[str | None, typer.Option("--database", help="Only this database; else all.")] = None,
     max_tokens: MaxTokensOption = 700,
     synonyms: SynonymsOption = None,
-    tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
     principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Show the tables, columns and joins that a question needs, as a block for a prompt."""
     from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 
-    with reported(as_json=as_json), opened(config, set_) as engine:
-        grounding = SchemaGrounding(reader(engine, tenant, collection, principal), synonyms=synonyms)
+    with common.open_engine() as engine:
+        grounding = SchemaGrounding(reader(engine, common.tenant, collection, principal), synonyms=synonyms)
         result = grounding.ask(question, k, database=database, tables=tables, max_tokens=max_tokens)
-    if as_json:
+    if common.as_json:
         print_json(result.as_json())
     else:
         _print(result)
@@ -221,34 +211,31 @@ def _print(result: "GroundingResult") -> None:
 
 
 @app.command("sync")
-@with_options
+@command
 def sync(
     given: SourceOptions,
     recipes: RecipesOption = None,
     every: EveryOption = None,
-    tenant: TenantOption = "default",
     collection: CollectionOption = "schema",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Bring a collection up to its source; where nothing has changed, nothing is written."""
-    with reported(as_json=as_json):
-        if every is not None:
-            source = given.source()
-            if source is None or given.url is not None:
-                raise RequestError("--every keeps the source in the queue: give --file, --url-env, --models or --dbt")
-            with opened(config, set_) as engine:
-                _check_built(engine, tenant, collection)
-                own = replace(source, recipes=str(recipes.absolute()) if recipes else None)
-                jobs = engine.tenant(tenant, collection=collection).jobs
-                _tell_job(jobs.sync_schema(own, every=timedelta(seconds=every)), as_json=as_json)
-            return
-        schema = given.read()
-        with opened(config, set_) as engine:
-            _check_built(engine, tenant, collection)
-            done = _write(engine, tenant, collection, schema, recipes)
-    _report(done, as_json=as_json)
+    if every is not None:
+        source = given.source()
+        if source is None or given.url is not None:
+            raise RequestError("--every keeps the source in the queue: give --file, --url-env, --models or --dbt")
+        with common.open_engine() as engine:
+            _check_built(engine, common.tenant, collection)
+            own = replace(source, recipes=str(recipes.absolute()) if recipes else None)
+            jobs = engine.tenant(common.tenant, collection=collection).jobs
+            _tell_job(jobs.sync_schema(own, every=timedelta(seconds=every)), as_json=common.as_json)
+        return
+    schema = given.read()
+    with common.open_engine() as engine:
+        _check_built(engine, common.tenant, collection)
+        done = _write(engine, common.tenant, collection, schema, recipes)
+    _report(done, as_json=common.as_json)
 
 
 def _check_built(engine: "Engine", tenant: str, collection: str) -> None:
@@ -264,7 +251,7 @@ def _tell_job(job: int, *, as_json: bool) -> None:
 
 
 @app.command("export")
-@with_options
+@command
 def export(
     given: SourceOptions,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; else standard output.")] = None,
@@ -272,8 +259,7 @@ def export(
     """Write a schema as JSON, to be looked through, edited and built from."""
     from kosmos_rag.text2sql.catalog.sources import to_json
 
-    with reported(as_json=False):
-        text = to_json(given.read())
+    text = to_json(given.read())
     if output is None:
         typer.echo(text, nl=False)
     else:
@@ -281,14 +267,13 @@ def export(
 
 
 @app.command("eval")
+@command
 def evaluate(
     tables: Annotated[Path, typer.Option("--tables", help="Schemas in the layout of Spider's tables.json.")],
     questions: Annotated[Path, typer.Option("--questions", help="Questions with db_id, question and query.")],
-    tenant: TenantOption = "default",
     max_tokens: MaxTokensOption = 700,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: TenantOptions,
 ) -> None:
     """Measure how well tables, columns and joins are found that the SQL of questions uses.
 
@@ -299,15 +284,14 @@ def evaluate(
     from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
     from kosmos_rag.text2sql.sql.gold import read_questions
 
-    with reported(as_json=as_json):
-        schemas = from_spider(tables)
-        gold = read_questions(questions, schemas)
-        with opened(config, set_) as engine:
-            engine.tenant(tenant).collections.create(_EVALUATED, preset="schema")
-            grounding = SchemaGrounding(engine.tenant(tenant, collection=_EVALUATED))
-            grounding.build_all(schemas)
-            figures = measure(grounding, gold, max_tokens=max_tokens).as_json()
-    if as_json:
+    schemas = from_spider(tables)
+    gold = read_questions(questions, schemas)
+    with common.open_engine() as engine:
+        engine.tenant(common.tenant).collections.create(_EVALUATED, preset="schema")
+        grounding = SchemaGrounding(engine.tenant(common.tenant, collection=_EVALUATED))
+        grounding.build_all(schemas)
+        figures = measure(grounding, gold, max_tokens=max_tokens).as_json()
+    if common.as_json:
         print_json(figures)
     else:
         for name, value in figures.items():
@@ -324,6 +308,5 @@ def suggest(
 
     from kosmos_rag.text2sql.linking.synonym_mining import read_log, suggested
 
-    with reported(as_json=False):
-        entries = [{"from": [found.word], "to": [found.name]} for found in suggested(read_log(log), minimum=minimum)]
+    entries = [{"from": [found.word], "to": [found.name]} for found in suggested(read_log(log), minimum=minimum)]
     typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, default_flow_style=None), nl=False)

@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    ConfigOption,
-    JsonOption,
     PrincipalOption,
-    ReadCollectionOption,
-    SetOption,
-    TenantOption,
     console,
     not_blank,
-    opened,
     print_json,
     reader,
-    reported,
     shown,
 )
-from kosmos_rag.apps.cli.options import with_options
+from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -36,7 +29,7 @@ QuestionArgument = Annotated[str, typer.Argument(help="What to look for, in plai
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class SearchOptions:
+class SearchOptions(ReadOptions):
     """How many passages are looked for, in which documents of whom, as whom."""
 
     k: Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")] = None
@@ -51,8 +44,6 @@ class SearchOptions:
         str | None,
         typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
     ] = None
-    tenant: TenantOption = "default"
-    collection: ReadCollectionOption = None
     principal: PrincipalOption = None
 
     def scope(self, engine: "Engine") -> "Tenant":
@@ -102,23 +93,15 @@ def _conditions(where: str) -> dict[str, Any]:
     return conditions
 
 
-@with_options
-def search(
-    question: QuestionArgument,
-    options: SearchOptions,
-    explain: ExplainOption = False,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command
+def search(question: QuestionArgument, options: SearchOptions, explain: ExplainOption = False) -> None:
     """Show the best passages for a question."""
-    with reported(as_json=as_json):
-        wanted = options.filter()
-        with opened(config, set_) as engine:
-            scope = options.scope(engine)
-            engine.warm_up()
-            found = scope.search(question, options.k, wanted)
-    if as_json:
+    wanted = options.filter()
+    with options.open_engine() as engine:
+        scope = options.scope(engine)
+        engine.warm_up()
+        found = scope.search(question, options.k, wanted)
+    if options.as_json:
         print_json(as_object(found))
     elif explain:
         # Not through the console, which would fold the table at the width of the window.

@@ -4,26 +4,24 @@ from typing import Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import ConfigOption, SetOption, load_settings, reported
+from kosmos_rag.apps.cli.options import CommonOptions, command
 
 
+@command
 def serve(
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on; else service.host.")] = None,
     port: Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="Else service.port.")] = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
+    *,
+    common: CommonOptions,
 ) -> None:
     """Serve questions over HTTP until SIGTERM; /openapi.json says how they are asked."""
-    with reported(as_json=False):
-        chosen = [f"service.host={host}"] if host else []
-        chosen += [f"service.port={port}"] if port else []
-        settings = load_settings(config, [*(set_ or ()), *chosen])
-        from kosmos_rag.core.extras import needed
+    chosen = [f"service.host={host}"] if host else []
+    chosen += [f"service.port={port}"] if port else []
+    settings = common.load_settings(*chosen)
+    from kosmos_rag.core.extras import needed
 
-        needed("fastapi", "uvicorn", "limits")
-        from kosmos_rag.apps.http.server import serve as serve_until_stopped
+    needed("fastapi", "uvicorn", "limits")
+    from kosmos_rag.apps.http.server import serve as serve_until_stopped
 
-        typer.echo(
-            f"serving on http://{settings.service.host}:{settings.service.port} once the models are there", err=True
-        )
-        serve_until_stopped(settings)
+    typer.echo(f"serving on http://{settings.service.host}:{settings.service.port} once the models are there", err=True)
+    serve_until_stopped(settings)

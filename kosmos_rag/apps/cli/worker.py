@@ -5,36 +5,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import ConfigOption, JsonOption, SetOption, console, load_settings, print_json, reported
+from kosmos_rag.apps.cli.common import console, print_json
+from kosmos_rag.apps.cli.options import CommonOptions, command
 
 if TYPE_CHECKING:
     from kosmos_rag.apps.worker import Supervisor
 
 
+@command
 def worker(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no job is left.")] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="Processes that work; else worker.processes.")
     ] = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    common: CommonOptions,
 ) -> None:
     """Work on the jobs of all tenants: documents, sources, maintenance. SIGTERM lets what runs end.
 
     With --until-idle exits with 1 where a job failed.
     """
-    with reported(as_json=as_json):
-        chosen = [*(set_ or ()), *([f"worker.processes={processes}"] if processes else ())]
-        settings = load_settings(config, chosen)
-        from kosmos_rag.apps.worker import run_worker
+    settings = common.load_settings(*([f"worker.processes={processes}"] if processes else ()))
+    from kosmos_rag.apps.worker import run_worker
 
-        if as_json or not sys.stderr.isatty():
-            done = run_worker(settings, until_idle=until_idle)
-        else:
-            with _Display() as display:
-                done = run_worker(settings, until_idle=until_idle, on_progress=display.show)
-        failed = _report(done, as_json=as_json)
+    if common.as_json or not sys.stderr.isatty():
+        done = run_worker(settings, until_idle=until_idle)
+    else:
+        with _Display() as display:
+            done = run_worker(settings, until_idle=until_idle, on_progress=display.show)
+    failed = _report(done, as_json=common.as_json)
     if until_idle and failed:
         raise typer.Exit(1)
 

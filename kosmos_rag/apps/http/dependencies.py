@@ -70,7 +70,7 @@ async def identified(service: Service, scope: Scope, authorization: str | None) 
     return identity
 
 
-_bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag key create`.")
+_bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag api-key create`.")
 
 
 def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:

@@ -1,4 +1,4 @@
-"""kosmos-rag context."""
+"""kosmos-rag keyword-context."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from kosmos_rag.apps.cli.app import app
 
 
 def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["context", *arguments], catch_exceptions=False)
+    return CliRunner().invoke(app, ["keyword-context", *arguments], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("ranking", ["bm25", "classic"])

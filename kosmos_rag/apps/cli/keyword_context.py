@@ -1,4 +1,4 @@
-"""kosmos-rag context: the paragraphs of a text file that match a query, for a prompt."""
+"""kosmos-rag keyword-context: the paragraphs of a text file that match a query, for a prompt."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import JsonOption, print_json, reported
+from kosmos_rag.apps.cli.common import print_json
+from kosmos_rag.apps.cli.options import JsonOption, command
 
 
 class Ranking(StrEnum):
@@ -17,7 +18,8 @@ class Ranking(StrEnum):
     classic = "classic"
 
 
-def context(
+@command
+def keyword_context(
     query: Annotated[str, typer.Argument(help="What the context is for, in plain words.")],
     file: Annotated[Path, typer.Option("--file", "-f", help="A text whose paragraphs are separated by blank lines.")],
     k: Annotated[int, typer.Option("-k", help="How many paragraphs.")] = 5,
@@ -28,11 +30,10 @@ def context(
 
     Needs no model and no database.
     """
-    with reported(as_json=as_json):
-        from kosmos_rag.retrieval.keyword.context import KeywordContext
+    from kosmos_rag.retrieval.keyword.context import KeywordContext
 
-        made = KeywordContext.from_file(file, ranking=ranking.value)
-        matches, text = made.search(query, k), made.get_context(query, k)
+    made = KeywordContext.from_file(file, ranking=ranking.value)
+    matches, text = made.search(query, k), made.get_context(query, k)
     if as_json:
         print_json({"query": query, "context": text, "matches": [asdict(match) for match in matches]})
         return
