@@ -145,7 +145,7 @@ def measure_documents(settings: Settings, folder: Path, count: int = 92, rounds:
         texts: list[str] = []
         for file in sorted(folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
-            texts += parts.ingestor.chunked(tenant("bench").id, document, ["english", "simple"]).indexed
+            texts += parts.ingestor.process_document(tenant("bench").id, document, ["english", "simple"]).indexed
         embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedder.embed(texts[:64])
         bare, worked = [], []

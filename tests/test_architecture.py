@@ -30,7 +30,6 @@ KNOWN = {
     ("engine/jobs.py", "kosmos_rag.text2sql.catalog.sources"),
     ("evaluation/monitor/monitor.py", "kosmos_rag.engine.engine"),
     ("indexing/reembedding/migration.py", "kosmos_rag.evaluation.embedding_quality"),
-    ("ingestion/sandbox/pool.py", "kosmos_rag"),
 }
 
 

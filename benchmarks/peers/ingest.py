@@ -74,7 +74,7 @@ class Ours:
         for file in sorted(self._folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
             key = document_id(owner.id, DEFAULT_COLLECTION, document.source)
-            documents.append(self.engine.parts.ingestor.chunked(key, document, ["english", "simple"]))
+            documents.append(self.engine.parts.ingestor.process_document(key, document, ["english", "simple"]))
         return documents
 
     def corpus(self) -> Corpus:

@@ -14,7 +14,14 @@ from kosmos_rag import Settings, SourceDocument
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.ingestion.chunking import build_chunker
-from kosmos_rag.ingestion.document import HEADER_TOKENS, ChunkedDocument, chunked, document_id, pipeline_key, version_id
+from kosmos_rag.ingestion.document import (
+    HEADER_TOKENS,
+    ChunkedDocument,
+    document_id,
+    pipeline_key,
+    process_document,
+    version_id,
+)
 from kosmos_rag.storage.tenants import tenant
 
 TENANT = tenant("bench")
@@ -76,7 +83,7 @@ def _chunked(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) 
     chunker = build_chunker(settings.rag.chunking, embedder=embedder, max_tokens=budget)
     key, language = pipeline_key(settings, embedder.name), settings.ingestion.language
     return [
-        chunked(
+        process_document(
             SourceDocument(source=source, title=title or None, data=text.encode()),
             identity=document_id(TENANT.id, DEFAULT_COLLECTION, source),
             key=key,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.schema.spider import DATA, embedder
 from benchmarks.schema.vectors import KeptVectors
-from kosmos_rag.ingestion.document import Piece, indexed_texts
+from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
@@ -118,8 +118,8 @@ def _row(table: TableSchema) -> str:
 def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVectors, hints: Synonyms) -> list[Outcome]:
     """Ask questions of one database."""
     documents = list(schema_documents(schema))
-    pieces = [Piece(title=it.title or "", source=it.source, section=(), text=it.data.decode()) for it in documents]
-    vectors = model.embed(indexed_texts(pieces, model.tokenizer)[0])
+    pieces = [ChunkText(title=it.title or "", source=it.source, section=(), text=it.data.decode()) for it in documents]
+    vectors = model.embed(embedding_texts(pieces, model.tokenizer)[0])
     linker = Linker(NameIndex([schema], hints))
     found = []
     for question in asked:

@@ -15,7 +15,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.ingestion.discovery import check
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
@@ -94,7 +94,7 @@ class TenantJobs:
             check(item, max_bytes=self._settings.ingestion.max_file_bytes)
             return item
         spec = item if isinstance(item, Mapping) else {"kind": "folder", "path": Path(item).absolute()}
-        open_source(spec, self._settings.ingestion)
+        create_source(spec, self._settings.ingestion)
         plain: dict[str, Any] = json.loads(json.dumps(dict(spec), default=str))  # a path may be a Path
         return plain
 

@@ -17,7 +17,7 @@ NO_DEPARTMENT, BAD_DEPARTMENT = "no_department", "bad_department"
 """Codes of failures: nobody knows who may read the document."""
 
 
-def governed(document: SourceDocument, access: AccessSettings) -> SourceDocument:
+def apply_access_policy(document: SourceDocument, access: AccessSettings) -> SourceDocument:
     """Return the document with the readers that its department gives it; one that names readers keeps those.
 
     Idempotent. `everyone`, which is what a document has that names none, does not count as named. Raises IngestionError
@@ -47,7 +47,7 @@ def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings
     return department
 
 
-def withdraw(
+def remove_unauthorised(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     failed: Mapping[uuid.UUID, str],

@@ -57,7 +57,7 @@ def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID
     return uuid.uuid5(corpus, source)
 
 
-def own_language(document: SourceDocument) -> str | None:
+def declared_language(document: SourceDocument) -> str | None:
     """Return the language that goes with a document whatever is configured; None where the configured one does."""
     if document.language is not None:
         return document.language
@@ -69,7 +69,7 @@ def language_of(document: SourceDocument, configured: str, known: Collection[str
 
     Raises IngestionError where it is not among the known ones, which are those of the server.
     """
-    own = own_language(document)
+    own = declared_language(document)
     language = configured if own is None else own
     if language not in known:
         place = "ingestion.language" if own is None else "SourceDocument.language"
@@ -108,7 +108,7 @@ def pipeline_key(settings: Settings, model: str) -> str:
 
 def fingerprint(document: SourceDocument, key: str) -> str:
     """Return a hash over content, what is kept with it, and the pipeline: equal means that nothing is to be done."""
-    language = own_language(document)
+    language = declared_language(document)
     kept = json.dumps(
         [document.title, dict(document.metadata), sorted(document.acl), *([] if language is None else [language])],
         sort_keys=True,
@@ -117,7 +117,7 @@ def fingerprint(document: SourceDocument, key: str) -> str:
     return hashlib.sha256(f"{content_hash(document)}\n{kept}\n{key}".encode()).hexdigest()
 
 
-def chunked(
+def process_document(
     document: SourceDocument,
     *,
     identity: uuid.UUID,
@@ -142,8 +142,10 @@ def chunked(
         parsed = replace(parsed, headings=plain_headings(parsed.text))
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
-    pieces = [Piece(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks]
-    indexed, truncated = indexed_texts(pieces, tokenizer)
+    pieces = [
+        ChunkText(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks
+    ]
+    indexed, truncated = embedding_texts(pieces, tokenizer)
     return ChunkedDocument(
         id=identity,
         source=document,
@@ -169,7 +171,7 @@ def _parsed(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
+class ChunkText:
     """What the text that a chunk is found by is made of: all of it is stored with the chunk and its document."""
 
     title: str
@@ -188,7 +190,7 @@ class Piece:
         return " | ".join(name for name in names if name and name not in self.text)
 
 
-def indexed_texts(pieces: Sequence[Piece], tokenizer: Tokenizer) -> tuple[list[str], int]:
+def embedding_texts(pieces: Sequence[ChunkText], tokenizer: Tokenizer) -> tuple[list[str], int]:
     """Put title and section before each chunk's text. Returns the texts, and how many tokens had no room.
 
     A piece from the middle of a document seldom names what it is about: its headings do.

@@ -22,15 +22,15 @@ from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
 from kosmos_rag.ingestion import discovery as files
-from kosmos_rag.ingestion.acl import governed, withdraw
+from kosmos_rag.ingestion.acl import apply_access_policy, remove_unauthorised
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.document import (
     HEADER_TOKENS,
     ChunkedDocument,
-    chunked,
     document_id,
     fingerprint,
     pipeline_key,
+    process_document,
 )
 from kosmos_rag.ingestion.parsing.ocr import require_ocr
 from kosmos_rag.ingestion.publisher import Publisher
@@ -203,7 +203,7 @@ class Ingestor:
                 ledger.unchanged += 1
                 continue
             try:
-                batch.append(self.chunked(key, document, publisher.languages))
+                batch.append(self.process_document(key, document, publisher.languages))
             except IngestionError as error:
                 ledger.fail(document.source, error)
             if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
@@ -225,30 +225,30 @@ class Ingestor:
 
         Raises IngestionError where these settings ask for its department and it has none.
         """
-        return fingerprint(governed(document, self.settings.rag.access), self._key)
+        return fingerprint(apply_access_policy(document, self.settings.rag.access), self._key)
 
     def mark(self, entry: Entry) -> str | None:
         """Return what changes with what a source says of a document, and with these settings."""
-        if entry.mark is None:
+        if entry.etag is None:
             return None
-        return hashlib.sha256(f"{entry.mark}\x1f{self._key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return hashlib.sha256(f"{entry.etag}\x1f{self._key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def check(self, document: SourceDocument) -> None:
         """Raise IngestionError where a document cannot be stored as it is."""
         files.check(document, max_bytes=self.settings.ingestion.max_file_bytes)
-        governed(document, self.settings.rag.access)
+        apply_access_policy(document, self.settings.rag.access)
 
     def publisher(self, tenant: TenantRef, collection: str) -> Publisher:
         """Return what publishes into a collection."""
         return Publisher(self._database, self._embedders, tenant, collection, self._telemetry)
 
-    def chunked(
+    def process_document(
         self, key: uuid.UUID, document: SourceDocument, languages: Collection[str], *, mark: str | None = None
     ) -> ChunkedDocument:
         """Parse and split a document whose id is `key`. Raises IngestionError."""
         with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "chunk"):
-            return chunked(
-                governed(document, self.settings.rag.access),
+            return process_document(
+                apply_access_policy(document, self.settings.rag.access),
                 identity=key,
                 key=self._key,
                 language=self.settings.ingestion.language,
@@ -270,7 +270,7 @@ class Ingestor:
         """Remove what is stored of documents that failed and would stay open to all; returns how many there were."""
         failed = {document_id(tenant.id, collection, one.source): one.code for one in failures if is_text(one.source)}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return withdraw(connection, tenant.id, failed, self.settings.rag.access, collection=collection)
+            return remove_unauthorised(connection, tenant.id, failed, self.settings.rag.access, collection=collection)
 
     def _prune(
         self, tenant: TenantRef, collection: str, listings: Sequence[Listing], seen: set[str], ledger: _Ledger

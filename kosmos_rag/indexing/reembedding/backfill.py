@@ -16,7 +16,7 @@ from pgvector import HalfVector
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, Tokenizer
 from kosmos_rag.core.types import EVERYONE, Space
-from kosmos_rag.ingestion.document import Piece, indexed_texts
+from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
@@ -76,10 +76,11 @@ class Filler:
             rows = connection.execute(statement("chunks_without_vectors"), {**scope, **bounds}).fetchall()
         if not rows:
             return None
-        pieces = [
-            Piece(title=title, source=source, section=section, text=text) for _, text, section, title, source in rows
+        chunks = [
+            ChunkText(title=title, source=source, section=section, text=text)
+            for _, text, section, title, source in rows
         ]
-        texts, _ = indexed_texts(pieces, self.tokenizer)
+        texts, _ = embedding_texts(chunks, self.tokenizer)
         columns = {
             "ids": [row[0] for row in rows],
             "vectors": [HalfVector(vector.astype(np.float16)) for vector in self.embedder.embed(texts)],

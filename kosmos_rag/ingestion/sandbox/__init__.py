@@ -1,5 +1,5 @@
-"""Parse each file in a process of its own, with little memory, little time and nothing to steal.
+"""Parse each file in a child process with little memory, little time, no network and no secrets.
 
-`client` asks, `helper` keeps the process that forks (`zygote`), `worker` is what a fork does, `confine` is what it
-may not do, `wire` is how they talk.
+`client` sends a file, `fork_server` starts the process (`zygote`) that forks, `worker` runs in the child, `limits`
+confines it, `protocol` is the wire format.
 """

@@ -1,4 +1,4 @@
-"""Ask for a file to be parsed, and make of every end a document or a ParseError."""
+"""Parse a file in a confined child process; every outcome is a document or a ParseError."""
 
 import signal
 import socket
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
-from kosmos_rag.ingestion.sandbox import pool as helper
-from kosmos_rag.ingestion.sandbox.pool import Helper, HelperLost
+from kosmos_rag.ingestion.sandbox import fork_server
+from kosmos_rag.ingestion.sandbox.fork_server import ForkServer, ForkServerLost
 from kosmos_rag.ingestion.sandbox.protocol import (
     OUT_OF_MEMORY,
     Request,
@@ -26,13 +26,13 @@ _MEGABYTE = 2**20
 
 
 def start_parser() -> None:
-    """Start the process that parses files now and not with the first of them, which would wait a second or two."""
-    with suppress(ParseError):  # every file will say it
-        helper.current()
+    """Start the fork server ahead of the first file, which would wait a second or two."""
+    with suppress(ParseError):  # each file will report it
+        fork_server.current()
 
 
 def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
-    """Parse a document in a process of its own, which the limits bind. Thread-safe.
+    """Parse a document in a child process with limits. Thread-safe.
 
     Raises:
         ParseError: those of `parse`; `crashed`, `timeout` or `memory` for a process that did not end well;
@@ -40,38 +40,38 @@ def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> Parse
     """
     try:
         return _attempt(document, limits)
-    except HelperLost:
+    except ForkServerLost:
         pass
     try:
         return _attempt(document, limits)
-    except HelperLost as error:
+    except ForkServerLost as error:
         message = "the process that parses files ended twice over this file; check the file and the system's log"
         raise ParseError("crashed", message) from error
 
 
 def _attempt(document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
-    zygote = helper.current()
+    server = fork_server.current()
     try:
-        return _exchange(zygote, document, limits)
-    except HelperLost:
-        helper.discard(zygote)
+        return _exchange(server, document, limits)
+    except ForkServerLost:
+        fork_server.discard(server)
         raise
 
 
-def _exchange(zygote: Helper, document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
+def _exchange(server: ForkServer, document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
     ours, theirs = socket.socketpair()
     end, their_end = socket.socketpair()
-    # Whatever makes us leave: closing `end` has the child killed.
+    # However this block ends: closing `end` kills the child.
     with ours, end:
         with theirs, their_end:
-            zygote.fork(theirs, their_end)
+            server.fork(theirs, their_end)
         deadline = time.monotonic() + limits.timeout_s
         try:
-            frame = _ask(ours, _request(document, limits), document.data, deadline)
+            frame = _send_and_receive(ours, _request(document, limits), document.data, deadline)
             if frame is None:
-                raise _cause(_exit_code(end, deadline), limits)
+                raise _exit_error(_exit_code(end, deadline), limits)
         except TimeoutError as error:
-            raise _late(f"{limits.timeout_s:g} s; raise ingestion.parsing.timeout_s") from error
+            raise _timeout(f"{limits.timeout_s:g} s; raise ingestion.parsing.timeout_s") from error
     return _read(frame)
 
 
@@ -87,7 +87,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
     )
 
 
-def _ask(connection: socket.socket, request: Request, data: bytes, deadline: float) -> bytearray | None:
+def _send_and_receive(connection: socket.socket, request: Request, data: bytes, deadline: float) -> bytearray | None:
     """Send a request and receive the reply; None where the child ended before it had sent one."""
     try:
         wait_until(connection, deadline)
@@ -96,21 +96,21 @@ def _ask(connection: socket.socket, request: Request, data: bytes, deadline: flo
     except (EOFError, ConnectionError):
         return None
     except ValueError as error:
-        raise _senseless() from error
+        raise _invalid_reply() from error
 
 
 def _exit_code(end: socket.socket, deadline: float) -> int:
     wait_until(end, deadline)
-    told = end.recv(16)
-    if not told:
-        raise HelperLost
-    return int(told)
+    code = end.recv(16)
+    if not code:
+        raise ForkServerLost
+    return int(code)
 
 
-def _cause(exit_code: int, limits: "ParsingSettings") -> ParseError:
-    """Say what ended a child: the limit it met, or its crash."""
+def _exit_error(exit_code: int, limits: "ParsingSettings") -> ParseError:
+    """Return the error for an exit code: the limit that the child met, or its crash."""
     if exit_code == -signal.SIGXCPU:
-        return _late(f"{limits.cpu_s} s of computing; raise ingestion.parsing.cpu_s")
+        return _timeout(f"{limits.cpu_s} s of computing; raise ingestion.parsing.cpu_s")
     # Nobody but the kernel kills a child that we still wait for, and it does so for want of memory.
     if exit_code in (OUT_OF_MEMORY, -signal.SIGKILL):
         return ParseError(
@@ -124,7 +124,7 @@ def _cause(exit_code: int, limits: "ParsingSettings") -> ParseError:
     return ParseError("crashed", f"the parser {how}; {remedy}")
 
 
-def _late(limit: str) -> ParseError:
+def _timeout(limit: str) -> ParseError:
     return ParseError("timeout", f"the file was not parsed within {limit} or split the file")
 
 
@@ -132,8 +132,8 @@ def _read(frame: bytearray) -> ParsedDocument:
     try:
         return decode_reply(frame)
     except ValueError as error:
-        raise _senseless() from error
+        raise _invalid_reply() from error
 
 
-def _senseless() -> ParseError:
+def _invalid_reply() -> ParseError:
     return ParseError("crashed", "the parser's reply makes no sense, so the file has led it astray; do not trust it")

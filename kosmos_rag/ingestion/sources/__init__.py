@@ -1,1 +1,1 @@
-"""Where documents come from: each source lists what there is, with marks of change, and loads one document of it."""
+"""Where documents come from: each source lists what there is, with an etag of each, and loads one document of it."""

@@ -133,10 +133,10 @@ class FolderSource:
     def _entry(self, path: Path) -> Entry:
         try:
             state = path.stat()
-            mark = self._spec.mark(state.st_mtime_ns, state.st_ctime_ns, state.st_size)
+            etag = self._spec.compute_etag(state.st_mtime_ns, state.st_ctime_ns, state.st_size)
         except (OSError, ValueError):
-            mark = None  # `load` tells what is wrong with it
-        return Entry(source=printable_name(path), mark=mark, locator=to_locator(path))
+            etag = None  # `load` tells what is wrong with it
+        return Entry(source=printable_name(path), etag=etag, locator=to_locator(path))
 
 
 def _content(folder: str) -> tuple[list[str], list[str]]:

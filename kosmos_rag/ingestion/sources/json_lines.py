@@ -13,7 +13,7 @@ from kosmos_rag.core.errors import SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import open_regular, printable_name, too_large, unreadable
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
-from kosmos_rag.ingestion.sources.rows import Fields, row_document, row_id, row_mark
+from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank, SourcePath
 
 
@@ -74,7 +74,7 @@ class JsonLinesSource:
                     row = _parsed(line)
                     yield Entry(
                         source=self._source_of(row),
-                        mark=row_mark(row, self._fields, self._spec),
+                        etag=compute_row_etag(row, self._fields, self._spec),
                         locator={"offset": offset, "length": len(line)},
                     )
                 except SourceError as error:

@@ -22,7 +22,7 @@ class Entry:
 
     source: str
     """Identity of the document within the tenant."""
-    mark: str | None
+    etag: str | None
     """Changes whenever the document may have changed. None: not known, so load it and compare."""
     locator: Mapping[str, Any]
     """All that `load` needs, in any process; JSON that PostgreSQL can hold."""

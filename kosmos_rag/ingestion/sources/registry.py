@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings],
 """What describes a source, and what it is, by kind."""
 
 
-def open_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:
+def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:
     """Return the source that a spec describes; docs/sources.md has the keys of each kind.
 
     Nothing is read yet. Raises RequestError where the spec cannot be used, ConfigError where this process lacks

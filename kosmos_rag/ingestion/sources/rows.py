@@ -42,9 +42,9 @@ def row_id(row: Mapping[str, Any], field: str) -> RowId:
     return value
 
 
-def row_mark(row: Mapping[str, Any], fields: Fields, options: DocumentOptions) -> str:
-    """Return a mark that changes with what the document of a row is made of."""
-    return options.mark([[name, _hashable(row.get(name))] for name in fields.names], fields.title, fields.text)
+def compute_row_etag(row: Mapping[str, Any], fields: Fields, options: DocumentOptions) -> str:
+    """Return an etag that changes with what the document of a row is made of."""
+    return options.compute_etag([[name, _hashable(row.get(name))] for name in fields.names], fields.title, fields.text)
 
 
 def row_document(

@@ -65,7 +65,7 @@ class S3Source:
                         yield self._entry(found["Key"], found["ETag"])
 
     def _entry(self, key: str, etag: str) -> Entry:
-        return Entry(source=self._root + key, mark=self._spec.mark(etag), locator={"key": key})
+        return Entry(source=self._root + key, etag=self._spec.compute_etag(etag), locator={"key": key})
 
 
 def _client(spec: S3Spec) -> Any:

@@ -50,8 +50,8 @@ class DocumentOptions(Section):
             language=self.language,
         )
 
-    def mark(self, *state: object) -> str:
-        """Return a mark that changes with the state of a document, and with what is given to all of them.
+    def compute_etag(self, *state: object) -> str:
+        """Return an etag that changes with the state of a document, and with what is given to all of them.
 
         Without the latter, readers that were taken out of a spec would keep what they could read.
         """

@@ -12,7 +12,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
-from kosmos_rag.ingestion.sources.rows import Fields, row_document, row_id, row_mark
+from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class SqlSource:
                 row = {str(key): value for key, value in found.items()}
                 try:
                     key = row_id(row, self._fields.id)
-                    mark = row_mark(row, self._fields, self._spec)
-                    yield Entry(source=f"{self._root}{key}", mark=mark, locator={"id": key})
+                    etag = compute_row_etag(row, self._fields, self._spec)
+                    yield Entry(source=f"{self._root}{key}", etag=etag, locator={"id": key})
                 except SourceError as error:
                     place = f"{self._root}, row {number}"
                     yield failure_of(place, SourceError(error.code, one_line(f"{place}: {error}")))

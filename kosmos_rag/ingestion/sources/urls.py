@@ -38,11 +38,11 @@ class UrlsSource:
 
     def _found(self) -> Iterator[Entry]:
         for url in self._urls:
-            yield Entry(source=url, mark=self._mark(url), locator={"url": url})
+            yield Entry(source=url, etag=self._etag(url), locator={"url": url})
 
-    def _mark(self, url: str) -> str | None:
+    def _etag(self, url: str) -> str | None:
         try:
             validators = self._fetcher.validators(url)
         except SourceError:
             return None  # `load` tells what is wrong with it
-        return None if validators is None else self._spec.mark(validators)
+        return None if validators is None else self._spec.compute_etag(validators)

@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import sys, os, signal
 from kosmos_rag.core.config import ParsingSettings
-from kosmos_rag.ingestion.sandbox import pool
+from kosmos_rag.ingestion.sandbox import fork_server
 from kosmos_rag.ingestion.sandbox.client import parse_confined
 from kosmos_rag.core.types import SourceDocument
 
 print(parse_confined(SourceDocument(source="a.txt", data=b"words"), ParsingSettings()).text, end=" ")
-print(pool.current()._process.pid, flush=True)
+print(fork_server.current()._process.pid, flush=True)
 sys.stdin.read()
 """
 KINDS = ("net", "user")

@@ -14,7 +14,7 @@ from kosmos_rag import Engine
 from kosmos_rag.core.config import DatabaseSettings, IngestionSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Entry, Source
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 
 KEY = UUID("6f1c1d0e-0000-4000-8000-000000000001")
 
@@ -37,7 +37,7 @@ def table(empty_database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> 
 
 def _source(**spec: Any) -> Source:
     values = {"kind": "sql", "name": "kb", "url_env": "KB_URL", "query": "SELECT * FROM article", **spec}
-    return open_source({"text_column": "body", **values}, IngestionSettings())
+    return create_source({"text_column": "body", **values}, IngestionSettings())
 
 
 def _loaded(source: Source) -> list[Any]:
@@ -47,7 +47,7 @@ def _loaded(source: Source) -> list[Any]:
 @pytest.mark.parametrize(("column", "name"), [("id", str(KEY)), ("number", "7"), ("code", "a-7")])
 def test_sql__finds_a_row_again_by_an_id_of_any_type(column: str, name: str, table: psycopg.Connection[Any]) -> None:
     [entry] = _source(id_column=column).listing()
-    stored = Entry(source=entry.source, mark=entry.mark, locator=json.loads(json.dumps(dict(entry.locator))))
+    stored = Entry(source=entry.source, etag=entry.etag, locator=json.loads(json.dumps(dict(entry.locator))))
     document = _source(id_column=column).load(stored)
     assert (document.source, document.data) == (f"sql://kb/{name}", b"about churn")
 
@@ -122,7 +122,7 @@ def test_ingest__heeds_ignore_files_and_removes_what_they_come_to_name(engine: E
 def test_ingest__takes_documents_of_a_source(engine: Engine, tmp_path: Path) -> None:
     file = tmp_path / "faq.jsonl"
     file.write_text('{"id": 1, "text": "about churn", "title": "Churn", "year": 2026}\n')
-    source = open_source(
+    source = create_source(
         {"kind": "json_lines", "path": str(file), "title_field": "title", "metadata_fields": ["year"]},
         IngestionSettings(),
     )

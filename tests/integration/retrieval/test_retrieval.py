@@ -70,7 +70,7 @@ def test_lexical_leg__equals_the_oracle_while_documents_of_other_lengths_come_an
     engine: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chunks were saturated with many averages: the two steps must still give exact scores and a complete top."""
-    monkeypatch.setattr("kosmos_rag.ingestion.document.Piece.header", "")
+    monkeypatch.setattr("kosmos_rag.ingestion.document.ChunkText.header", "")
     dice = random.Random(11)
     words = [f"w{number}x" for number in range(300)]
     weights = [1 / (number + 1) for number in range(300)]
@@ -100,7 +100,7 @@ def test_lexical_leg__asks_again_until_the_top_is_complete(engine: Engine, setti
 def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
     engine: Engine, database: DatabaseSettings, datasets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kosmos_rag.ingestion.document.Piece.header", "")
+    monkeypatch.setattr("kosmos_rag.ingestion.document.ChunkText.header", "")
     folder = datasets / "cranfield"
     corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
     questions = [json.loads(line)["text"] for line in (folder / "queries.jsonl").read_text().splitlines()]

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from kosmos_rag.core.config import AccessSettings
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
-from kosmos_rag.ingestion.acl import governed
+from kosmos_rag.ingestion.acl import apply_access_policy
 
 BY_FOLDER = AccessSettings(
     by="folder",
@@ -41,13 +41,13 @@ def document(source: str = "kb/hr/leave.pdf", **changes: Any) -> SourceDocument:
     ],
 )
 def test_governed__readers_follow_from_the_department(given: SourceDocument, readers: tuple[str, ...]) -> None:
-    once = governed(given, BY_FOLDER)
+    once = apply_access_policy(given, BY_FOLDER)
     assert once.acl == readers
-    assert governed(once, BY_FOLDER) == once
+    assert apply_access_policy(once, BY_FOLDER) == once
 
 
 def test_governed__leaves_documents_alone_unless_asked() -> None:
-    assert governed(document(), AccessSettings()).acl == (EVERYONE,)
+    assert apply_access_policy(document(), AccessSettings()).acl == (EVERYONE,)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_governed__leaves_documents_alone_unless_asked() -> None:
 )
 def test_governed__without_a_department_is_refused(settings: AccessSettings, given: SourceDocument) -> None:
     with pytest.raises(IngestionError, match="has no department") as caught:
-        governed(given, settings)
+        apply_access_policy(given, settings)
     assert caught.value.code == "no_department"
 
 
 @pytest.mark.parametrize("named", ["", " ", ["hr", "it"], 7, {"name": "hr"}, "hr\x00", "legal", "HR"])
 def test_governed__a_department_that_is_none_is_refused(named: object) -> None:
     with pytest.raises(IngestionError, match="department in the metadata of kb/hr/leave") as caught:
-        governed(document(metadata={"department": named}), BY_FOLDER)
+        apply_access_policy(document(metadata={"department": named}), BY_FOLDER)
     assert caught.value.code == "bad_department"
 
 
@@ -102,4 +102,4 @@ def test_department__without_a_list_is_the_folder_that_the_file_lies_in(
 
 def test_governed__another_key_names_another_kind_of_principal() -> None:
     settings = AccessSettings(by="metadata", key="project")
-    assert governed(document(metadata={"project": "apollo"}), settings).acl == ("project:apollo",)
+    assert apply_access_policy(document(metadata={"project": "apollo"}), settings).acl == ("project:apollo",)

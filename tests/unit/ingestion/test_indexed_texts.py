@@ -1,17 +1,17 @@
 """What a chunk is found by: title and section before its text, as far as there is room."""
 
-from kosmos_rag.ingestion.document import HEADER_TOKENS, Piece, indexed_texts
+from kosmos_rag.ingestion.document import HEADER_TOKENS, ChunkText, embedding_texts
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 TOKENIZER = HashingEmbedder().tokenizer
 
 
-def _piece(text: str, *section: str) -> Piece:
-    return Piece(title="Handbook", source="a/handbook-2.md", section=section, text=text)
+def _piece(text: str, *section: str) -> ChunkText:
+    return ChunkText(title="Handbook", source="a/handbook-2.md", section=section, text=text)
 
 
 def test_header__names_title_and_section_once() -> None:
-    texts, truncated = indexed_texts([_piece("Leave is 20 days.", "Leave", "Annual")], TOKENIZER)
+    texts, truncated = embedding_texts([_piece("Leave is 20 days.", "Leave", "Annual")], TOKENIZER)
     assert texts == ["Handbook | Annual\nLeave is 20 days."]
     assert truncated == 0
 
@@ -19,7 +19,7 @@ def test_header__names_title_and_section_once() -> None:
 def test_header__without_room_is_cut_and_counted_for_each_chunk() -> None:
     section = " ".join(f"word{number}" for number in range(3 * HEADER_TOKENS))
     whole = TOKENIZER.count([f"Handbook | {section}"])[0]
-    texts, truncated = indexed_texts([_piece("One.", section), _piece("Two.", section)], TOKENIZER)
+    texts, truncated = embedding_texts([_piece("One.", section), _piece("Two.", section)], TOKENIZER)
     kept = [TOKENIZER.count([text.split("\n")[0]])[0] for text in texts]
     assert kept[0] == kept[1] < HEADER_TOKENS
     assert truncated == 2 * (whole - kept[0])

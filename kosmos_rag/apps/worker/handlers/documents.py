@@ -18,12 +18,12 @@ from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.core.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
-from kosmos_rag.ingestion.acl import withdraw
+from kosmos_rag.ingestion.acl import remove_unauthorised
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, Ingestor
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.ingestion.sources.listing import Entry, Source
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.documents import update_source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument
@@ -161,7 +161,7 @@ class DocumentWork:
             document = self._load(owner, job)
             if stored == ingestor.fingerprint(document):
                 return Outcome.UNCHANGED
-            chunked = ingestor.chunked(key, document, languages, mark=job.payload.get("source_etag"))
+            chunked = ingestor.process_document(key, document, languages, mark=job.payload.get("source_etag"))
             return _Ready(job=job, document=chunked, outcome=Outcome.CHANGED if stored else Outcome.NEW)
         except DatabaseUnavailable:
             desk.give_back([job])
@@ -180,7 +180,7 @@ class DocumentWork:
             try:
                 with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                     failed = {key: _code(error)} if hold(connection, [job.token]) else {}
-                    gone = withdraw(connection, owner.id, failed, access, collection=job.collection)
+                    gone = remove_unauthorised(connection, owner.id, failed, access, collection=job.collection)
             except DatabaseUnavailable:
                 return desk.give_back([job])
             except KosmosError as refused:
@@ -215,7 +215,7 @@ class DocumentWork:
         # Opening one may take a client of its own, and thousands of jobs come from one source.
         key = json.dumps(spec, sort_keys=True)
         if key not in self._sources:
-            self._sources[key] = open_source(spec, self._ingestor.settings.ingestion)
+            self._sources[key] = create_source(spec, self._ingestor.settings.ingestion)
         return self._sources[key]
 
     def _send(self, publisher: Publisher, owner: TenantRef, ready: Sequence[_Ready], desk: Desk) -> None:

@@ -17,7 +17,7 @@ from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.ingestion.sources.listing import Entry
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.documents import source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove
@@ -85,7 +85,7 @@ class _Pass:
         self._desk = desk
         self._owner = TenantRef(id=job.tenant_id, name=job.tenant)
         self._spec: Mapping[str, Any] = job.payload["spec"]
-        self._source = open_source(self._spec, ingestor.settings.ingestion)
+        self._source = create_source(self._spec, ingestor.settings.ingestion)
         self.seen: set[bytes] = set()
         self.found: Counter[Outcome] = Counter()
         self.to_do = 0
@@ -154,7 +154,7 @@ class _Pass:
     def _payload(self, entry: Entry) -> dict[str, Any]:
         # The list of addresses is left out: it may be long, and each document has its own in the locator.
         spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
-        told = {"source": entry.source, "mark": entry.mark, "locator": dict(entry.locator)}
+        told = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
         return {"spec": spec, "entry": told, "source_etag": self._ingestor.mark(entry)}
 
     def _remove(self, run: uuid.UUID, gone: Sequence[uuid.UUID]) -> None:

@@ -14,7 +14,7 @@ from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import parse
-from kosmos_rag.ingestion.sandbox import pool as helper
+from kosmos_rag.ingestion.sandbox import fork_server
 from kosmos_rag.ingestion.sandbox.client import parse_confined
 from tests.unit.ingestion.sandbox.files import many_objects, wide_workbook
 from tests.unit.ingestion.sandbox.zygotes import busy_child, children, is_alive, until, zygote
@@ -165,8 +165,8 @@ def test_parse_confined__zygote_dies_twice_under_a_file() -> None:
     for _ in range(2):
         busy_child()
         os.kill(zygote(), signal.SIGKILL)
-        first = helper.current()
-        until(lambda first=first: True if helper.current() is not first or running.result else None)
+        first = fork_server.current()
+        until(lambda first=first: True if fork_server.current() is not first or running.result else None)
     error = running.end()
     assert isinstance(error, ParseError)
     assert error.code == "crashed"
@@ -197,7 +197,7 @@ def test_parse_confined__in_a_fork_of_ours() -> None:
     if pid == 0:
         text = parse_confined(document(b"inside"), LIMITS).text
         os.write(write, f"{text} {zygote()}".encode())
-        helper._KEEPER.stop()
+        fork_server._HOLDER.stop()
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:

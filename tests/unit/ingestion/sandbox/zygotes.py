@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from kosmos_rag.ingestion.sandbox import pool as helper
+from kosmos_rag.ingestion.sandbox import fork_server
 
 T = TypeVar("T")
 
 
 def zygote() -> int:
     """The pid of the zygote that serves this process."""
-    return helper.current()._process.pid
+    return fork_server.current()._process.pid
 
 
 def children(pid: int) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings, UrlSettings
 from kosmos_rag.ingestion.sources.listing import Source
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 
 Opener = Callable[..., Source]
 
@@ -25,6 +25,6 @@ def opened(ingestion: IngestionSettings) -> Opener:
     """Opens a spec that went through JSON."""
 
     def opened(**spec: Any) -> Source:
-        return open_source(json.loads(json.dumps(spec, default=str)), ingestion)
+        return create_source(json.loads(json.dumps(spec, default=str)), ingestion)
 
     return opened

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from kosmos_rag.core.config import IngestionSettings, Settings
-from kosmos_rag.ingestion.sources.registry import KINDS, open_source
+from kosmos_rag.ingestion.sources.registry import KINDS, create_source
 
 MANUAL = (Path(__file__).parents[4] / "docs" / "sources.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", MANUAL, re.DOTALL)
@@ -26,7 +26,7 @@ def test_specs__of_the_manual_open(
 ) -> None:
     monkeypatch.setenv("TICKETS_URL", "sqlite://")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    open_source(spec, ingestion)
+    create_source(spec, ingestion)
 
 
 def test_manual__has_every_kind_and_every_key() -> None:
@@ -39,6 +39,6 @@ def test_manual__has_every_kind_and_every_key() -> None:
 def test_specs__of_the_manual_find_the_sample_documents(ingestion: IngestionSettings) -> None:
     root = Path(__file__).parents[4]
     for spec in (spec for spec in SPECS if spec["kind"] == "folder"):
-        listing = open_source({**spec, "path": str(root / spec["path"])}, ingestion).listing()
+        listing = create_source({**spec, "path": str(root / spec["path"])}, ingestion).listing()
         assert list(listing)
         assert listing.complete

@@ -104,19 +104,19 @@ def test_load__gives_what_the_spec_says_of_every_document(tmp_path: Path, opened
 def test_mark__changes_with_the_file_and_with_who_may_read_it(tmp_path: Path, opened: Any) -> None:
     _write(tmp_path, "a.txt")
     source = opened(kind="folder", path=tmp_path)
-    first = _entry(source).mark
-    assert _entry(source).mark == first
-    assert _entry(opened(kind="folder", path=tmp_path, acl=["hr"])).mark != first
+    first = _entry(source).etag
+    assert _entry(source).etag == first
+    assert _entry(opened(kind="folder", path=tmp_path, acl=["hr"])).etag != first
     state = (tmp_path / "a.txt").stat()
     (tmp_path / "a.txt").write_text("A.TXT")  # the same size, and the time set back
     os.utime(tmp_path / "a.txt", ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert _entry(source).mark != first
+    assert _entry(source).etag != first
 
 
 def test_locator__is_enough_in_another_process(tmp_path: Path, opened: Any) -> None:
     _write(tmp_path, "docs/ä ü%20.txt")
     entry = _entry(opened(kind="folder", path=tmp_path))
-    stored = Entry(source=entry.source, mark=entry.mark, locator=json.loads(json.dumps(dict(entry.locator))))
+    stored = Entry(source=entry.source, etag=entry.etag, locator=json.loads(json.dumps(dict(entry.locator))))
     assert opened(kind="folder", path="/elsewhere").load(stored).data.decode() == "docs/ä ü%20.txt"
 
 
@@ -142,7 +142,7 @@ def test_links__to_files_are_followed_and_loops_are_not(tmp_path: Path, opened: 
         try:
             outcomes[Path(entry.source).name] = source.load(entry).data.decode()
         except SourceError as error:
-            assert entry.mark is None
+            assert entry.etag is None
             outcomes[Path(entry.source).name] = error.code
     assert outcomes == {"a.txt": "docs/a.txt", "b.txt": "docs/a.txt", "self": "unreadable", "broken": "not_found"}
 

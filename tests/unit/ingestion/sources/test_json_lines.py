@@ -12,7 +12,7 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Source
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 
 
 @pytest.fixture
@@ -113,18 +113,18 @@ def test_load__of_a_file_that_was_written_again(file: Path, opened: Any) -> None
 
 
 def test_mark__changes_with_what_is_taken_of_the_line_and_with_nothing_else(file: Path, opened: Any) -> None:
-    def mark(row: dict[str, Any], **spec: Any) -> str | None:
+    def etag(row: dict[str, Any], **spec: Any) -> str | None:
         file.write_text("\n" + json.dumps(row))
         [entry] = opened(kind="json_lines", path=file, metadata_fields=["year"], **spec).listing()
-        return str(entry.mark)
+        return str(entry.etag)
 
-    first = mark({"id": 1, "text": "a", "year": 1})
-    assert mark({"seen": 5, "year": 1, "text": "a", "id": 1}) == first
+    first = etag({"id": 1, "text": "a", "year": 1})
+    assert etag({"seen": 5, "year": 1, "text": "a", "id": 1}) == first
     others = [
-        mark({"id": 1, "text": "b", "year": 1}),
-        mark({"id": 1, "text": "a", "year": 2}),
-        mark({"id": 1, "text": "a", "year": 1}, title_field="title"),
-        mark({"id": 1, "text": "a", "year": 1}, acl=["hr"]),
+        etag({"id": 1, "text": "b", "year": 1}),
+        etag({"id": 1, "text": "a", "year": 2}),
+        etag({"id": 1, "text": "a", "year": 1}, title_field="title"),
+        etag({"id": 1, "text": "a", "year": 1}, acl=["hr"]),
     ]
     assert len({first, *others}) == 5
 
@@ -146,6 +146,6 @@ def test_places__lead_back_to_every_line(texts: list[str], end: str, bom: bool, 
     file = tmp_path / "any.jsonl"
     lines = [json.dumps({"id": n, "text": text}, ensure_ascii=n % 2 == 0) for n, text in enumerate(texts)]
     file.write_bytes((b"\xef\xbb\xbf" if bom else b"") + end.join(lines).encode())
-    documents, failures = _listed(open_source({"kind": "json_lines", "path": str(file)}, IngestionSettings()))
+    documents, failures = _listed(create_source({"kind": "json_lines", "path": str(file)}, IngestionSettings()))
     assert failures == []
     assert [document.data.decode() for document in documents.values()] == texts

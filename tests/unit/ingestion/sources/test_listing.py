@@ -12,7 +12,7 @@ Found = Entry | IngestFailure
 
 
 def _entry(source: str) -> Entry:
-    return Entry(source=source, mark="1", locator={})
+    return Entry(source=source, etag="1", locator={})
 
 
 def _failure(source: str = "x") -> IngestFailure:

@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from kosmos_rag.ingestion.sources.registry import open_source
 )
 def test_open__refuses_what_cannot_be_used(spec: dict[str, Any], message: str, ingestion: IngestionSettings) -> None:
     with pytest.raises(RequestError) as caught:
-        open_source(spec, ingestion)
+        create_source(spec, ingestion)
     assert message in str(caught.value)
     assert str(caught.value).isprintable()
     assert "secret@" not in str(caught.value)
@@ -50,7 +50,7 @@ def test_open__refuses_what_cannot_be_used(spec: dict[str, Any], message: str, i
 def test_open__names_the_variable_that_is_not_set(ingestion: IngestionSettings) -> None:
     spec = {"kind": "sql", "name": "a", "url_env": "NO_SUCH_VARIABLE", "query": "SELECT 1"}
     with pytest.raises(ConfigError, match="NO_SUCH_VARIABLE is not set"):
-        open_source(spec, ingestion)
+        create_source(spec, ingestion)
 
 
 def test_open__does_not_show_the_password_of_a_database(
@@ -60,13 +60,13 @@ def test_open__does_not_show_the_password_of_a_database(
     for url in ("nonsense", "oracle9://u:hunter2@host/db", "postgresql://u:hunter2@host:port/db"):
         monkeypatch.setenv("KB_URL", url)
         with pytest.raises(ConfigError, match="KB_URL holds no URL") as caught:
-            open_source(spec, ingestion)
+            create_source(spec, ingestion)
         assert "hunter2" not in str(caught.value)
 
 
 def test_open__reads_nothing(ingestion: IngestionSettings) -> None:
     for spec in ({"kind": "folder", "path": "/nowhere"}, {"kind": "json_lines", "path": "/nowhere.jsonl"}):
-        listing = open_source(json.loads(json.dumps(spec)), ingestion).listing()
+        listing = create_source(json.loads(json.dumps(spec)), ingestion).listing()
         assert listing.failures == []
         assert list(listing) == []
         assert [failure.code for failure in listing.failures] == ["not_found"]

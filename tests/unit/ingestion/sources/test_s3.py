@@ -9,7 +9,7 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import ConfigError, SourceError
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +85,16 @@ def test_listing__goes_on_past_the_first_page(
 
 
 def test_mark__changes_with_the_object(bucket: Any, endpoint: str, opened: Any) -> None:
-    def mark(**spec: Any) -> str | None:
+    def etag(**spec: Any) -> str | None:
         [entry] = opened(kind="s3", bucket=bucket.name, endpoint_url=endpoint, **spec).listing()
-        return str(entry.mark)
+        return str(entry.etag)
 
     _put(bucket, "a")
-    first = mark()
-    assert mark() == first
-    assert mark(acl=["hr"]) != first
+    first = etag()
+    assert etag() == first
+    assert etag(acl=["hr"]) != first
     bucket.put_object(Key="a", Body=b"other")
-    assert mark() != first
+    assert etag() != first
 
 
 def test_load__of_an_object_that_is_gone_or_too_large(bucket: Any, endpoint: str, opened: Any) -> None:
@@ -138,7 +138,7 @@ def test_listing__without_credentials(endpoint: str, opened: Any, monkeypatch: p
 def test_open__says_how_to_install_boto3(ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(ConfigError, match=r"pip install 'kosmos-rag\[s3\]'"):
-        open_source({"kind": "s3", "bucket": "b"}, ingestion)
+        create_source({"kind": "s3", "bucket": "b"}, ingestion)
 
 
 def test_covers__the_objects_under_the_prefix(bucket: Any, endpoint: str, opened: Any) -> None:

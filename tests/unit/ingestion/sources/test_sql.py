@@ -121,16 +121,16 @@ def test_load__takes_an_id_as_a_value_and_not_as_sql(run: Run, opened: Any) -> N
 def test_mark__changes_with_the_row_and_with_who_may_read_it(run: Run, opened: Any) -> None:
     run("CREATE TABLE t (id, text, seen); INSERT INTO t VALUES (1, 'x', 0)")
 
-    def mark(**spec: Any) -> str | None:
+    def etag(**spec: Any) -> str | None:
         [entry] = opened(**_spec(**spec)).listing()
-        return str(entry.mark)
+        return str(entry.etag)
 
-    first = mark()
+    first = etag()
     run("UPDATE t SET seen = 1")
-    assert mark() == first
-    assert mark(acl=["hr"]) != first
+    assert etag() == first
+    assert etag(acl=["hr"]) != first
     run("UPDATE t SET text = 'y'")
-    assert mark() != first
+    assert etag() != first
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""URLs as a source, against a server of its own: marks, limits, redirects, and what must never be asked."""
+"""URLs as a source, against a server of its own: etags, limits, redirects, and what must never be asked."""
 
 import socket
 import ssl
@@ -14,7 +14,7 @@ import pytest
 from kosmos_rag.core.config import IngestionSettings, UrlSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Entry
-from kosmos_rag.ingestion.sources.registry import open_source
+from kosmos_rag.ingestion.sources.registry import create_source
 
 Reply = Callable[["Handler"], None]
 
@@ -84,8 +84,8 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Reply:
 
 
 def _load(url: str, ingestion: IngestionSettings) -> bytes:
-    source = open_source({"kind": "urls", "urls": [url]}, ingestion)
-    return source.load(Entry(source=url, mark=None, locator={"url": url})).data
+    source = create_source({"kind": "urls", "urls": [url]}, ingestion)
+    return source.load(Entry(source=url, etag=None, locator={"url": url})).data
 
 
 def _refusal(url: str, ingestion: IngestionSettings) -> SourceError:
@@ -104,20 +104,20 @@ def test_documents__are_listed_with_marks_and_loaded(server: Server, opened: Any
     assert listing.complete
     assert {method for method, _, _ in server.asked} == {"HEAD"}
     assert [entry.source for entry in entries] == urls[:2]
-    assert len({entry.mark for entry in entries} - {None}) == 2
+    assert len({entry.etag for entry in entries} - {None}) == 2
     document = source.load(entries[0])
     assert (document.source, document.data, document.acl) == (urls[0], b"# A", ("hr",))
     assert document.metadata == {"team": "x"}
 
 
 def test_mark__changes_with_the_validators(server: Server, opened: Any) -> None:
-    marks = []
+    etags = []
     for headers in ({"ETag": '"1"'}, {"ETag": '"2"'}, {"ETag": '"2"', "Last_Modified": "today"}, {}):
         server.replies["/a"] = answers(200, b"x", **headers)
         [entry] = opened(kind="urls", urls=[server.url("/a")]).listing()
-        marks.append(entry.mark)
-    assert marks[3] is None
-    assert len(set(marks)) == 4
+        etags.append(entry.etag)
+    assert etags[3] is None
+    assert len(set(etags)) == 4
 
 
 def test_mark__comes_from_get_where_the_server_knows_no_head(server: Server, opened: Any) -> None:
@@ -126,7 +126,7 @@ def test_mark__comes_from_get_where_the_server_knows_no_head(server: Server, ope
 
     server.replies["/a"] = reply
     [entry] = opened(kind="urls", urls=[server.url("/a")]).listing()
-    assert entry.mark is not None
+    assert entry.etag is not None
 
 
 def test_listing__keeps_an_address_that_fails(server: Server, opened: Any) -> None:
@@ -134,7 +134,7 @@ def test_listing__keeps_an_address_that_fails(server: Server, opened: Any) -> No
     listing = source.listing()
     gone, elsewhere = listing
     assert listing.complete
-    assert gone.mark is elsewhere.mark is None
+    assert gone.etag is elsewhere.etag is None
     assert listing.covers(gone.source)
     assert not listing.covers(server.url("/other"))
 

@@ -1,4 +1,4 @@
-"""The zygote as its owner sees it: started on first use, replaced when lost, gone with the process."""
+"""Start, use and replace the fork server: the process (`zygote`) that forks a child for each file."""
 
 import atexit
 import os
@@ -6,9 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 
-import kosmos_rag
 from kosmos_rag.core.errors import ParseError, first_line
 from kosmos_rag.ingestion.sandbox.protocol import FORK, READY
 
@@ -18,12 +18,12 @@ _FORK_S = 10.0
 _MODULE = "kosmos_rag.ingestion.sandbox.zygote"
 
 
-class HelperLost(Exception):
-    """The zygote ended, and the children with it."""
+class ForkServerLost(Exception):
+    """The fork server ended, and its children with it."""
 
 
-class Helper:
-    """A running zygote. Thread-safe."""
+class ForkServer:
+    """A running fork server. Thread-safe."""
 
     def __init__(self) -> None:
         """Start it. Raises OSError, or EOFError where it ends at once."""
@@ -48,15 +48,15 @@ class Helper:
         self._control.settimeout(_FORK_S)
 
     def fork(self, connection: socket.socket, end: socket.socket) -> None:
-        """Ask for a child that serves `connection`; its exit code is written to `end`. Raises HelperLost."""
+        """Ask for a child that serves `connection`; its exit code is written to `end`. Raises ForkServerLost."""
         try:
             with self._lock:
                 socket.send_fds(self._control, [FORK], [connection.fileno(), end.fileno()])
         except OSError as error:
-            raise HelperLost from error
+            raise ForkServerLost from error
 
     def stop(self) -> None:
-        """End the zygote and its children."""
+        """End the fork server and its children."""
         with self._lock:
             self._control.close()
         try:
@@ -66,7 +66,7 @@ class Helper:
             self._process.wait()
 
     def disown(self) -> None:
-        """Let go of it in a fork of ours: it is the original's."""
+        """Close our side in a forked copy of this process; the server belongs to the original."""
         self._control.close()
         self._process.returncode = 0
 
@@ -82,8 +82,10 @@ def _popen(control: socket.socket) -> "subprocess.Popen[bytes]":
 
 
 def _environment() -> dict[str, str]:
-    """What the zygote needs to find our modules, and nothing that could be a secret."""
-    root = str(Path(kosmos_rag.__file__).parents[1])
+    """Return the environment of the fork server: what it imports by, and nothing that could be a secret."""
+    package = find_spec("kosmos_rag")
+    assert package is not None, "this module is a part of it"
+    root = str(Path(str(package.origin)).parents[1])
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)]),
@@ -96,51 +98,55 @@ def _environment() -> dict[str, str]:
     }
 
 
-class _Keeper:
-    """Holds the one helper of this process."""
+class ForkServerHolder:
+    """Holds the fork server of this process, one at most."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._helper: Helper | None = None
+        self._server: ForkServer | None = None
 
-    def current(self) -> Helper:
+    def current(self) -> ForkServer:
+        """Return the running server; start one where there is none. Raises ParseError."""
         with self._lock:
-            if self._helper is None:
-                self._helper = _started()
-            return self._helper
+            if self._server is None:
+                self._server = _start()
+            return self._server
 
-    def discard(self, lost: Helper) -> None:
-        """Stop a helper that was lost, unless another thread has replaced it already."""
+    def discard(self, lost: ForkServer) -> None:
+        """Stop a lost server, unless another thread has replaced it already."""
         with self._lock:
-            if self._helper is lost:
-                self._helper = None
+            if self._server is lost:
+                self._server = None
                 lost.stop()
 
     def stop(self) -> None:
+        """Stop the server at the end of this process."""
         with self._lock:
-            helper, self._helper = self._helper, None
-        if helper is not None:
-            helper.stop()
+            server, self._server = self._server, None
+        if server is not None:
+            server.stop()
 
     def after_fork(self) -> None:
+        """Forget the server in a forked copy of this process."""
         # Another thread may have held the lock, and does not exist here.
         self._lock = threading.Lock()
-        if self._helper is not None:
-            self._helper.disown()
-            self._helper = None
+        if self._server is not None:
+            self._server.disown()
+            self._server = None
 
 
-def _started() -> Helper:
+def _start() -> ForkServer:
+    """Start a fork server. Raises ParseError."""
     try:
-        return Helper()
+        return ForkServer()
     except (OSError, EOFError) as error:
         message = f"the process that parses files cannot be started ({first_line(error)}); see its output"
         raise ParseError("crashed", message) from error
 
 
-_KEEPER = _Keeper()
-atexit.register(_KEEPER.stop)
-os.register_at_fork(after_in_child=_KEEPER.after_fork)
+_HOLDER = ForkServerHolder()
+atexit.register(_HOLDER.stop)
+os.register_at_fork(after_in_child=_HOLDER.after_fork)
 
-current = _KEEPER.current
-discard = _KEEPER.discard
+current = _HOLDER.current
+discard = _HOLDER.discard
