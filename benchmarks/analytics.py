@@ -22,8 +22,8 @@ import yaml
 
 from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.config.presets import load
-from kosmos_rag.retrieval.signals.apply import Signals
-from kosmos_rag.retrieval.signals.base import Asked
+from kosmos_rag.retrieval.signals.apply import Signals, build_signal_rules
+from kosmos_rag.retrieval.signals.base import QueryContext
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MODEL = {
@@ -77,7 +77,7 @@ def share(ranks: Sequence[int | None], within: int) -> float:
 
 def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
     """Return the measured preset, and it without some of its rules or with other chunks, by name."""
-    rag = load(PRESET, settings).values["rag"]
+    rag = load(PRESET, settings, validate=build_signal_rules).values["rag"]
     without = {part: dict.fromkeys(rag[part]) for part in ("signals", "intents")}
     hierarchical = {"strategy": "hierarchical"}
     changes = {
@@ -115,9 +115,9 @@ def measure(scope: Tenant, asked: Sequence[Question], *, misses: bool) -> dict[s
 
 def timing(found: SearchResult, settings: Settings) -> dict[str, float]:
     """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
-    rag = load(PRESET, settings).over(settings).rag
+    rag = load(PRESET, settings, validate=build_signal_rules).over(settings).rag
     signals = Signals(rag.signals, rag.intents)
-    asked = Asked(text=found.question, principals=("everyone",), today=date(2026, 1, 1))
+    asked = QueryContext(text=found.question, principals=("everyone",), today=date(2026, 1, 1))
     took = []
     for _ in range(_ROUNDS):
         began = time.perf_counter()

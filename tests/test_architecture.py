@@ -26,7 +26,6 @@ LEVEL = {package: level for level, layer in enumerate(LAYERS) for package in lay
 LONG = 600
 # Imports that the next changes remove.
 KNOWN = {
-    ("core/config/presets/__init__.py", "kosmos_rag.retrieval.signals.apply"),
     ("engine/jobs.py", "kosmos_rag.text2sql.catalog.sources"),
     ("evaluation/monitor/monitor.py", "kosmos_rag.engine.engine"),
     ("indexing/reembedding/migration.py", "kosmos_rag.evaluation.embedding_quality"),

@@ -25,6 +25,7 @@ from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.core.types import Filter
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
@@ -71,7 +72,7 @@ def embedder(kept: Path = VECTORS) -> KeptVectors:
 def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Settings:
     """Return settings by a preset, changed, over one embedded database."""
     base = Settings.load(overrides={**MODEL, "database.data_dir": str(database), "rag.reranking.enabled": False})
-    shaped = load(preset, base).over(base)
+    shaped = load(preset, base, validate=build_signal_rules).over(base)
     rag = shaped.rag
     retrieval = rag.retrieval.model_copy(update=changed.get("retrieval", {}))
     signals = changed.get("signals", rag.signals)

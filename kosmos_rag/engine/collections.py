@@ -13,6 +13,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset, load
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
+from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, well_formed
@@ -34,7 +35,7 @@ class Collections:
 
         Raises ConfigError on the preset, RequestError where the collection goes by another one.
         """
-        wanted = load(preset, self._settings)
+        wanted = load(preset, self._settings, validate=build_signal_rules)
         now = datetime.now(UTC)
         values = {"tenant_id": owner.id, "collection": collection, "name": wanted.name, "content": wanted.content}
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:

@@ -12,6 +12,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import ExperimentInfo, ExperimentMode, ExperimentReport
 from kosmos_rag.evaluation.experiments import report as comparing
 from kosmos_rag.evaluation.experiments import store as storing
+from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import TenantRef, well_formed
 
@@ -45,7 +46,7 @@ class TenantExperiments:
             raise RequestError(f"the mode is {str(mode)[:80]!r}; use {' or '.join(ExperimentMode)}")
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise RequestError(f"the share is {share!r}; give a number above 0 and up to 1")
-        preset = changes(name, settings, self._settings)
+        preset = changes(name, settings, self._settings, validate=build_signal_rules)
         info = ExperimentInfo(
             id=uuid.uuid4(),
             name=name,

@@ -35,8 +35,8 @@ from kosmos_rag.retrieval.rerank import Reranked, Reranking
 from kosmos_rag.retrieval.result import Found, result_of
 from kosmos_rag.retrieval.sampling import Sampler
 from kosmos_rag.retrieval.search import Search
-from kosmos_rag.retrieval.signals.apply import Applied, Signals
-from kosmos_rag.retrieval.signals.base import Asked
+from kosmos_rag.retrieval.signals.apply import SignalResult, Signals
+from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.retrieval.timer import Watch
 from kosmos_rag.storage.pool import Database, Role
@@ -248,7 +248,7 @@ class Retriever:
         """Return what a kept result goes by; None where none is kept. Some signals go by the day."""
         if not self._results.enabled:
             return None
-        today = _today() if self._signals.move_hits else None
+        today = _today() if self._signals.enabled else None
         told = self._tells_all(snapshot)
         return key_of(search, expansion, snapshot, version=self._version, today=today, told=told)
 
@@ -290,7 +290,7 @@ class Retriever:
 
     def _pool(self, asked: Request) -> int:
         """Return how many passages to fetch: those asked for, or as many as are worth to be put in another order."""
-        reordered = self._reranking is not None or self._signals.move_hits
+        reordered = self._reranking is not None or self._signals.enabled
         return max(asked.k, self._settings.rag.retrieval.top_k) if reordered else asked.k
 
     def _found(
@@ -356,11 +356,13 @@ class Retriever:
             return Reranked(passages=passages, note=None, done=True)
         return self._reranking.run(question, passages, watch)
 
-    def _signalled(self, question: str, principals: Sequence[str], passages: list[Passage], watch: Watch) -> Applied:
-        asked = Asked(text=question, principals=tuple(principals), today=_today())
+    def _signalled(
+        self, question: str, principals: Sequence[str], passages: list[Passage], watch: Watch
+    ) -> SignalResult:
+        asked = QueryContext(text=question, principals=tuple(principals), today=_today())
         # What holds the phrases in quotes stays before the rest, as it does when it is reranked.
         applied = self._signals.apply(asked, passages, ahead=lambda passage: PHRASE in passage.score_contributions)
-        if self._signals.move_hits:
+        if self._signals.enabled:
             watch.lap("signals")
         return applied
 

@@ -6,7 +6,7 @@ from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 from kosmos_rag.retrieval.expansion.expander import Expanded
 from kosmos_rag.retrieval.query import Request
 from kosmos_rag.retrieval.rerank import Reranked
-from kosmos_rag.retrieval.signals.apply import Applied
+from kosmos_rag.retrieval.signals.apply import SignalResult
 from kosmos_rag.retrieval.timer import Watch
 
 
@@ -25,7 +25,7 @@ class Found:
 
 
 def result_of(
-    asked: Request, expanded: Expanded, found: Found, reranked: Reranked, applied: Applied, watch: Watch
+    asked: Request, expanded: Expanded, found: Found, reranked: Reranked, applied: SignalResult, watch: Watch
 ) -> SearchResult:
     hits = tuple(
         hit if hit.rank == rank else replace(hit, rank=rank)
@@ -48,7 +48,7 @@ def result_of(
     )
 
 
-def _shortfall(found: Found, reranked: Reranked, applied: Applied) -> str:
+def _shortfall(found: Found, reranked: Reranked, applied: SignalResult) -> str:
     if found.chunks == 0:
         return f"{found.where} has no documents"
     relevant, left = len(reranked.passages), len(applied.passages)

@@ -1,4 +1,1 @@
-"""Signals: small rules that move hits after they were ranked, and intents that say which of them apply to a question.
-
-Each file in `kinds/` is one signal. Its name is the file's name, and its class is called `Signal`.
-"""
+"""Signals: rules that change the order of ranked passages, and intents that select rules by the kind of query."""

@@ -1,97 +1,110 @@
-"""The signals of a configuration, applied to the hits of a question."""
+"""Apply the signals of a configuration to ranked passages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.base import Asked, Choosing, Scoring
-from kosmos_rag.retrieval.signals.intents import Intent, intents_of
-from kosmos_rag.retrieval.signals.registry import merged, signals_of
+from kosmos_rag.retrieval.signals.base import QueryContext, ScoreSignal, SelectionSignal
+from kosmos_rag.retrieval.signals.intents import Intent, build_intents
+from kosmos_rag.retrieval.signals.registry import build_signals, merge_signals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Applied:
-    """Passages in the order that signals give them."""
+class SignalResult:
+    """Passages reordered by signals."""
 
     passages: list[Passage]
     intent: str | None
-    """What kind of question it is; None where no rule says."""
+    """Name of the first matching intent; None if none matches."""
     warnings: tuple[str, ...]
-    """What the caller should know: how many passages a signal left out."""
+    """How many passages each selection signal dropped."""
 
 
 class Signals:
-    """What `rag.signals` and `rag.intents` say, checked. Raises ConfigError where they say what cannot be."""
+    """Signals and intents built from settings. Raises ConfigError on invalid settings."""
 
     def __init__(self, signals: Mapping[str, Any], intents: Mapping[str, Any]) -> None:
-        self._plain = signals_of(signals, "rag.signals")
-        self._intents = intents_of(intents)
-        self._of_intent = {
-            intent.name: signals_of(merged(signals, intent.signals), f"rag.intents.{intent.name}.signals")
+        self._default = build_signals(signals, "rag.signals")
+        self._intents = build_intents(intents)
+        self._by_intent = {
+            intent.name: build_signals(merge_signals(signals, intent.signals), f"rag.intents.{intent.name}.signals")
             for intent in self._intents
         }
 
     @property
-    def move_hits(self) -> bool:
-        """Whether there is any signal, for whatever question."""
-        return bool(self._plain) or any(self._of_intent.values())
+    def enabled(self) -> bool:
+        """Whether any query has a signal."""
+        return bool(self._default) or any(self._by_intent.values())
 
-    def apply(self, asked: Asked, passages: Sequence[Passage], *, ahead: Callable[[Passage], bool]) -> Applied:
-        """Return the passages by (score / best score + Σ what is added) · Π what multiplies, then chosen from.
+    def apply(
+        self, query: QueryContext, passages: Sequence[Passage], *, ahead: Callable[[Passage], bool]
+    ) -> SignalResult:
+        """Return the passages by (score / best score + Σ added) · Π multiplied, then filtered by selection signals.
 
-        Those that are `ahead` stay before all others. `signals` of each passage says what each signal changed; without
-        any signal for this question, the passages are returned as they came.
+        Args:
+            query: The query as signals see it.
+            passages: Ranked passages, best first.
+            ahead: Passages that stay before all others, whatever their score.
+
+        `signals` of each passage holds the change by each signal. Without signals for this query the passages are
+        returned unchanged.
         """
-        intent = self._recognised(asked.text)
-        signals = self._plain if intent is None else self._of_intent[intent.name]
+        intent = self._match_intent(query.text)
+        signals = self._default if intent is None else self._by_intent[intent.name]
         name = None if intent is None else intent.name
         if not signals or not passages:
-            return Applied(passages=list(passages), intent=name, warnings=())
+            return SignalResult(passages=list(passages), intent=name, warnings=())
         best = max(passage.score for passage in passages)
-        # What is added comes first, so that the order in the settings does not matter.
+        # Additions come first, so that the order in the settings does not matter.
         scoring = sorted(
-            ((key, signal) for key, signal in signals.items() if isinstance(signal, Scoring)),
+            ((key, signal) for key, signal in signals.items() if isinstance(signal, ScoreSignal)),
             key=lambda item: item[1].how == "multiply",
         )
-        scored = [(passage, *_scored(asked, passage, best, scoring)) for passage in passages]
+        scored = [(passage, *_score(query, passage, best, scoring)) for passage in passages]
         scored.sort(key=lambda entry: (not ahead(entry[0]), -entry[1]))
         ordered = [
             replace(passage, rank=rank, score=score, signals=changes)
             for rank, (passage, score, changes) in enumerate(scored, start=1)
         ]
-        notes = []
+        warnings = []
         for key, signal in signals.items():
-            if isinstance(signal, Choosing):
-                chosen = _chosen(asked, ordered, key, signal)
+            if isinstance(signal, SelectionSignal):
+                chosen = _select(query, ordered, key, signal)
                 if len(chosen) < len(ordered):
-                    notes.append(f"{key} left out {len(ordered) - len(chosen)} of {len(ordered)} passages")
+                    warnings.append(f"{key} left out {len(ordered) - len(chosen)} of {len(ordered)} passages")
                 ordered = chosen
-        return Applied(passages=ordered, intent=name, warnings=tuple(notes))
+        return SignalResult(passages=ordered, intent=name, warnings=tuple(warnings))
 
-    def _recognised(self, question: str) -> Intent | None:
-        return next((intent for intent in self._intents if intent.fits(question)), None)
+    def _match_intent(self, text: str) -> Intent | None:
+        return next((intent for intent in self._intents if intent.matches(text)), None)
 
 
-def _scored(
-    asked: Asked, passage: Passage, best: float, scoring: Sequence[tuple[str, Scoring]]
+def build_signal_rules(settings: Settings) -> Signals:
+    """Build the signals and intents of settings. Raises ConfigError on invalid ones."""
+    return Signals(settings.rag.signals, settings.rag.intents)
+
+
+def _score(
+    query: QueryContext, passage: Passage, best: float, scoring: Sequence[tuple[str, ScoreSignal]]
 ) -> tuple[float, dict[str, float]]:
-    """Return a passage's score as a share of the best, moved by the signals in this order, and what each added."""
+    """Return the score relative to the best one, changed by the signals in order, and each change."""
     score = passage.score / best if best > 0 else 0.0
     changes: dict[str, float] = {}
     for name, signal in scoring:
-        change = signal.weight * signal.value(asked, passage)
+        change = signal.weight * signal.value(query, passage)
         if change:
             changes[name] = change if signal.how == "add" else score * change
             score += changes[name]
     return score, changes
 
 
-def _chosen(asked: Asked, passages: Sequence[Passage], name: str, signal: Choosing) -> list[Passage]:
-    """Return what a signal leaves, with what it took from their scores."""
+def _select(query: QueryContext, passages: Sequence[Passage], name: str, signal: SelectionSignal) -> list[Passage]:
+    """Return the passages that a signal keeps, with its changes of their scores."""
     before = {passage.chunk_id: passage.score for passage in passages}
     changed = []
-    for passage in signal.choose(asked, passages):
+    for passage in signal.choose(query, passages):
         change = passage.score - before[passage.chunk_id]
         changed.append(replace(passage, signals={**passage.signals, name: change}) if change else passage)
     return changed

@@ -1,64 +1,62 @@
-"""Signals read from settings: a mapping of names to parameters, each name that of a module in `kinds/`."""
+"""Signals built from settings: a mapping of registered names to their parameters."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.retrieval.signals import kinds
-from kosmos_rag.retrieval.signals.base import Choosing, Scoring
+from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
+from kosmos_rag.retrieval.signals.rules import RULES
+from kosmos_rag.retrieval.signals.schema_rules import SCHEMA_RULES
 
 _Model = TypeVar("_Model", bound=Section)
 
-
-@cache
-def names() -> tuple[str, ...]:
-    """Return the names of all signals."""
-    return tuple(sorted(module.name for module in iter_modules(kinds.__path__)))
+SIGNALS: Mapping[str, type[ScoreSignal | SelectionSignal]] = {**RULES, **SCHEMA_RULES}
+"""Signal classes by the names that `rag.signals` uses."""
 
 
-def signals_of(given: Mapping[str, Any], place: str) -> dict[str, Scoring | Choosing]:
+def build_signals(parameters: Mapping[str, Any], path: str) -> dict[str, ScoreSignal | SelectionSignal]:
     """Build the signals of a mapping, in its order.
 
-    Raises ConfigError on a name that is no signal and on parameters that it does not take.
+    Args:
+        parameters: Parameters by signal name.
+        path: Where the mapping is in the settings, for messages: `rag.signals`.
+
+    Raises ConfigError on an unknown name and on invalid parameters.
     """
-    return {name: checked(_kind(name, place), parameters, f"{place}.{name}") for name, parameters in given.items()}
+    return {name: validate(_signal_class(name, path), values, f"{path}.{name}") for name, values in parameters.items()}
 
 
-def merged(signals: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay parameters over those of the same signals; null takes a signal away."""
-    both = dict(signals)
-    for name, parameters in over.items():
+def merge_signals(signals: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge parameters over those of the same signals; null removes a signal."""
+    merged = dict(signals)
+    for name, parameters in overrides.items():
         if parameters is None:
-            both.pop(name, None)
+            merged.pop(name, None)
         else:
-            both[name] = {**both.get(name, {}), **parameters}
-    return both
+            merged[name] = {**merged.get(name, {}), **parameters}
+    return merged
 
 
-def checked(model: type[_Model], values: Any, place: str) -> _Model:
-    """Validate values as a model. Raises ConfigError that names the place and what is wrong there."""
+def validate(model: type[_Model], values: Any, path: str) -> _Model:
+    """Validate values as a model. Raises ConfigError that names the path and the fault."""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{place} is {values!r}: it must be a mapping of {', '.join(model.model_fields)}")
+        raise ConfigError(f"{path} is {values!r}: it must be a mapping of {', '.join(model.model_fields)}")
     try:
         return model(**{str(key): value for key, value in values.items()})
     except ValidationError as error:
         detail = error.errors()[0]
-        where = ".".join([place, *(str(part) for part in detail["loc"])])
+        where = ".".join([path, *(str(part) for part in detail["loc"])])
         known = f"; known here are {', '.join(model.model_fields)}" if detail["type"] == "extra_forbidden" else ""
         raise ConfigError(f"{where}: {detail['msg']}{known}") from None
 
 
-def _kind(name: str, place: str) -> type[Scoring | Choosing]:
-    if name not in names():
-        near = get_close_matches(str(name), names(), n=1)
-        remedy = f"did you mean {near[0]}?" if near else f"the signals are {', '.join(names())}"
-        raise ConfigError(f"{place}.{name} is no signal: {remedy}")
-    kind: type[Scoring | Choosing] = import_module(f"{kinds.__name__}.{name}").Signal
-    return kind
+def _signal_class(name: str, path: str) -> type[ScoreSignal | SelectionSignal]:
+    if name in SIGNALS:
+        return SIGNALS[name]
+    near = get_close_matches(str(name), SIGNALS, n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"the signals are {', '.join(sorted(SIGNALS))}"
+    raise ConfigError(f"{path}.{name} is no signal: {remedy}")

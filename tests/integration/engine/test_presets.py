@@ -10,6 +10,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.config.presets import load, shipped
 from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from tests.integration.variants import opened
@@ -33,23 +34,26 @@ def _policies(*departments: str) -> list[SourceDocument]:
 @pytest.mark.parametrize("name", ["analytics", "corporate", "keyword", "schema", "schema-classic"])
 def test_shipped__can_be_laid_over_the_defaults(name: str) -> None:
     assert name in shipped()
-    assert load(name, Settings()).over(Settings()) != Settings()
+    assert load(name, Settings(), validate=build_signal_rules).over(Settings()) != Settings()
 
 
 def test_shipped__say_what_the_documents_of_their_systems_say() -> None:
-    analytics = load("analytics", Settings()).over(Settings()).rag
+    analytics = load("analytics", Settings(), validate=build_signal_rules).over(Settings()).rag
     assert 500 <= analytics.chunking.max_size <= 900
     assert 80 <= analytics.chunking.overlap <= 120
     assert analytics.chunking.min_size == 80
-    corporate = load("corporate", Settings()).over(Settings()).rag
+    corporate = load("corporate", Settings(), validate=build_signal_rules).over(Settings()).rag
     assert (corporate.retrieval.semantic_weight, corporate.retrieval.keyword_weight) == (0.8, 0.2)
     assert (corporate.chunking.strategy, corporate.chunking.min_size) == ("paragraph", 40)
-    keyword = load("keyword", Settings()).over(Settings()).rag
+    keyword = load("keyword", Settings(), validate=build_signal_rules).over(Settings()).rag
     assert keyword.retrieval.semantic_weight == 0
 
 
 def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_that(engine: Engine) -> None:
-    classic, tenth = (load(name, Settings()).over(Settings()).rag for name in ("schema-classic", "schema"))
+    classic, tenth = (
+        load(name, Settings(), validate=build_signal_rules).over(Settings()).rag
+        for name in ("schema-classic", "schema")
+    )
     assert classic.signals["schema_recipe"] == {"curated": 4.0, "pattern": 2.0}
     assert classic.signals["schema_entities"] == {"names": 3.0, "temporal": 2.0, "moment": 2.0, "numeric": 1.0}
     assert classic.signals["schema_penalty"] == {"nothing": -3.0, "elsewhere": -2.0}
@@ -76,7 +80,7 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
         tmp_path / "mine.yaml",
         "extends: base.yaml\nrag: {signals: {header_match: {weight: 0.9}, exact_phrase: {weight: 1.0}}}",
     )
-    rag = load(mine, Settings()).over(Settings()).rag
+    rag = load(mine, Settings(), validate=build_signal_rules).over(Settings()).rag
     assert rag.retrieval.top_k == 7
     assert rag.chunking.strategy == "markdown"
     assert list(rag.signals) == ["intro_penalty", "header_match", "word_overlap", "keyword_gate", "exact_phrase"]
@@ -107,7 +111,7 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
 def test_preset__that_cannot_be_is_named(tmp_path: Path, text: str, message: str) -> None:
     _write(tmp_path / "other.yaml", "extends: mine.yaml")
     with pytest.raises(ConfigError, match=message) as caught:
-        load(_write(tmp_path / "mine.yaml", text), Settings())
+        load(_write(tmp_path / "mine.yaml", text), Settings(), validate=build_signal_rules)
     assert "\n" not in str(caught.value)
 
 

@@ -2,18 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kosmos_rag.core.config import Settings, preset_keys
 from kosmos_rag.core.config.keys import nest
 from kosmos_rag.core.config.loading import read_yaml
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.retrieval.signals.apply import Signals
+
+Validate: TypeAlias = Callable[[Settings], object]
+"""Checks settings that this package does not know, such as signals. Raises ConfigError."""
 
 EXTENDS = "extends"
 _OF_COLLECTIONS = (
@@ -61,7 +63,7 @@ def shipped() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in files(__package__).iterdir() if _is_yaml(entry.name))
 
 
-def load(given: str | Path, settings: Settings) -> Preset:
+def load(given: str | Path, settings: Settings, *, validate: Validate) -> Preset:
     """Read a preset by the name of a shipped one, or by the path of a YAML file, and check it over these settings.
 
     Raises ConfigError where the name is unknown, a file cannot be read, presets extend each other in a circle, or a key
@@ -72,17 +74,18 @@ def load(given: str | Path, settings: Settings) -> Preset:
     for key in preset_keys(name, values):
         if not key.startswith(_OF_COLLECTIONS) or key in _OF_PROCESSES:
             raise ConfigError(f"{key} (preset {name}) is not a setting of a collection: set it in rag-config.yaml")
-    rag = preset.over(settings).rag
+    laid = preset.over(settings)
+    rag = laid.rag
     if rag.answer.template != settings.rag.answer.template and rag.answer.template.endswith(".j2"):
         raise ConfigError(
             f"rag.answer.template of the preset {name} is {rag.answer.template}: a preset is stored without files that "
             "it names; name a template that comes with the library, or set it in rag-config.yaml"
         )
-    Signals(rag.signals, rag.intents)
+    validate(laid)
     return preset
 
 
-def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings) -> Preset:
+def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings, *, validate: Validate) -> Preset:
     """Return settings that questions may be answered by in the place of these: a YAML file, or values by dotted key.
 
     Raises ConfigError where they change nothing, and as `load` does, of keys that are none of a question's.
@@ -101,7 +104,7 @@ def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings
     laid = preset.over(settings)
     if laid.settings_hash == settings.settings_hash:
         raise ConfigError(f"the settings of {name} are those that questions are answered by already; change one")
-    Signals(laid.rag.signals, laid.rag.intents)
+    validate(laid)
     return preset
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date
 
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.base import Asked
+from kosmos_rag.retrieval.signals.base import QueryContext
 
 
 def passage(text: str = "some text", score: float = 1.0, **changes: object) -> Passage:
@@ -19,5 +19,5 @@ def passage(text: str = "some text", score: float = 1.0, **changes: object) -> P
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def asked(text: str = "How is churn calculated?", *principals: str) -> Asked:
-    return Asked(text=text, principals=principals, today=date(2026, 6, 30))
+def asked(text: str = "How is churn calculated?", *principals: str) -> QueryContext:
+    return QueryContext(text=text, principals=principals, today=date(2026, 6, 30))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.apply import Applied, Signals
+from kosmos_rag.retrieval.signals.apply import SignalResult, Signals
 from tests.unit.retrieval.signals.passages import asked, passage
 
 SQL = "```sql\nselect 1\n```"
@@ -17,7 +17,7 @@ SQL = "```sql\nselect 1\n```"
 
 def _applied(
     signals: Mapping[str, Any], passages: list[Passage], question: str = "?", intents: Mapping[str, Any] | None = None
-) -> Applied:
+) -> SignalResult:
     return Signals(signals, intents or {}).apply(
         asked(question), passages, ahead=lambda hit: "phrase" in hit.score_contributions
     )
@@ -25,8 +25,8 @@ def _applied(
 
 def test_apply__without_signals_changes_nothing() -> None:
     hits = [passage(score=7.0), passage(score=9.0)]
-    assert _applied({}, hits) == Applied(passages=hits, intent=None, warnings=())
-    assert not Signals({}, {}).move_hits
+    assert _applied({}, hits) == SignalResult(passages=hits, intent=None, warnings=())
+    assert not Signals({}, {}).enabled
 
 
 def test_apply__scales_the_scores_to_the_best_and_adds() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import load
-from kosmos_rag.retrieval.signals.apply import Signals
+from kosmos_rag.retrieval.signals.apply import Signals, build_signal_rules
 from tests.unit.retrieval.signals.passages import asked, passage
 
 
@@ -31,14 +31,14 @@ from tests.unit.retrieval.signals.passages import asked, passage
 def test_corporate__moves_scores_by_department_and_role(
     preset: str, principals: tuple[str, ...], department: str, factor: float
 ) -> None:
-    values = load(preset, Settings()).over(Settings()).rag
+    values = load(preset, Settings(), validate=build_signal_rules).over(Settings()).rag
     hit = passage(score=0.5, source=f"/kb/{department}/policy.pdf")
     done = Signals(values.signals, values.intents).apply(asked("?", *principals), [hit], ahead=lambda _: False)
     assert done.passages[0].score == pytest.approx(factor)
 
 
 def test_corporate__drops_what_is_below_a_tenth_of_the_best() -> None:
-    values = load("corporate", Settings()).over(Settings()).rag
+    values = load("corporate", Settings(), validate=build_signal_rules).over(Settings()).rag
     hits = [passage(score=score) for score in (1.0, 0.11, 0.09)]
     done = Signals(values.signals, values.intents).apply(asked("?"), hits, ahead=lambda _: False)
     assert [hit.score for hit in done.passages] == pytest.approx([1.0, 0.11])

@@ -5,31 +5,31 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.base import Choosing, Scoring
-from kosmos_rag.retrieval.signals.registry import names, signals_of
+from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
+from kosmos_rag.retrieval.signals.registry import SIGNALS, build_signals
 from tests.unit.retrieval.signals.passages import asked, passage
 
 SQL = "```sql\nselect 1\n```"
 
 
-def _signal(name: str, **parameters: Any) -> Scoring | Choosing:
-    return signals_of({name: parameters}, "rag.signals")[name]
+def _signal(name: str, **parameters: Any) -> ScoreSignal | SelectionSignal:
+    return build_signals({name: parameters}, "rag.signals")[name]
 
 
 def _value(name: str, given: Passage, question: str = "", principals: tuple[str, ...] = (), **parameters: Any) -> float:
     signal = _signal(name, **{"weight": 1.0, **parameters})
-    assert isinstance(signal, Scoring)
+    assert isinstance(signal, ScoreSignal)
     return signal.value(asked(question, *principals), given)
 
 
 def _chosen(name: str, given: list[Passage], question: str = "", **parameters: Any) -> list[Passage]:
     signal = _signal(name, **parameters)
-    assert isinstance(signal, Choosing)
+    assert isinstance(signal, SelectionSignal)
     return signal.choose(asked(question), given)
 
 
 def test_signals__are_those_that_the_presets_need() -> None:
-    assert set(names()) == {
+    assert set(SIGNALS) == {
         "contains_sql", "department_match", "diversity", "exact_phrase", "header_match", "intro_penalty",
         "keyword_gate", "minimum_score", "one_per_source", "recency", "role_preference", "schema_entities",
         "schema_exact", "schema_lexical", "schema_penalty", "schema_recipe", "schema_status", "source_bonus",

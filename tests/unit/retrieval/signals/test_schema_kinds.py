@@ -7,11 +7,14 @@ import pytest
 from kosmos_rag import Settings
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.base import Scoring
-from kosmos_rag.retrieval.signals.registry import signals_of
+from kosmos_rag.retrieval.signals.apply import build_signal_rules
+from kosmos_rag.retrieval.signals.base import ScoreSignal
+from kosmos_rag.retrieval.signals.registry import build_signals
 from tests.unit.retrieval.signals.passages import asked, passage
 
-CLASSIC = signals_of(load("schema-classic", Settings.load()).values["rag"]["signals"], "rag.signals")
+CLASSIC = build_signals(
+    load("schema-classic", Settings.load(), validate=build_signal_rules).values["rag"]["signals"], "rag.signals"
+)
 
 
 def _column(table: str, model: str, column: str, *, cosine: float = 0.5, **said: Any) -> Passage:
@@ -26,7 +29,7 @@ def _recipe(pattern: str, *, curated: bool) -> Passage:
 
 def _added(name: str, given: Passage, question: str) -> float:
     signal = CLASSIC[name]
-    assert isinstance(signal, Scoring)
+    assert isinstance(signal, ScoreSignal)
     return signal.weight * signal.value(asked(question), given)
 
 

@@ -1,1 +1,0 @@
-"""The signals, one a file."""

@@ -1,0 +1,191 @@
+"""Score signals over documents of a database schema: models, columns and query recipes.
+
+`text2sql` ingests such documents; these rules read only their metadata. They are part of retrieval because presets name
+them like any other signal, and retrieval does not import text2sql.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pydantic import Field
+
+from kosmos_rag.core.types import Passage
+from kosmos_rag.retrieval.signals.base import Number, QueryContext, ScoreSignal, SelectionSignal
+from kosmos_rag.retrieval.signals.words import words
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+_COLUMN, _RECIPE = "schema_column", "query_recipe"
+"""Values of the metadata key `kind`."""
+
+
+def _kind(passage: Passage) -> str:
+    """Return the kind of a schema document; empty for other documents."""
+    return str(passage.metadata.get("kind", ""))
+
+
+@lru_cache(maxsize=20_000)
+def _name_words(name: str) -> frozenset[str]:
+    """Split an identifier into words, without stop words."""
+    return words(_CAMEL.sub(" ", name))
+
+
+def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
+    """Whether the query contains every word of the name under a metadata key."""
+    name = _name_words(str(passage.metadata.get(key, "")))
+    return bool(name) and name <= query.words
+
+
+def _mentions_any(query: QueryContext, passage: Passage) -> bool:
+    """Whether the query contains a word of the document's names or keywords."""
+    of = passage.metadata.get
+    names = (of("table", ""), of("model", ""), of("column", ""), *of("keywords", ()))
+    return not _words_of(tuple(map(str, names))).isdisjoint(query.words)
+
+
+@lru_cache(maxsize=20_000)
+def _words_of(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset[str]().union(*map(_name_words, names))
+
+
+def _cosine(passage: Passage) -> float:
+    """Return the cosine to the query; 0 if only the lexical retriever found the passage."""
+    return passage.dense_score or 0.0
+
+
+_ROW_NAME = re.compile(r"(?:^|_)(?:name|title|label)$", re.IGNORECASE)
+_TIME_COLUMN = re.compile(r"date|time(?!zone)|(?:^|_)(?:at|on|year)$", re.IGNORECASE)
+_NUMBER_TYPE = re.compile(r"int|num|dec|float|double|real|money", re.IGNORECASE)
+_NAMED_ENTITY = re.compile(r"\"[^\"]+\"|'[^']{2,}'|(?<!^)(?<![.?!] )\b[A-Z][a-z]+")
+_TIME_WORD = re.compile(
+    r"\b(?:when|today|yesterday|since|before|after|last|latest|recent|(?:19|20)\d\d|week|month|year)\b", re.IGNORECASE
+)
+_NUMBER_WORD = re.compile(r"(?<![\w-])\d+(?:\.\d+)?(?![\w-])|\b(?:more|less|fewer|above|below|at least|at most)\b")
+_EVENT_WORDS = ("created", "updated", "executed", "started", "finished", "completed")
+
+
+class SchemaEntities(ScoreSignal):
+    """Score columns that hold what the query mentions: a name, a time or a number."""
+
+    weight: Number = 1.0
+    names: Number = Field(default=3.0, description="For the name of a row, where the question names one.")
+    temporal: Number = Field(default=2.0, description="For times, where it asks for or names one.")
+    moment: Number = Field(default=2.0, description="On top, where it says the event: created, updated, executed.")
+    numeric: Number = Field(default=1.0, description="For numbers, where it compares.")
+
+    def value(self, query: QueryContext, passage: Passage) -> float:
+        """Return the sum of bonuses; 0 for other documents and columns that the query does not mention."""
+        if _kind(passage) != _COLUMN or not _mentions_any(query, passage):
+            return 0.0
+        column, type_ = str(passage.metadata.get("column", "")), str(passage.metadata.get("type", ""))
+        total = self.names if _ROW_NAME.search(column) and _NAMED_ENTITY.search(query.text) else 0.0
+        if _TIME_COLUMN.search(type_) or _TIME_COLUMN.search(column):
+            events = [event for event in _EVENT_WORDS if event in column.lower() and event in query.text.lower()]
+            total += self.temporal if events or _TIME_WORD.search(query.text) else 0.0
+            total += self.moment if events else 0.0
+        elif _NUMBER_TYPE.search(type_) and not passage.metadata.get("key") and _NUMBER_WORD.search(query.text):
+            total += self.numeric
+        return total
+
+
+class SchemaExact(ScoreSignal):
+    """Score columns named in full by the query, together with a word of their model."""
+
+    weight: Number = 6.0
+
+    def value(self, query: QueryContext, passage: Passage) -> float:
+        """Return 1 or 0; words that the column name shares with its model do not count twice."""
+        if _kind(passage) != _COLUMN or not _mentions_name(query, passage, "column"):
+            return 0.0
+        own = _name_words(str(passage.metadata["column"]))
+        return float(bool((_name_words(str(passage.metadata.get("model", ""))) - own) & query.words))
+
+
+class SchemaLexical(ScoreSignal):
+    """Score names of column, model and table that the query contains in full."""
+
+    weight: Number = 1.0
+    column: Number = Field(default=3.0, description="For the name of the column.")
+    model: Number = Field(default=2.0, description="For the name of the class.")
+    table: Number = Field(default=1.5, description="For the name of the table.")
+
+    def value(self, query: QueryContext, passage: Passage) -> float:
+        """Return the sum of bonuses; 0 for documents outside a schema."""
+        worth = {"column": self.column, "model": self.model, "table": self.table}
+        return sum(value for key, value in worth.items() if _mentions_name(query, passage, key))
+
+
+class SchemaPenalty(ScoreSignal):
+    """Penalise schema documents that match neither words nor meaning of the query."""
+
+    weight: Number = 1.0
+    nothing: Number = Field(default=-3.0, description="For a document of whose names the question says no word.")
+    elsewhere: Number = Field(default=-2.0, description="For a column of a table of whose name it says no word.")
+    low: Number = Field(default=0.3, description="Cosine below which a document means something else.")
+
+    def value(self, query: QueryContext, passage: Passage) -> float:
+        """Return the penalty; 0 outside a schema and at a cosine of at least `low`."""
+        if not _kind(passage) or _cosine(passage) >= self.low:
+            return 0.0
+        if not _mentions_any(query, passage):
+            return self.nothing
+        table = _name_words(str(passage.metadata.get("table", "")))
+        return self.elsewhere if table and not table & query.words else 0.0
+
+
+_RECIPE_SHAPES = {
+    "aggregation": r"\b(?:how many|how often|number of|count|total|sum|average|mean|max\w*|min\w*|most|least)\b",
+    "temporal": r"\b(?:when|latest|last|recent|newest|since|before|after|today|yesterday|created|updated|executed)\b",
+    "status": r"\b(?:status|state|pending|running|failed|succeeded|cancelled|active|enabled)\b",
+    "relationship": r"\b(?:of a|for a|belong\w*|related|variants?|which \w+ (?:has|have|does|do)|join\w*)\b",
+}
+_RECIPE_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _RECIPE_SHAPES.items()}
+
+
+class SchemaRecipe(ScoreSignal):
+    """Score query recipes: curated ones, and those of the query's pattern."""
+
+    weight: Number = 1.0
+    curated: Number = Field(default=4.0, description="For a recipe written by hand.")
+    pattern: Number = Field(default=2.0, description="Where question and recipe are of one shape.")
+
+    def value(self, query: QueryContext, passage: Passage) -> float:
+        """Return the sum of bonuses; 0 for other documents and recipes that share no word."""
+        if _kind(passage) != _RECIPE or not _mentions_any(query, passage):
+            return 0.0
+        pattern = _RECIPE_PATTERNS.get(str(passage.metadata.get("pattern")))
+        fits = pattern is not None and pattern.search(query.text) is not None
+        return (self.curated if passage.metadata.get("curated") else 0.0) + (self.pattern if fits else 0.0)
+
+
+_STATUS_NAME = re.compile(r"(?:^|_)(?:status|state|phase|stage|outcome|lifecycle)$", re.IGNORECASE)
+_STATUS_WORDS = words("status state phase stage outcome lifecycle")
+
+
+class SchemaStatus(ScoreSignal):
+    """Score status columns if the query asks for a status or names a value."""
+
+    weight: Number = 1.0
+    base: Number = Field(default=4.0, description="Where the question says status, state, or one of the values.")
+    values: Number = Field(default=2.0, description="At most, for values: half of it for each.")
+
+    def value(self, query: QueryContext, passage: Passage) -> float:
+        """Return the bonus; 0 for other columns and for queries without a status."""
+        if _kind(passage) != _COLUMN or not _STATUS_NAME.search(str(passage.metadata.get("column", ""))):
+            return 0.0
+        known = {word for value in passage.metadata.get("values", ()) for word in words(str(value))}
+        named = len(known & query.words)
+        if not named and not _STATUS_WORDS & query.words:
+            return 0.0
+        return self.base + min(self.values, named * self.values / 2)
+
+
+SCHEMA_RULES: Mapping[str, type[ScoreSignal | SelectionSignal]] = {
+    "schema_entities": SchemaEntities,
+    "schema_exact": SchemaExact,
+    "schema_lexical": SchemaLexical,
+    "schema_penalty": SchemaPenalty,
+    "schema_recipe": SchemaRecipe,
+    "schema_status": SchemaStatus,
+}
