@@ -22,7 +22,7 @@ from kosmos_rag.core.version import __version__
 from kosmos_rag.ingestion.document import ChunkedDocument
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.ingestion.publisher import Publisher
-from kosmos_rag.models.embedding.registry import Embedders, Model
+from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.hub import PACKAGED_MINILM
 from kosmos_rag.storage.migrate import migrate
@@ -108,7 +108,10 @@ class Ours:
         with closing(Database(configured.database)) as database, self._engine({}, self._handed) as engine:
             began = time.perf_counter()
             publisher = Publisher(
-                database, Embedders(Model(embedder=self._handed, normalized=True), None), TENANT, DEFAULT_COLLECTION
+                database,
+                EmbedderRegistry(EmbeddingModel(embedder=self._handed, normalized=True), None),
+                TENANT,
+                DEFAULT_COLLECTION,
             )
             for batch in _batches(self._data.documents):
                 for _, error in publisher.publish(batch):

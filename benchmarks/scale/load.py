@@ -16,7 +16,7 @@ from benchmarks.scale.data import Block, Data
 from kosmos_rag import Engine
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk
-from kosmos_rag.models.embedding.space import space_of
+from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
@@ -98,7 +98,7 @@ def interleaved(data: Data, tenants: Sequence[Share]) -> Iterator[tuple[Share, B
 def create(database: Database, name: str, embedder: Embedder) -> None:
     """Create a tenant whose vectors are of this embedder's space."""
     owner = tenant(name)
-    space = space_of(owner.id, embedder, normalized=True)
+    space = describe_space(owner.id, embedder, normalized=True)
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, DEFAULT_COLLECTION, space, now=datetime.now(UTC))
 
@@ -106,7 +106,7 @@ def create(database: Database, name: str, embedder: Embedder) -> None:
 def publish_block(database: Database, name: str, block: Block, embedder: Embedder) -> float:
     """Publish a block as one batch of new documents; returns the seconds that it took."""
     owner = tenant(name)
-    space = space_of(owner.id, embedder, normalized=True)
+    space = describe_space(owner.id, embedder, normalized=True)
     documents = list(_documents(block, space.id))
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:

@@ -19,7 +19,7 @@ from kosmos_rag.evaluation.experiments.assignment import Experiments
 from kosmos_rag.indexing.maintenance import Indexes
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import Ingestor
-from kosmos_rag.models.embedding.registry import configured
+from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.reranker import CrossEncoderReranker
@@ -77,7 +77,7 @@ class Engine:
         settings, database, telemetry = self.settings, self._database, self._telemetry
         database.tell(telemetry)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-        embedders = configured(settings, live, next_embedder)
+        embedders = create_registry(settings, live, next_embedder)
         retriever = Retriever(database, embedders, reranker, language_model, settings, telemetry)
         ingestor = Ingestor(database, embedders, settings, telemetry)
         indexes = Indexes(database, embedders, settings)

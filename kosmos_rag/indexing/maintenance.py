@@ -35,7 +35,7 @@ from kosmos_rag.indexing.status import (
     segments_of,
     why_due,
 )
-from kosmos_rag.models.embedding.registry import Embedders
+from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, live_space
@@ -75,7 +75,7 @@ class _Survey:
 class Indexes:
     """Builds and looks after the indexes of any tenant of one database. Thread-safe."""
 
-    def __init__(self, database: Database, embedders: Embedders, settings: Settings) -> None:
+    def __init__(self, database: Database, embedders: EmbedderRegistry, settings: Settings) -> None:
         self._database = database
         self._embedders = embedders
         self._settings = settings.indexes
@@ -348,7 +348,7 @@ class Indexes:
             rows, published = rows_of(connection, over.scope), published_of(connection, run.tenant.id)
         if not questions:
             return None
-        embedder = self._embedders.for_space(space, run.tenant.name)
+        embedder = self._embedders.get(space, run.tenant.name)
         queries = [embedder.embed_query(question) for question in questions]
         return _Survey(space=over, rows=rows, published=published, queries=queries)
 

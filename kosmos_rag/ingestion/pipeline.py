@@ -36,7 +36,7 @@ from kosmos_rag.ingestion.parsing.ocr import require_ocr
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.ingestion.sandbox.client import start_parser
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
-from kosmos_rag.models.embedding.registry import Embedders
+from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.sql import statement
@@ -94,13 +94,15 @@ class _Ledger:
 class Ingestor:
     """Ingests into any tenant of one database with one model and one chunker. Thread-safe."""
 
-    def __init__(self, database: Database, embedders: Embedders, settings: Settings, telemetry: Telemetry) -> None:
+    def __init__(
+        self, database: Database, embedders: EmbedderRegistry, settings: Settings, telemetry: Telemetry
+    ) -> None:
         self._database = database
         self._telemetry = telemetry
         self._embedders = embedders
-        self._embedder = embedders.current
+        self._embedder = embedders.default
         self.settings = settings
-        self._key = pipeline_key(settings, embedders.current.name)
+        self._key = pipeline_key(settings, embedders.default.name)
 
     @cached_property
     def _chunker(self) -> Chunker:

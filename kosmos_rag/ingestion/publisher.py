@@ -17,7 +17,7 @@ from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGE
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, Space
 from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version_id
-from kosmos_rag.models.embedding.registry import Embedders
+from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish, stored_vectors, text_hash
 from kosmos_rag.storage.sql import statement
@@ -46,7 +46,7 @@ class Publisher:
     def __init__(
         self,
         database: Database,
-        embedders: Embedders,
+        embedders: EmbedderRegistry,
         tenant: TenantRef,
         collection: str,
         telemetry: Telemetry | None = None,
@@ -95,7 +95,7 @@ class Publisher:
 
     @cached_property
     def _ensured(self) -> bool:
-        space = self._embedders.space_for_new(self._tenant.id)
+        space = self._embedders.default_space(self._tenant.id)
         with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
             ensure_tenant(connection, self._tenant, self._collection, space, now=datetime.now(UTC))
         return True
@@ -108,7 +108,7 @@ class Publisher:
         _ = self._ensured
         with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
             spaces = written_spaces(connection, self._tenant.id)
-        return self._embedders.writable(spaces, self._tenant.name)
+        return self._embedders.get_writable(spaces, self._tenant.name)
 
     def _prepare(self, documents: Sequence[ChunkedDocument]) -> list[PreparedDocument]:
         with self._observed("embed"):

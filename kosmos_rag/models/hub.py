@@ -1,4 +1,4 @@
-"""Where a model's files are: packaged with pip, in a folder, or on the hub."""
+"""Model files: from a pip package, a local folder, or the Hugging Face hub."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ LOCAL_ALTERNATIVE = (
 def locate(name: str) -> str:
     """Return the folder of a packaged or local model, or the name itself for the hub.
 
-    Raises ModelUnavailable where the package is missing or the folder does not hold a model.
+    Raises ModelUnavailable where the package is not installed or the folder has no model.
     """
     if name.startswith(PACKAGED):
         return str(_packaged(name))
@@ -39,11 +39,11 @@ def is_cached(name: str, cache_dir: Path | None) -> bool:
     return isinstance(try_to_load_from_cache(name, "config.json", cache_dir=cache_dir), str)
 
 
-def obtainable(name: str, models: ModelsSettings) -> str:
-    """Return where to load a model from, as `locate` does, and make sure that it can be had there.
+def resolve(name: str, models: ModelsSettings) -> str:
+    """Locate a model as `locate` does and check that it is available. Raises ModelUnavailable.
 
-    Loading asks an unreachable hub for a dozen files, several times each, which takes a minute: one question first.
-    Raises ModelUnavailable.
+    One request to the hub comes first: loading from an unreachable hub requests a dozen files, several times each,
+    which takes a minute.
     """
     location = locate(name)
     if Path(location).is_dir() or is_cached(location, models.cache_dir):

@@ -1,4 +1,4 @@
-"""Models on ONNX Runtime: exported on first use, and kept in the cache folder for the next process."""
+"""Models on ONNX Runtime, exported on first use and kept in the cache folder."""
 
 import hashlib
 import os
@@ -13,13 +13,13 @@ from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
 
 Precision = Literal["full", "int8"]
-"""Of the weights: as the model has them, or eight bits."""
+"""Precision of the weights: unchanged, or 8-bit integers."""
 
 _PROVIDER = {"provider": "CPUExecutionProvider"}
 
 
 def hub_options(models: ModelsSettings) -> dict[str, Any]:
-    """Return the arguments by which a class of sentence-transformers finds files of the hub."""
+    """Return the hub arguments of sentence-transformers classes."""
     return {
         "cache_folder": str(models.cache_dir) if models.cache_dir else None,
         "local_files_only": models.offline,
@@ -30,7 +30,7 @@ def require_runtime(models: ModelsSettings) -> None:
     """Raise ModelUnavailable where the settings name ONNX Runtime and it is not installed."""
     if models.backend != "onnx":
         return
-    # Read once, when it is imported: from 1.31 on it tells its maker of this machine and its sessions otherwise.
+    # Read once, at its import. From version 1.31 on ONNX Runtime reports machine and sessions to Microsoft otherwise.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import optimum.onnxruntime  # noqa: F401
@@ -41,16 +41,23 @@ def require_runtime(models: ModelsSettings) -> None:
 
 
 def load_onnx(kind: Callable[..., Any], location: str, models: ModelsSettings, precision: Precision = "full") -> Any:
-    """Load a model by its class of sentence-transformers, exported to the cache folder where it is not there yet."""
+    """Load a model; export it to the cache folder first where that has none.
+
+    Args:
+        kind: class of sentence-transformers.
+        location: folder of the model, or its name on the hub.
+        models: cache folder and access to the hub.
+        precision: of the weights.
+    """
     folder = models.resolved_cache_dir / "onnx" / _export_key(kind, location, precision)
     if not folder.is_dir():
-        _keep(_exported(kind, location, models), folder, precision)
+        _save(_export(kind, location, models), folder, precision)
     return kind(str(folder), backend="onnx", device="cpu", model_kwargs={**_PROVIDER, "file_name": "model.onnx"})
 
 
-def _exported(kind: Callable[..., Any], location: str, models: ModelsSettings) -> Any:
+def _export(kind: Callable[..., Any], location: str, models: ModelsSettings) -> Any:
     with warnings.catch_warnings():
-        # Tracing warns of every shape that it takes for constant; the exported model is compared in the tests.
+        # Tracing warns about each shape that it treats as constant; tests compare the exported model.
         warnings.simplefilter("ignore")
         return kind(
             location,
@@ -62,7 +69,7 @@ def _exported(kind: Callable[..., Any], location: str, models: ModelsSettings) -
 
 
 def _export_key(kind: Callable[..., Any], location: str, precision: Precision) -> str:
-    """Return a folder name that changes with the model's files, so that a replaced model is exported again."""
+    """Return a folder name that changes with the files of the model: a replaced model is exported again."""
     digest = hashlib.sha256(f"{kind.__name__}:{precision}:{location}".encode())
     folder = Path(location)
     if folder.is_dir():
@@ -73,9 +80,9 @@ def _export_key(kind: Callable[..., Any], location: str, precision: Precision) -
     return digest.hexdigest()[:16]
 
 
-def _keep(model: Any, folder: Path, precision: Precision) -> None:
+def _save(model: Any, folder: Path, precision: Precision) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and moved: a process killed here, or a second one exporting too, leaves no half model behind.
+    # Written to a scratch folder and renamed: neither a killed process nor a second export leaves half a model.
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         model.save_pretrained(str(scratch))
@@ -90,10 +97,10 @@ def _keep(model: Any, folder: Path, precision: Precision) -> None:
 
 
 def _quantize(file: Path) -> None:
-    """Turn the weights of a model into eight bits; activations are turned as they come.
+    """Quantise the weights of a model to 8 bits (dynamic quantisation).
 
-    Signed weights of seven bits' range: processors without VNNI add products of bytes in sixteen bits, and the full
-    range would overflow them. Unsigned weights avoid that by a kernel that is a fifth slower.
+    Signed weights in the range of seven bits: processors without VNNI add products of bytes in 16 bits, and the full
+    range would overflow. Unsigned weights avoid that with a kernel that is a fifth slower.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process

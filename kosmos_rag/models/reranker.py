@@ -1,4 +1,4 @@
-"""A cross-encoder by sentence-transformers: reads question and passage together, and says how well they fit."""
+"""Reranking by a cross-encoder of sentence-transformers, which reads question and passage together."""
 
 import os
 import threading
@@ -9,14 +9,14 @@ import numpy as np
 
 from kosmos_rag.core.config import ModelsSettings, RerankingSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable, first_line
-from kosmos_rag.models.hub import obtainable
+from kosmos_rag.models.hub import resolve
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
 
 REMEDY = "give a folder as rag.reranking.model, or set rag.reranking.enabled=false"
 
 
 class CrossEncoderReranker:
-    """A reranking model on torch or ONNX Runtime, loaded on first use. Thread-safe; calls run side by side."""
+    """A reranking model on PyTorch or ONNX Runtime, loaded on first use. Thread-safe; calls run in parallel."""
 
     def __init__(self, settings: RerankingSettings, models: ModelsSettings) -> None:
         self._settings = settings
@@ -31,10 +31,11 @@ class CrossEncoderReranker:
         return self._settings.model
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
-        """Return the relevance of each passage, 0 to 1: the logistic function of the model's score.
+        """Score the relevance of each passage, 0 to 1: the logistic function of the model's output.
 
-        What exceeds `max_tokens` is cut from the passage's end; of the question only where it fills more than half.
-        Raises ModelUnavailable where the model cannot be loaded, ModelError where it gives no score, or several.
+        The end of a passage beyond `max_tokens` is cut off, and that of the question where it fills more than half.
+        Raises ModelUnavailable where the model cannot be loaded, ModelError where it does not return one finite score
+        for each passage.
         """
         if not passages:
             return []
@@ -43,11 +44,11 @@ class CrossEncoderReranker:
             raise ModelError(
                 f"reranking model {self.name!r} gave scores that are not one number a passage; choose another model"
             )
-        # The logistic function without its overflow.
+        # The logistic function, written so that it does not overflow.
         return [float(score) for score in (1 + np.tanh(logits / 2)) / 2]
 
     def _logits(self, model: Any, pairs: list[tuple[str, str]]) -> Any:
-        """Score pairs, longest first in batches, so that little is padded; in the order of the pairs."""
+        """Return the raw scores, in the order of the pairs. Batches are sorted by length, so little is padded."""
         scores = model.predict(
             pairs,
             batch_size=self._settings.batch_size,
@@ -65,7 +66,7 @@ class CrossEncoderReranker:
                 try:
                     self._loaded = self._load()
                 except ModelError as error:
-                    # Remembered: asking an unreachable hub takes seconds, and every question would wait for it.
+                    # Kept: a request to an unreachable hub takes seconds, and each question would wait for it.
                     self._failure = error
                     raise
         return self._loaded
@@ -89,7 +90,7 @@ class CrossEncoderReranker:
         )
 
     def _obtain(self) -> Any:
-        location = obtainable(self.name, self._models)
+        location = resolve(self.name, self._models)
         from sentence_transformers import CrossEncoder
 
         if self._models.backend == "onnx":

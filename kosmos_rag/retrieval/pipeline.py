@@ -21,7 +21,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Expansion, Filter, Passage, RunningExperiment, SearchResult
-from kosmos_rag.models.embedding.registry import Embedders
+from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.retrieval.cache import QuestionVectors, Results, key_of
 from kosmos_rag.retrieval.candidates import DENSE, LEXICAL, Leg, without_plan
 from kosmos_rag.retrieval.expansion.expander import Expanded, Expander
@@ -64,7 +64,7 @@ class Retriever:
     def __init__(
         self,
         database: Database,
-        embedders: Embedders,
+        embedders: EmbedderRegistry,
         reranker: Reranker | None,
         language_model: LanguageModel | None,
         settings: Settings,
@@ -184,7 +184,7 @@ class Retriever:
         choose: Choose | None = None,
         failed: Failed | None = None,
     ) -> Retrieved:
-        believed = self._last.get(tenant.id, self._embedders.current)
+        believed = self._last.get(tenant.id, self._embedders.default)
         searches = searches_of(self, believed)
         other = None
         try:
@@ -373,11 +373,11 @@ class Retriever:
         """
         if space_id is None:
             return None
-        if (known := self._embedders.known(space_id)) is not None:
+        if (known := self._embedders.get_cached(space_id)) is not None:
             return known
         stored = live_space(connection, tenant.id)
         assert stored is not None, "the corpus names it within this snapshot"
-        return self._embedders.for_space(stored, tenant.name)
+        return self._embedders.get(stored, tenant.name)
 
 
 def _today() -> date:

@@ -21,8 +21,8 @@ from kosmos_rag.indexing.maintenance import Indexes
 from kosmos_rag.indexing.reembedding.backfill import EVERY_ID, Filler, IdRange, Throttle, part_of_ids
 from kosmos_rag.indexing.reembedding.drop import condemn, delete_space
 from kosmos_rag.indexing.reembedding.transactions import alone, count_chunks, count_missing, count_vectors, transaction
-from kosmos_rag.models.embedding.registry import Embedders
-from kosmos_rag.models.embedding.space import difference, require_same
+from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.models.embedding.space import check_compatible, find_difference
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import (
@@ -45,7 +45,7 @@ Progress = Callable[[int, int, str], None]
 class Reembedding:
     """Moves any tenant of one database between the models that are configured. Thread-safe."""
 
-    def __init__(self, database: Database, embedders: Embedders, indexes: Indexes, settings: Settings) -> None:
+    def __init__(self, database: Database, embedders: EmbedderRegistry, indexes: Indexes, settings: Settings) -> None:
         self._database = database
         self._embedders = embedders
         self._indexes = indexes
@@ -188,7 +188,7 @@ class Reembedding:
         before = [stored for stored in self._stored(tenant) if stored.state == READY and stored.live_until is not None]
         if not before:
             raise RequestError(f"tenant {tenant.name!r} has no space that was live before; nothing was switched")
-        self._embedders.for_space(before[0].space, tenant.name)
+        self._embedders.get(before[0].space, tenant.name)
         self._make_live(tenant, before[0].space)
         return self.status(tenant)
 
@@ -208,20 +208,20 @@ class Reembedding:
     def _other(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
         """Return the space of the model that is configured beside the live one's: as it would be made, and as it is."""
         live, stored = self._live(tenant)
-        beside = self._embedders.space_beside(live, tenant.id, tenant.name)
+        beside = self._embedders.target_space(live, tenant.id, tenant.name)
         if beside is None:
             raise ConfigError(
                 "rag.next_embedding.model is null, and a tenant is moved between two models; name the other one there"
             )
         space, _ = beside
-        if difference(live, space) is None:
+        if find_difference(live, space) is None:
             raise ConfigError(
                 f"rag.embedding and rag.next_embedding both name the model of tenant {tenant.name!r}, {live.model!r}; "
                 "name another one in rag.next_embedding"
             )
         there = next((entry for entry in stored if entry.space.id == space.id), None)
         if there is not None:
-            require_same(there.space, space, tenant.name)
+            check_compatible(there.space, space, tenant.name)
         return space, there
 
     def _fillers(self, tenant: TenantRef) -> list[Filler]:
@@ -233,9 +233,9 @@ class Reembedding:
                 tenant=tenant,
                 space=space,
                 embedder=embedder,
-                tokenizer=self._embedders.current.tokenizer,
+                tokenizer=self._embedders.default.tokenizer,
             )
-            for space, embedder in (self._embedders.writable(spaces, tenant.name) if spaces else ())
+            for space, embedder in (self._embedders.get_writable(spaces, tenant.name) if spaces else ())
         ]
 
     def _filling(
@@ -261,7 +261,7 @@ class Reembedding:
             on_progress(0, 0, f"asking {len(questions)} questions of both models")
             with transaction(self._database, tenant) as connection:
                 scores = [
-                    ndcg_at_10(connection, tenant, of, self._embedders.for_space(of, tenant.name), questions)
+                    ndcg_at_10(connection, tenant, of, self._embedders.get(of, tenant.name), questions)
                     for of in (space, live)
                 ]
         return SpaceQuality(

@@ -1,6 +1,6 @@
-"""The models that are configured here: one for new tenants, one that tenants are being moved to; by whose space it is.
+"""The configured embedding models: that of new tenants, and the target of a migration.
 
-Either may be the model of a tenant's live space, at any time: before it is moved, after, and after it was moved back.
+Either may be the model of a tenant's live space: before its migration, after it, and after a rollback.
 """
 
 import uuid
@@ -11,11 +11,11 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Space
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
-from kosmos_rag.models.embedding.space import difference, require_same, space_of
+from kosmos_rag.models.embedding.space import check_compatible, describe_space, find_difference
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
+class EmbeddingModel:
     """A configured model."""
 
     embedder: Embedder
@@ -23,96 +23,107 @@ class Model:
     """Whether its vectors are scaled to length one."""
 
 
-class Embedders:
-    """Finds the model of a space among those configured. Thread-safe; a model is loaded when it is first needed."""
+class EmbedderRegistry:
+    """Finds the configured model of an embedding space. Thread-safe; a model is loaded when first needed."""
 
-    def __init__(self, current: Model, following: Model | None) -> None:
-        """Take the model of `rag.embedding`, and that of `rag.next_embedding` if there is one."""
-        self._current = current
-        self._models = [current] if following is None else [current, following]
-        self._described: dict[int, Space] = {}
-        self._found: dict[uuid.UUID, Embedder] = {}
+    def __init__(self, default: EmbeddingModel, next_model: EmbeddingModel | None) -> None:
+        """Args: default: model of `rag.embedding`. next_model: model of `rag.next_embedding`, if any."""
+        self._default = default
+        self._models = [default] if next_model is None else [default, next_model]
+        self._descriptions: dict[int, Space] = {}
+        self._by_space: dict[uuid.UUID, Embedder] = {}
 
     @property
-    def current(self) -> Embedder:
-        """The model of `rag.embedding`: that of new tenants, and the one that documents are cut into chunks for."""
-        return self._current.embedder
+    def default(self) -> Embedder:
+        """The model of `rag.embedding`: for new tenants, and for the token counts of chunks."""
+        return self._default.embedder
 
     @property
     def all(self) -> list[Embedder]:
-        """All that are configured."""
+        """All configured models."""
         return [model.embedder for model in self._models]
 
     def warm_up(self) -> None:
         """Load the models. Raises ModelUnavailable."""
         for model in self._models:
-            self._description(model)
+            self._describe(model)
 
-    def space_for_new(self, tenant_id: uuid.UUID) -> Space:
-        """Return the space that a tenant without one gets."""
-        return space_of(tenant_id, self._current.embedder, normalized=self._current.normalized)
+    def default_space(self, tenant_id: uuid.UUID) -> Space:
+        """Return the space of a new tenant."""
+        return describe_space(tenant_id, self._default.embedder, normalized=self._default.normalized)
 
-    def space_beside(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
-        """Return the space that a tenant may be moved to, with its model; None where no other model is configured.
+    def target_space(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
+        """Return the space that a tenant can migrate to, and its model; None where only one model is configured.
 
-        Raises EmbeddingSpaceMismatch where the live space is of neither.
+        Args:
+            live: the tenant's live space.
+            tenant_id: the tenant's id, part of the new space's id.
+            tenant: the tenant's name, for messages.
+
+        Raises EmbeddingSpaceMismatch where the live space is of no configured model.
         """
-        own = self.for_space(live, tenant)
+        live_embedder = self.get(live, tenant)
         for model in self._models:
-            if model.embedder is not own:
-                return space_of(tenant_id, model.embedder, normalized=model.normalized), model.embedder
+            if model.embedder is not live_embedder:
+                space = describe_space(tenant_id, model.embedder, normalized=model.normalized)
+                return space, model.embedder
         return None
 
-    def known(self, space_id: uuid.UUID) -> Embedder | None:
-        """Return the model of a space that was looked at before; None for any other."""
-        return self._found.get(space_id)
+    def get_cached(self, space_id: uuid.UUID) -> Embedder | None:
+        """Return the model of a space that was found before; None for others."""
+        return self._by_space.get(space_id)
 
-    def for_space(self, space: Space, tenant: str) -> Embedder:
-        """Return the model that embeds into a space. Raises EmbeddingSpaceMismatch, ModelUnavailable."""
-        found = self._find(space)
-        if found is None:
-            require_same(space, self._description(self._current), tenant)
-            raise AssertionError("a space that is not found differs from each model's")
-        return found
+    def get(self, space: Space, tenant: str) -> Embedder:
+        """Return the model of a space. Raises EmbeddingSpaceMismatch where it is not configured, ModelUnavailable."""
+        embedder = self._find(space)
+        if embedder is None:
+            check_compatible(space, self._describe(self._default), tenant)
+            raise AssertionError("a space without a model differs from each model's space")
+        return embedder
 
-    def writable(self, spaces: Sequence[Space], tenant: str) -> list[tuple[Space, Embedder]]:
-        """Return those of a tenant's spaces whose models are here; the first is the live one.
+    def get_writable(self, spaces: Sequence[Space], tenant: str) -> list[tuple[Space, Embedder]]:
+        """Return those of a tenant's spaces whose models are configured; the live one is first, as in `spaces`.
 
-        What is not written of the others is found missing later.
-        Raises EmbeddingSpaceMismatch where the model of the live one is not here.
+        A backfill finds later what is not written to the others. Raises EmbeddingSpaceMismatch where the model of the
+        live space is not configured.
         """
         live, *others = spaces
-        found = [(space, self._find(space)) for space in others]
+        embedders = [(space, self._find(space)) for space in others]
         return [
-            (live, self.for_space(live, tenant)),
-            *((space, embedder) for space, embedder in found if embedder is not None),
+            (live, self.get(live, tenant)),
+            *((space, embedder) for space, embedder in embedders if embedder is not None),
         ]
 
     def _find(self, space: Space) -> Embedder | None:
-        if (known := self._found.get(space.id)) is not None:
-            return known
-        # By name first: the other model need not be loaded to find out that it is another.
+        if (cached := self._by_space.get(space.id)) is not None:
+            return cached
+        # The model of the same name first: the other one may not have to be loaded.
         for model in sorted(self._models, key=lambda model: model.embedder.name != space.model):
-            alike = (model.embedder.dimensions, model.normalized) == (space.dimensions, space.normalized)
-            if alike and difference(space, self._description(model)) is None:
-                self._found[space.id] = model.embedder
+            same_shape = (model.embedder.dimensions, model.normalized) == (space.dimensions, space.normalized)
+            if same_shape and find_difference(space, self._describe(model)) is None:
+                self._by_space[space.id] = model.embedder
                 return model.embedder
         return None
 
-    def _description(self, model: Model) -> Space:
-        """Return the space of a model, whoever's it is: made once, for it takes an embedding."""
+    def _describe(self, model: EmbeddingModel) -> Space:
         key = id(model)
-        if key not in self._described:
-            self._described[key] = space_of(uuid.UUID(int=0), model.embedder, normalized=model.normalized)
-        return self._described[key]
+        if key not in self._descriptions:  # it takes an embedding of the probe sentence
+            self._descriptions[key] = describe_space(uuid.UUID(int=0), model.embedder, normalized=model.normalized)
+        return self._descriptions[key]
 
 
-def configured(settings: Settings, embedder: Embedder, next_embedder: Embedder | None) -> Embedders:
-    """Return the model of `rag.embedding` and that of `rag.next_embedding`, where one is given or named."""
-    current, following = settings.rag.embedding, settings.rag.next_embedding
-    if next_embedder is None and following.embedding is not None:
-        next_embedder = SentenceTransformerEmbedder(following.embedding, settings.models, section="rag.next_embedding")
-    return Embedders(
-        Model(embedder=embedder, normalized=current.normalize),
-        Model(embedder=next_embedder, normalized=following.normalize) if next_embedder is not None else None,
+def create_registry(settings: Settings, embedder: Embedder, next_embedder: Embedder | None) -> EmbedderRegistry:
+    """Create the registry of `rag.embedding` and `rag.next_embedding`.
+
+    Args:
+        settings: configuration of the models.
+        embedder: the model of `rag.embedding`.
+        next_embedder: the target of a migration; None for the model that `rag.next_embedding` names, if any.
+    """
+    current, target = settings.rag.embedding, settings.rag.next_embedding
+    if next_embedder is None and target.embedding is not None:
+        next_embedder = SentenceTransformerEmbedder(target.embedding, settings.models, section="rag.next_embedding")
+    return EmbedderRegistry(
+        EmbeddingModel(embedder=embedder, normalized=current.normalize),
+        EmbeddingModel(embedder=next_embedder, normalized=target.normalize) if next_embedder is not None else None,
     )

@@ -1,7 +1,7 @@
-"""The embedding space of a tenant: which model its vectors were made by.
+"""Embedding spaces: which model made a tenant's vectors, and whether another one is compatible.
 
-Two models of one size give vectors that compare without an error and mean nothing. The name of a model says little
-(a folder can hold anything), so a space keeps the vector of a fixed sentence, and a model must reproduce it.
+Vectors of two models of one size can be compared without an error, and the result means nothing. The name of a model is
+no proof (a folder can hold any model), so a space stores the vector of a probe sentence, and a model must reproduce it.
 """
 
 import uuid
@@ -14,11 +14,11 @@ from kosmos_rag.core.types import Space
 
 PROBE = "The quarterly report explains how revenue is recognised when a customer cancels a yearly contract."
 MIN_COSINE = 0.95
-"""Half precision, another backend and 8-bit weights stay above .98; another model is near 0."""
+"""Smallest cosine of the probe vectors. Half precision, another backend and 8-bit weights stay above .98."""
 
 
-def space_of(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:
-    """Describe the space that this embedder makes for a tenant. The same model gives the same id."""
+def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:
+    """Describe the space of an embedder for a tenant. The same model gives the same id."""
     name = f"space:{embedder.name}:{embedder.dimensions}:{normalized}"
     return Space(
         id=uuid.uuid5(tenant_id, name),
@@ -29,8 +29,8 @@ def space_of(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> S
     )
 
 
-def difference(stored: Space, ours: Space) -> str | None:
-    """Return why vectors of `ours` cannot be compared with the stored ones; None where they can."""
+def find_difference(stored: Space, ours: Space) -> str | None:
+    """Return why vectors of two spaces cannot be compared, in words; None where they can."""
     if stored.dimensions != ours.dimensions:
         return f"its vectors have {stored.dimensions} dimensions, the configured ones {ours.dimensions}"
     if stored.normalized != ours.normalized:
@@ -39,11 +39,17 @@ def difference(stored: Space, ours: Space) -> str | None:
     return None if cosine >= MIN_COSINE else f"the two embed one sentence differently (cosine {cosine:.2f})"
 
 
-def require_same(stored: Space, ours: Space, tenant: str) -> None:
-    """Raise EmbeddingSpaceMismatch unless `ours` makes vectors that can be compared with the stored ones."""
-    if (found := difference(stored, ours)) is not None:
+def check_compatible(stored: Space, ours: Space, tenant: str) -> None:
+    """Raise EmbeddingSpaceMismatch unless vectors of the two spaces can be compared.
+
+    Args:
+        stored: the space of the tenant's vectors.
+        ours: the space of the configured model.
+        tenant: the tenant's name, for the message.
+    """
+    if (difference := find_difference(stored, ours)) is not None:
         raise EmbeddingSpaceMismatch(
             f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
-            f"{found}; set rag.embedding.model to {stored.model!r}; to move the tenant to another model, name that one "
-            "in rag.next_embedding and run kosmos-rag embed start"
+            f"{difference}; set rag.embedding.model to {stored.model!r}; to move the tenant to another model, name "
+            "that one in rag.next_embedding and run kosmos-rag embed start"
         )

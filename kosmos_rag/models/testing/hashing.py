@@ -1,4 +1,4 @@
-"""An embedder without a model: texts that share words have similar vectors."""
+"""Embedder without a model, for tests: texts with common words have similar vectors."""
 
 import re
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ class _PieceTokenizer:
         return [len(_TOKEN.findall(text)) for text in texts]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        return [found.span() for found in _TOKEN.finditer(text)]
+        return [match.span() for match in _TOKEN.finditer(text)]
 
 
 class HashingEmbedder:
-    """Embeds a text as its bag of hashed words, of length one; the same on every machine.
+    """Embeds a text as a bag of hashed words, normalised to length one; deterministic on every machine.
 
     A text without words has the first unit vector. Words after the first `max_tokens` tokens are ignored.
     """
@@ -47,7 +47,7 @@ class HashingEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens are read."""
+        """Most tokens of a text that count."""
         return self._max_tokens
 
     @property
@@ -64,21 +64,21 @@ class HashingEmbedder:
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed one text."""
         vector = np.zeros(self._dimensions, dtype=np.float32)
-        for word in _WORD.findall(self._read(question).casefold()):
-            place, sign = _hashed(word)
-            vector[place % self._dimensions] += sign
+        for word in _WORD.findall(self._truncate(question).casefold()):
+            index, sign = _hash_word(word)
+            vector[index % self._dimensions] += sign
         norm = float(np.linalg.norm(vector))
         if norm == 0:
             # No words, or words that cancel each other.
             vector[0] = norm = 1.0
         return vector / np.float32(norm)
 
-    def _read(self, text: str) -> str:
+    def _truncate(self, text: str) -> str:
         tokens = self._tokenizer.offsets(text)
         return text if len(tokens) <= self._max_tokens else text[: tokens[self._max_tokens][0]]
 
 
 @lru_cache(maxsize=100_000)
-def _hashed(word: str) -> tuple[int, float]:
+def _hash_word(word: str) -> tuple[int, float]:
     digest = int.from_bytes(blake2b(word.encode(), digest_size=8).digest())
     return digest >> 1, 1.0 if digest & 1 else -1.0

@@ -11,7 +11,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.models.embedding.space import space_of
+from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.publish import stored_vectors, text_hash
 from kosmos_rag.storage.tenants import tenant
@@ -111,8 +111,10 @@ def test_stored_vectors__are_of_this_tenant_and_this_space(counted: Engine, embe
     texts = [*embedder.texts[:20], "never seen"]
     hashes = [text_hash(text) for text in texts]
     acme = tenant("acme").id
-    here, wider = (space_of(acme, model, normalized=True).id for model in (embedder, HashingEmbedder(dimensions=32)))
-    elsewhere = space_of(tenant("other").id, embedder, normalized=True).id
+    here, wider = (
+        describe_space(acme, model, normalized=True).id for model in (embedder, HashingEmbedder(dimensions=32))
+    )
+    elsewhere = describe_space(tenant("other").id, embedder, normalized=True).id
     with counted.parts.database.worker.transaction(acme, [EVERYONE]) as connection:
         found = stored_vectors(connection, acme, here, hashes)
         assert stored_vectors(connection, acme, wider, hashes) == {}

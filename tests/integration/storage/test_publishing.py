@@ -15,8 +15,8 @@ from kosmos_rag.core.errors import LeaseLost
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, ParsedDocument, Space
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
 from kosmos_rag.ingestion.publisher import Publisher
-from kosmos_rag.models.embedding.registry import Embedders, Model
-from kosmos_rag.models.embedding.space import space_of
+from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
+from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.documents import source_etags, update_source_etags
 from kosmos_rag.storage.pool import Database
@@ -56,7 +56,7 @@ def opened(settings: Settings) -> Iterator[Database]:
 
 @pytest.fixture
 def publisher(opened: Database) -> Publisher:
-    embedders = Embedders(Model(embedder=HashingEmbedder(), normalized=True), None)
+    embedders = EmbedderRegistry(EmbeddingModel(embedder=HashingEmbedder(), normalized=True), None)
     return Publisher(opened, embedders, ACME, DEFAULT_COLLECTION)
 
 
@@ -130,7 +130,7 @@ def test_publish__counts_the_chunks_that_were_not_embedded(publisher: Publisher)
 
 def _space(dimensions: int) -> tuple[Space, HashingEmbedder]:
     embedder = HashingEmbedder(dimensions=dimensions)
-    return space_of(ACME.id, embedder, normalized=True), embedder
+    return describe_space(ACME.id, embedder, normalized=True), embedder
 
 
 def _prepared(spaces: Sequence[tuple[Space, HashingEmbedder]], text: str) -> PreparedDocument:

@@ -22,7 +22,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.protocols import Tokenizer, Vectors
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, IndexInfo, SearchResult
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.models.embedding.space import space_of
+from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
@@ -97,7 +97,7 @@ def load(
     Readers and metadata of a document are given by the number of its first chunk, which its source carries as well.
     """
     owner, embedder = tenant(name), engine.parts.embedder
-    space = space_of(owner.id, embedder, normalized=True)
+    space = describe_space(owner.id, embedder, normalized=True)
     now = datetime.now(UTC)
     documents = []
     for numbers in (chunks[at : at + a_document] for at in range(0, len(chunks), a_document)):

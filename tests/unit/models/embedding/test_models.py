@@ -10,7 +10,7 @@ from kosmos_rag import Settings
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelUnavailable
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
-from kosmos_rag.models.embedding.space import require_same, space_of
+from kosmos_rag.models.embedding.space import check_compatible, describe_space
 from kosmos_rag.models.onnx import require_runtime
 from kosmos_rag.storage.tenants import tenant
 
@@ -63,7 +63,9 @@ def test_onnx__gives_the_same_vectors_and_keeps_its_export(
     assert second.embed(TEXTS) == pytest.approx(minilm.embed(TEXTS), abs=1e-4)
     assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == written
     owner = tenant("acme")
-    require_same(space_of(owner.id, minilm, normalized=True), space_of(owner.id, second, normalized=True), owner.name)
+    check_compatible(
+        describe_space(owner.id, minilm, normalized=True), describe_space(owner.id, second, normalized=True), owner.name
+    )
 
 
 def test_onnx__is_told_to_tell_nobody_before_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
