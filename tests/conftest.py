@@ -1,4 +1,8 @@
-"""One server for each process of the run, one migrated template on it, one clone of that for each test with a database.
+"""One server for each process of the run, and on it one migrated database whose tests have a tenant each.
+
+A test that asks for `tenant_name` shares the database and the engine of its process, and so proves that tenants are
+apart. A test that does not has a clone of the migrated template: it names its tenants itself, looks at all of them, or
+changes what is global (migrations, roles, the queue, metrics).
 
 The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
 the embedded one.
@@ -9,6 +13,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -76,7 +81,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         running = embedded.start(_folder(tmp_path_factory) / "data")
         admin = running.conninfo("postgres", "postgres")
         with psycopg.connect(admin, autocommit=True) as connection:
-            # A database a test: most of the run would be waiting for the disk. Killed processes lose nothing by this.
+            # Databases come and go: the run would wait for the disk. Killed processes lose nothing by this.
             connection.execute("ALTER SYSTEM SET fsync TO off")
             connection.execute("ALTER SYSTEM SET max_wal_size TO '256MB'")
             connection.execute("SELECT pg_reload_conf()")
@@ -113,9 +118,8 @@ def template(server: Server) -> Iterator[str]:
     _drop(server, name)
 
 
-@pytest.fixture
-def database(server: Server, template: str) -> Iterator[DatabaseSettings]:
-    """A migrated, empty database of this test's own."""
+@contextmanager
+def _cloned(server: Server, template: str) -> Iterator[DatabaseSettings]:
     name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.admin, autocommit=True) as connection:
         connection.execute(
@@ -128,6 +132,29 @@ def database(server: Server, template: str) -> Iterator[DatabaseSettings]:
         )
     yield server.settings(name)
     _drop(server, name)
+
+
+@pytest.fixture
+def tenant_name() -> str:
+    """A tenant that no other test has."""
+    return f"t-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
+    """The migrated database of this process, with the tenants of many tests."""
+    with _cloned(server, template) as settings:
+        yield settings
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[DatabaseSettings]:
+    """The database of this process for a test with a tenant of its own; else an empty one of the test's own."""
+    if "tenant_name" in request.fixturenames:
+        yield request.getfixturevalue("shared_database")
+    else:
+        with _cloned(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
+            yield settings
 
 
 @pytest.fixture
@@ -162,11 +189,22 @@ def settings(loaded_settings: Settings, database: DatabaseSettings) -> Settings:
     return loaded_settings.model_copy(update={"database": database})
 
 
-@pytest.fixture
-def engine(settings: Settings) -> Iterator[Engine]:
-    """An engine over this test's database with vectors made of words: for tests that are not about models."""
+@pytest.fixture(scope="session")
+def shared_engine(loaded_settings: Settings, shared_database: DatabaseSettings) -> Iterator[Engine]:
+    """The engine over the database of this process."""
+    settings = loaded_settings.model_copy(update={"database": shared_database})
     with Engine(settings, embedder=HashingEmbedder()) as opened:
         yield opened
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engine]:
+    """An engine over this test's database with vectors made of words: for tests that are not about models."""
+    if "tenant_name" in request.fixturenames:
+        yield request.getfixturevalue("shared_engine")
+    else:
+        with Engine(settings, embedder=HashingEmbedder()) as opened:
+            yield opened
 
 
 @pytest.fixture(scope="session")

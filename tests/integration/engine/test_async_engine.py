@@ -9,10 +9,10 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 
-def test_run__answers_many_questions_at_once(settings: Settings) -> None:
+def test_run__answers_many_questions_at_once(settings: Settings, tenant_name: str) -> None:
     async def ask() -> None:
         async with AsyncEngine(Engine(settings, embedder=HashingEmbedder())) as engine:
-            scopes = [engine.tenant(f"t{number}") for number in range(4)]
+            scopes = [engine.tenant(f"{tenant_name}-{number}") for number in range(4)]
             for scope in scopes:
                 await engine.run(scope.ingest, [SourceDocument(source="a", data=f"secret of {scope.name}".encode())])
             found = await asyncio.gather(*(engine.run(scope.search, "secret", k=1) for scope in scopes * 10))
@@ -22,11 +22,11 @@ def test_run__answers_many_questions_at_once(settings: Settings) -> None:
     asyncio.run(ask())
 
 
-def test_run__raises_what_the_call_raises(settings: Settings) -> None:
+def test_run__raises_what_the_call_raises(settings: Settings, tenant_name: str) -> None:
     async def ask() -> None:
         async with AsyncEngine(Engine(settings, embedder=HashingEmbedder())) as engine:
             with pytest.raises(RequestError, match="the question is empty"):
-                await engine.run(engine.tenant("acme").search, "")
+                await engine.run(engine.tenant(tenant_name).search, "")
 
     asyncio.run(ask())
 

@@ -27,24 +27,33 @@ def _scores(found: SearchResult) -> dict[tuple[str, str], float]:
     return {(hit.collection, hit.source): hit.lexical_score for hit in found.hits if hit.lexical_score is not None}
 
 
-def _statistics(database: DatabaseSettings) -> dict[str, tuple[int, int]]:
+def _statistics(database: DatabaseSettings, tenant_name: str) -> dict[str, tuple[int, int]]:
     """Chunks and their length as kept, by collection; they equal what counting the chunks gives."""
+    owner = [tenant(tenant_name).id]
     with psycopg.connect(database.admin_url or "") as connection:
-        kept = connection.execute("SELECT collection, chunks, length FROM kosmos.collection_statistics").fetchall()
-        counted = connection.execute(
-            "SELECT collection, count(*), sum(length)::bigint FROM kosmos.chunks GROUP BY 1"
+        kept = connection.execute(
+            "SELECT collection, chunks, length FROM kosmos.collection_statistics WHERE tenant_id = %s", owner
         ).fetchall()
-        lexemes = connection.execute("SELECT collection, lexeme, chunks FROM kosmos.lexemes").fetchall()
+        counted = connection.execute(
+            "SELECT collection, count(*), sum(length)::bigint FROM kosmos.chunks WHERE tenant_id = %s GROUP BY 1", owner
+        ).fetchall()
+        lexemes = connection.execute(
+            "SELECT collection, lexeme, chunks FROM kosmos.lexemes WHERE tenant_id = %s", owner
+        ).fetchall()
         recount = connection.execute(
-            "SELECT c.collection, u.lexeme, count(*) FROM kosmos.chunks c, unnest(c.tsv) u GROUP BY 1, 2"
+            "SELECT c.collection, u.lexeme, count(*) FROM kosmos.chunks c, unnest(c.tsv) u WHERE tenant_id = %s "
+            "GROUP BY 1, 2",
+            owner,
         ).fetchall()
     assert {row for row in kept if row[1]} == set(counted)
     assert set(lexemes) == set(recount)
     return {collection: (chunks, length) for collection, chunks, length in kept}
 
 
-def test_one_source_in_two_collections__is_two_documents(engine: Engine, database: DatabaseSettings) -> None:
-    plain, wiki = engine.tenant("acme"), engine.tenant("acme", collection="wiki")
+def test_one_source_in_two_collections__is_two_documents(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    plain, wiki = engine.tenant(tenant_name), engine.tenant(tenant_name, collection="wiki")
     assert plain.ingest(_text("a", "first words")).new == 1
     before = [(document.id, document.version, document.updated_at) for document in plain.documents()]
     assert wiki.ingest(_text("a", "second words")).new == 1
@@ -55,28 +64,30 @@ def test_one_source_in_two_collections__is_two_documents(engine: Engine, databas
     ]
     assert [(of_default.id, of_default.version, of_default.updated_at)] == before
     assert of_wiki.id != of_default.id
-    assert _statistics(database) == {"default": (1, 2), "wiki": (1, 2)}
+    assert _statistics(database, tenant_name) == {"default": (1, 2), "wiki": (1, 2)}
 
 
-def test_documents_of_the_default_collection__have_the_ids_of_before_there_were_others(engine: Engine) -> None:
-    named, unnamed = engine.tenant("acme", collection="default"), engine.tenant("acme")
+def test_documents_of_the_default_collection__have_the_ids_of_before_there_were_others(
+    engine: Engine, tenant_name: str
+) -> None:
+    named, unnamed = engine.tenant(tenant_name, collection="default"), engine.tenant(tenant_name)
     unnamed.ingest(_text("/kb/a.md", "words"))
     [document] = named.documents()
-    assert document.id == uuid.uuid5(tenant("acme").id, "/kb/a.md")
+    assert document.id == uuid.uuid5(tenant(tenant_name).id, "/kb/a.md")
     assert named.ingest(_text("/kb/a.md", "words")).unchanged == 1
 
 
-def test_documents__are_listed_for_one_collection_or_all(engine: Engine) -> None:
+def test_documents__are_listed_for_one_collection_or_all(engine: Engine, tenant_name: str) -> None:
     for collection in ("wiki", "mail", "default"):
-        engine.tenant("acme", collection=collection).ingest(_text(f"in-{collection}", "words"))
-    assert [d.source for d in engine.tenant("acme", collection="mail").documents()] == ["in-mail"]
-    assert [d.collection for d in engine.tenant("acme").documents()] == ["default", "mail", "wiki"]
-    assert engine.tenant("acme", collection="unknown").documents() == []
-    assert engine.tenant("acme").sources() == ["in-default"]
+        engine.tenant(tenant_name, collection=collection).ingest(_text(f"in-{collection}", "words"))
+    assert [d.source for d in engine.tenant(tenant_name, collection="mail").documents()] == ["in-mail"]
+    assert [d.collection for d in engine.tenant(tenant_name).documents()] == ["default", "mail", "wiki"]
+    assert engine.tenant(tenant_name, collection="unknown").documents() == []
+    assert engine.tenant(tenant_name).sources() == ["in-default"]
 
 
-def test_ingest__prunes_its_own_collection_only(engine: Engine, tmp_path: Path) -> None:
-    plain, wiki = engine.tenant("acme"), engine.tenant("acme", collection="wiki")
+def test_ingest__prunes_its_own_collection_only(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    plain, wiki = engine.tenant(tenant_name), engine.tenant(tenant_name, collection="wiki")
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(f"words of {name}")
     assert plain.ingest(tmp_path).new == wiki.ingest(tmp_path).new == 2
@@ -87,29 +98,29 @@ def test_ingest__prunes_its_own_collection_only(engine: Engine, tmp_path: Path) 
     assert plain.ingest(tmp_path).removed == 1
 
 
-def test_delete__reaches_its_own_collection_only(engine: Engine, database: DatabaseSettings) -> None:
-    plain, wiki = engine.tenant("acme"), engine.tenant("acme", collection="wiki")
+def test_delete__reaches_its_own_collection_only(engine: Engine, database: DatabaseSettings, tenant_name: str) -> None:
+    plain, wiki = engine.tenant(tenant_name), engine.tenant(tenant_name, collection="wiki")
     for scope in (plain, wiki):
         scope.ingest([_text("a", "alpha words"), _text("b", "beta words")])
-    assert engine.tenant("acme", collection="unknown").delete(["a", "b"]) == 0
+    assert engine.tenant(tenant_name, collection="unknown").delete(["a", "b"]) == 0
     assert wiki.delete(["a", "b"]) == 2
     assert wiki.delete("a") == 0
     assert _found(plain.search("words")) == {("default", "a"), ("default", "b")}
-    assert _statistics(database) == {"default": (2, 4), "wiki": (0, 0)}
+    assert _statistics(database, tenant_name) == {"default": (2, 4), "wiki": (0, 0)}
 
 
-def test_retrieve__spans_all_collections_or_one(engine: Engine) -> None:
+def test_retrieve__spans_all_collections_or_one(engine: Engine, tenant_name: str) -> None:
     for collection in ("wiki", "mail"):
-        engine.tenant("acme", collection=collection).ingest(_text("a", f"words from {collection}"))
-    engine.tenant("other", collection="wiki").ingest(_text("a", "words of another tenant"))
-    everything = engine.tenant("acme")
+        engine.tenant(tenant_name, collection=collection).ingest(_text("a", f"words from {collection}"))
+    engine.tenant(f"{tenant_name}-other", collection="wiki").ingest(_text("a", "words of another tenant"))
+    everything = engine.tenant(tenant_name)
     assert _found(everything.search("words")) == {("wiki", "a"), ("mail", "a")}
-    assert _found(engine.tenant("acme", collection="mail").search("words")) == {("mail", "a")}
+    assert _found(engine.tenant(tenant_name, collection="mail").search("words")) == {("mail", "a")}
     assert _found(everything.search("words", filter=Filter(where={"collection": "wiki"}))) == {("wiki", "a")}
-    other = engine.tenant("acme", collection="mail").search("words", filter=Filter(where={"collection": "wiki"}))
+    other = engine.tenant(tenant_name, collection="mail").search("words", filter=Filter(where={"collection": "wiki"}))
     assert (other.returned, other.incomplete_reason is None) == (0, False)
-    assert engine.tenant("acme", collection="default").search("words").returned == 0
-    assert [p.citation.source for p in engine.tenant("acme", collection="mail").context("words").passages] == ["a"]
+    assert engine.tenant(tenant_name, collection="default").search("words").returned == 0
+    assert [p.citation.source for p in engine.tenant(tenant_name, collection="mail").context("words").passages] == ["a"]
 
 
 CORPORA = {
@@ -118,21 +129,21 @@ CORPORA = {
 }
 
 
-def _fill(engine: Engine) -> None:
+def _fill(engine: Engine, tenant_name: str) -> None:
     for collection, texts in CORPORA.items():
-        engine.tenant("acme", collection=collection).ingest(
+        engine.tenant(tenant_name, collection=collection).ingest(
             _text(f"{collection}-{number}", text) for number, text in enumerate(texts)
         )
 
 
-def _expected(database: DatabaseSettings, collection: str, word: str) -> dict[tuple[str, str], float]:
+def _expected(database: DatabaseSettings, tenant_name: str, collection: str, word: str) -> dict[tuple[str, str], float]:
     """BM25 of one word, from the statistics of one collection."""
     with psycopg.connect(database.admin_url or "") as connection:
         rows = connection.execute(
             "SELECT d.source, c.length, coalesce((SELECT cardinality(u.positions) FROM unnest(c.tsv) u "
             "WHERE u.lexeme = %s), 0) FROM kosmos.chunks c JOIN kosmos.documents d ON d.id = c.document_id "
-            "WHERE c.collection = %s",
-            (word, collection),
+            "WHERE c.tenant_id = %s AND c.collection = %s",
+            (word, tenant(tenant_name).id, collection),
         ).fetchall()
     average = sum(length for _, length, _ in rows) / len(rows)
     idf = bm25.inverse_document_frequency(len(rows), sum(1 for row in rows if row[2]))
@@ -145,20 +156,20 @@ def _expected(database: DatabaseSettings, collection: str, word: str) -> dict[tu
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_word__weighs_what_its_own_collection_makes_of_it(
-    packed: bool, settings: Settings, database: DatabaseSettings
+    packed: bool, settings: Settings, database: DatabaseSettings, tenant_name: str
 ) -> None:
     """`churn` is common in one and rare in the other: a question over both merges scores, not statistics."""
     indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
-        _fill(engine)
+        _fill(engine, tenant_name)
         if packed:
-            engine.tenant("acme").indexes.build()
+            engine.tenant(tenant_name).indexes.build()
         for word in ("churn", "refund"):
-            of_each = {name: _expected(database, name, word) for name in CORPORA}
+            of_each = {name: _expected(database, tenant_name, name, word) for name in CORPORA}
             for name, expected in of_each.items():
-                found = engine.tenant("acme", collection=name).search(word)
+                found = engine.tenant(tenant_name, collection=name).search(word)
                 assert _scores(found) == pytest.approx(expected, rel=1e-6)
-            over_both = engine.tenant("acme").search(word)
+            over_both = engine.tenant(tenant_name).search(word)
             assert _scores(over_both) == pytest.approx(of_each["default"] | of_each["wiki"], rel=1e-6)
             by_rank = sorted((hit for hit in over_both.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)
             scores = [hit.lexical_score or 0 for hit in by_rank]
@@ -166,27 +177,27 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
             assert ("segments" in over_both.retrievers["lexical"].plan) == packed
 
 
-def test_index_build__packs_each_collection_for_itself(settings: Settings) -> None:
+def test_index_build__packs_each_collection_for_itself(settings: Settings, tenant_name: str) -> None:
     indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 5})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
-        _fill(engine)
-        due = {info.collection for info in engine.tenant("acme").indexes.status() if info.due}
+        _fill(engine, tenant_name)
+        due = {info.collection for info in engine.tenant(tenant_name).indexes.status() if info.due}
         assert due == {"wiki"}, "default has four chunks, and five are worth a segment"
-        status = engine.tenant("acme").indexes.build()
+        status = engine.tenant(tenant_name).indexes.build()
     rows = {(info.collection, info.kind): info.rows for info in status if info.collection}
     assert rows == {("default", "tail"): 4, ("wiki", "segment"): 5, ("wiki", "tail"): 0}
 
 
-def test_collection__with_a_malformed_name_is_refused(engine: Engine) -> None:
+def test_collection__with_a_malformed_name_is_refused(engine: Engine, tenant_name: str) -> None:
     for name in ("", "Wiki", "a b", "a" * 64, "-a", "../a", "ä", "a\n", "a\x00", 5, ["wiki"]):
         with pytest.raises(RequestError, match=r"collection name .* is malformed; use 1 to 63 of a-z"):
-            engine.tenant("acme", collection=name)  # type: ignore[arg-type]
+            engine.tenant(tenant_name, collection=name)  # type: ignore[arg-type]
 
 
-def test_reading__makes_no_collection(engine: Engine, database: DatabaseSettings) -> None:
-    engine.tenant("acme").ingest(_text("a", "words"))
-    unknown = engine.tenant("acme", collection="unknown")
+def test_reading__makes_no_collection(engine: Engine, database: DatabaseSettings, tenant_name: str) -> None:
+    engine.tenant(tenant_name).ingest(_text("a", "words"))
+    unknown = engine.tenant(tenant_name, collection="unknown")
     assert unknown.search("words").returned == 0
     assert unknown.ingest([]).seen == 0
     assert unknown.delete("a") == 0
-    assert set(_statistics(database)) == {"default"}
+    assert set(_statistics(database, tenant_name)) == {"default"}

@@ -13,6 +13,7 @@ import pytest
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE, SearchResult
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
 ROOT = Path(__file__).parents[3]
@@ -169,123 +170,134 @@ PLANTS = {
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_told(
-    modes: dict[str, Engine], plant: str
+    modes: dict[str, Engine], plant: str, tenant_name: str
 ) -> None:
     dice = random.Random(7)
     documents = [
         _policy(n, DEPARTMENTS[n % 5], " ".join(dice.choices(WORDS, k=dice.randint(4, 30)))) for n in range(40)
     ]
-    owner = modes["fused"].tenant("acme")
+    owner = modes["fused"].tenant(tenant_name)
     owner.ingest(documents)
     owner.indexes.build()
     readers = [(EVERYONE,), (EVERYONE, "department:hr", "role:Intern")]
 
     def answers() -> dict[tuple[str, tuple[str, ...], str], SearchResult]:
         return {
-            (mode, principals, question): engine.tenant("acme", principals=principals).search(question, 50)
+            (mode, principals, question): engine.tenant(tenant_name, principals=principals).search(question, 50)
             for mode, engine in modes.items()
             for principals in readers
             for question in QUESTIONS
         }
 
     def listed() -> list[object]:
-        scopes = [modes["fused"].tenant("acme", principals=principals) for principals in readers]
+        scopes = [modes["fused"].tenant(tenant_name, principals=principals) for principals in readers]
         return [(scope.documents(), scope.texts(), scope.collections.infos()) for scope in scopes]
 
     before, lists = answers(), listed()
     before = {asked: replace(found, cached=asked[0] == "cached") for asked, found in before.items()}
     assert any(found.hits for found in before.values())
     owner.ingest(PLANTS[plant])
-    modes["fused"].tenant("acme", principals=("role:Manager",)).search(SECRET, 5)
+    modes["fused"].tenant(tenant_name, principals=("role:Manager",)).search(SECRET, 5)
     for maintained in (False, True):
         if maintained:
             owner.indexes.rebuild()
         for asked, found in answers().items():
             assert _told(found) == _told(before[asked]), asked
         assert listed() == lists
-    manager = modes["lexical"].tenant("acme", principals=("role:Manager",)).search(SECRET, 200)
+    manager = modes["lexical"].tenant(tenant_name, principals=("role:Manager",)).search(SECRET, 200)
     assert manager.returned == len(PLANTS[plant])
 
 
 def test_readers__follow_from_the_department_when_the_mode_changes_and_nothing_is_embedded_again(
-    settings: Settings, database: DatabaseSettings
+    settings: Settings, database: DatabaseSettings, tenant_name: str
 ) -> None:
     documents = [_policy(1, "hr", "salary bands"), _policy(2, "general", "travel rules")]
 
     def readers() -> list[list[str]]:
         with psycopg.connect(database.admin_url or "") as connection:
-            rows = connection.execute("SELECT acl FROM kosmos.documents ORDER BY source DESC").fetchall()
+            rows = connection.execute(
+                "SELECT acl FROM kosmos.documents WHERE tenant_id = %s ORDER BY source DESC", [tenant(tenant_name).id]
+            ).fetchall()
         return [acl for (acl,) in rows]
 
     with opened(settings, {}) as engine:
-        assert engine.tenant("acme").ingest(documents).new == 2
+        assert engine.tenant(tenant_name).ingest(documents).new == 2
         assert readers() == [[EVERYONE], [EVERYONE]]
     with opened(settings, ENFORCED) as engine:
-        report = engine.tenant("acme").ingest(documents)
+        report = engine.tenant(tenant_name).ingest(documents)
         assert (report.changed, report.reused, report.chunks) == (2, 2, 2)
         assert readers() == [["department:hr", "role:Manager"], [EVERYONE]]
-        assert [hit.source for hit in engine.tenant("acme").search("salary").hits] == ["kb/general/p2.txt"]
-        assert engine.tenant("acme").ingest(documents).unchanged == 2
+        assert [hit.source for hit in engine.tenant(tenant_name).search("salary").hits] == ["kb/general/p2.txt"]
+        assert engine.tenant(tenant_name).ingest(documents).unchanged == 2
     with opened(settings, {}) as engine:
-        report = engine.tenant("acme").ingest(documents)
+        report = engine.tenant(tenant_name).ingest(documents)
         assert (report.changed, report.reused) == (2, 2)
         assert readers() == [[EVERYONE], [EVERYONE]]
 
 
-def test_a_document_without_a_department__fails_by_name(settings: Settings) -> None:
+def test_a_document_without_a_department__fails_by_name(settings: Settings, tenant_name: str) -> None:
     with opened(settings, ENFORCED) as engine:
-        report = engine.tenant("acme").ingest(
+        report = engine.tenant(tenant_name).ingest(
             [SourceDocument(source="loose.txt", data=b"salary"), _policy(1, "hr", "salary")]
         )
         assert [(failure.source, failure.code) for failure in report.failed] == [("loose.txt", "no_department")]
-        assert (report.new, engine.tenant("acme").documents()) == (1, [])
+        assert (report.new, engine.tenant(tenant_name).documents()) == (1, [])
 
 
-def test_failed_documents__do_not_stay_open_when_departments_begin_to_decide(settings: Settings) -> None:
+def test_failed_documents__do_not_stay_open_when_departments_begin_to_decide(
+    settings: Settings, tenant_name: str
+) -> None:
     loose = SourceDocument(source="loose.txt", data=b"salary")
     broken, open_ = _policy(1, "hr", "salary"), _policy(2, "general", "salary")
     with opened(settings, {}) as engine:
-        engine.tenant("acme").ingest([loose, broken, open_])
+        engine.tenant(tenant_name).ingest([loose, broken, open_])
     again = [loose, *(replace(document, data=b"salary" * 2**19) for document in (broken, open_))]
     with opened(settings, ENFORCED | {"ingestion.max_file_mb": 1}) as engine:
-        report = engine.tenant("acme").ingest(again)
+        report = engine.tenant(tenant_name).ingest(again)
         assert [failure.code for failure in report.failed] == ["no_department", "too_large", "too_large"]
         assert report.removed == 2
-        assert engine.tenant("acme").sources() == [open_.source]
+        assert engine.tenant(tenant_name).sources() == [open_.source]
 
 
-def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_those_asked(settings: Settings) -> None:
+def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_those_asked(
+    settings: Settings, tenant_name: str
+) -> None:
     with opened(settings, {}) as engine:
-        engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
-        engine.tenant("acme", collection="wiki").ingest(SourceDocument(source="a", data=b"salary rules"))
+        engine.tenant(tenant_name).collections.create("policies", preset="corporate-enforced")
+        engine.tenant(tenant_name, collection="wiki").ingest(SourceDocument(source="a", data=b"salary rules"))
         for planted in (False, True):
             if planted:
-                engine.tenant("acme", collection="policies").ingest(_policy(1, "security", "salary secrets"))
-            over_all = engine.tenant("acme").search("salary")
+                engine.tenant(tenant_name, collection="policies").ingest(_policy(1, "security", "salary secrets"))
+            over_all = engine.tenant(tenant_name).search("salary")
             assert {leg.plan for leg in over_all.retrievers.values()} == {"not told"}, planted
-            alone = engine.tenant("acme", collection="wiki").search("salary")
+            alone = engine.tenant(tenant_name, collection="wiki").search("salary")
             assert {leg.plan for leg in alone.retrievers.values()} == {"exact scan"}, planted
 
 
-def test_totals__name_no_principals_of_others(settings: Settings) -> None:
+def test_totals__name_no_principals_of_others(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as engine:
-        engine.tenant("acme").ingest(
+        engine.tenant(tenant_name).ingest(
             [
                 SourceDocument(source="a", data=b"salary", acl=("department:hr", "role:Manager", "user:jo")),
                 SourceDocument(source="b", data=b"bonus", acl=("department:hr", "user:ann")),
                 SourceDocument(source="c", data=b"secret", acl=("user:ann",)),
             ]
         )
-        assert engine.tenant("acme", principals=("department:hr",)).totals() == (2, {("department:hr",): 2})
+        assert engine.tenant(tenant_name, principals=("department:hr",)).totals() == (2, {("department:hr",): 2})
 
 
-def test_languages__of_a_list_of_readers_go_with_its_documents(settings: Settings, database: DatabaseSettings) -> None:
+def test_languages__of_a_list_of_readers_go_with_its_documents(
+    settings: Settings, database: DatabaseSettings, tenant_name: str
+) -> None:
     def languages() -> list[list[str]]:
         with psycopg.connect(database.admin_url or "") as connection:
-            return [row for (row,) in connection.execute("SELECT languages FROM kosmos.acl_statistics").fetchall()]
+            rows = connection.execute(
+                "SELECT languages FROM kosmos.acl_statistics WHERE tenant_id = %s", [tenant(tenant_name).id]
+            ).fetchall()
+            return [row for (row,) in rows]
 
     with opened(settings, {}) as engine:
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
         german = SourceDocument(source="a", data="die Häuser".encode(), language="german")
         english = SourceDocument(source="b", data=b"houses")
         scope.ingest(german)
@@ -299,38 +311,42 @@ def test_languages__of_a_list_of_readers_go_with_its_documents(settings: Setting
         assert languages() == [[]]
 
 
-def test_readers__in_another_order_are_the_same_list(settings: Settings, database: DatabaseSettings) -> None:
+def test_readers__in_another_order_are_the_same_list(
+    settings: Settings, database: DatabaseSettings, tenant_name: str
+) -> None:
     with opened(settings, {}) as engine:
         lists = [("board", "hr"), ("hr", "board"), ("hr", "board", "hr")]
-        engine.tenant("acme").ingest(
+        engine.tenant(tenant_name).ingest(
             [SourceDocument(source=str(n), data=b"salary", acl=readers) for n, readers in enumerate(lists)]
         )
     with psycopg.connect(database.admin_url or "") as connection:
-        rows = connection.execute("SELECT acl, chunks FROM kosmos.acl_statistics").fetchall()
+        rows = connection.execute(
+            "SELECT acl, chunks FROM kosmos.acl_statistics WHERE tenant_id = %s", [tenant(tenant_name).id]
+        ).fetchall()
     assert rows == [(["board", "hr"], 3)]
 
 
-def test_preset__enforces_departments_in_its_collection_alone(settings: Settings) -> None:
+def test_preset__enforces_departments_in_its_collection_alone(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as engine:
-        engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
+        engine.tenant(tenant_name).collections.create("policies", preset="corporate-enforced")
         document = _policy(1, "finance", "The quarterly budget is closed on the fifth working day of the month.")
         for collection in ("policies", "wiki"):
-            engine.tenant("acme", collection=collection).ingest(document)
-        assert [found.collection for found in engine.tenant("acme").documents()] == ["wiki"]
+            engine.tenant(tenant_name, collection=collection).ingest(document)
+        assert [found.collection for found in engine.tenant(tenant_name).documents()] == ["wiki"]
         for principals in (("department:finance",), ("role:Auditor",)):
-            found = engine.tenant("acme", principals=principals, collection="policies").search("quarterly budget")
+            found = engine.tenant(tenant_name, principals=principals, collection="policies").search("quarterly budget")
             assert [hit.source for hit in found.hits] == ["kb/finance/p1.txt"]
             assert {(leg.plan, len(leg.read)) for leg in found.retrievers.values()} == {("not told", 0)}
 
 
-def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings) -> None:
+def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as engine:
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
         scope.ingest(SourceDocument(source="a", data=b"salary rules"))
         assert {leg.plan for leg in scope.search("salary").retrievers.values()} == {"exact scan"}
         scope.ingest(SourceDocument(source="b", data=b"salary secrets", acl=("board",)))
         assert {leg.plan for leg in scope.search("salary").retrievers.values()} == {"not told"}
-        both = engine.tenant("acme", principals=(EVERYONE, "board")).search("salary")
+        both = engine.tenant(tenant_name, principals=(EVERYONE, "board")).search("salary")
         assert {leg.plan for leg in both.retrievers.values()} == {"exact scan"}
 
 
@@ -344,21 +360,26 @@ $$
 """
 
 
-def test_a_list_of_readers__may_be_long_and_hold_any_sign(engine: Engine, database: DatabaseSettings) -> None:
+def test_a_list_of_readers__may_be_long_and_hold_any_sign(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     many = tuple(f"user:{uuid.uuid4()}" for _ in range(300))
     odd = ("back\\slash", 'quo"te', "com,ma", "{brace}", "ümlaut 😀")
     documents = [
         SourceDocument(source=str(number), title="-", data=b"alpha beta", acl=readers)
         for number, readers in enumerate([many, odd, ("everyone",)])
     ]
-    assert engine.tenant("acme").ingest(documents).failed == ()
+    assert engine.tenant(tenant_name).ingest(documents).failed == ()
     for name, source in {many[7]: "0", odd[0]: "1", odd[1]: "1"}.items():
-        assert [hit.source for hit in engine.tenant("acme", principals=[name]).search("alpha").hits] == [source]
+        assert [hit.source for hit in engine.tenant(tenant_name, principals=[name]).search("alpha").hits] == [source]
     # The hash is that of the array literal: PostgreSQL makes the same one.
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute(ACL_HASH)
         for table in ("acl_statistics", "lexemes"):
-            rows = connection.execute(f"SELECT acl_hash, pg_temp.acl_hash(acl) FROM kosmos.{table}").fetchall()
+            rows = connection.execute(
+                f"SELECT acl_hash, pg_temp.acl_hash(acl) FROM kosmos.{table} WHERE tenant_id = %s",
+                [tenant(tenant_name).id],
+            ).fetchall()
             assert len({stored for stored, _ in rows}) == 3
             assert all(stored == made for stored, made in rows)
         connection.rollback()

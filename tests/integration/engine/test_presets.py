@@ -49,7 +49,9 @@ def test_shipped__say_what_the_documents_of_their_systems_say() -> None:
     assert keyword.retrieval.semantic_weight == 0
 
 
-def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_that(engine: Engine) -> None:
+def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_that(
+    engine: Engine, tenant_name: str
+) -> None:
     classic, tenth = (
         load(name, Settings(), validate=build_signal_rules).over(Settings()).rag
         for name in ("schema-classic", "schema")
@@ -64,8 +66,8 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
     schema = DatabaseSchema(name="lab", tables=(TableSchema(name="probes", model="Probe", columns=columns),))
     given = {}
     for name in ("schema-classic", "schema"):
-        engine.tenant("acme").collections.create(name, preset=name)
-        scope = engine.tenant("acme", collection=name)
+        engine.tenant(tenant_name).collections.create(name, preset=name)
+        scope = engine.tenant(tenant_name, collection=name)
         scope.ingest(schema_documents(schema))
         hits = {hit.metadata["kind"]: hit for hit in scope.search("probes with the status failed").hits}
         given[name] = dict(hits["schema_column"].signals)
@@ -115,18 +117,18 @@ def test_preset__that_cannot_be_is_named(tmp_path: Path, text: str, message: str
     assert "\n" not in str(caught.value)
 
 
-def test_collection__goes_by_its_preset_in_ingestion_and_retrieval(engine: Engine) -> None:
-    acme = engine.tenant("acme")
+def test_collection__goes_by_its_preset_in_ingestion_and_retrieval(engine: Engine, tenant_name: str) -> None:
+    acme = engine.tenant(tenant_name)
     acme.collections.create("sql", preset="keyword")
     for name in ("sql", "plain"):
-        engine.tenant("acme", collection=name).ingest([SALES])
-    found = engine.tenant("acme", collection="sql").search("sum of sales")
+        engine.tenant(tenant_name, collection=name).ingest([SALES])
+    found = engine.tenant(tenant_name, collection="sql").search("sum of sales")
     assert list(found.retrievers) == ["lexical"]
     assert "signals" in found.stages
     assert found.hits[0].text == "Total sales:\nSELECT SUM(amount) FROM sales"
     assert found.hits[0].signals == {"sql_keywords": 0.2}
     assert "0.200 sql_keywords = 1.200" in found.explain()
-    plain = engine.tenant("acme", collection="plain").search("sum of sales")
+    plain = engine.tenant(tenant_name, collection="plain").search("sum of sales")
     assert set(plain.retrievers) == {"dense", "lexical"}
     assert [dict(hit.signals) for hit in plain.hits] == [{}]
     assert [(c.name, c.preset, c.chunks) for c in acme.collections.infos()] == [
@@ -135,49 +137,55 @@ def test_collection__goes_by_its_preset_in_ingestion_and_retrieval(engine: Engin
     ]
 
 
-def test_question_over_all_collections__goes_by_the_tenants_settings_and_says_so(engine: Engine) -> None:
-    engine.tenant("acme").collections.create("sql", preset="keyword")
-    engine.tenant("acme", collection="sql").ingest([SALES])
-    found = engine.tenant("acme").search("sum of sales")
+def test_question_over_all_collections__goes_by_the_tenants_settings_and_says_so(
+    engine: Engine, tenant_name: str
+) -> None:
+    engine.tenant(tenant_name).collections.create("sql", preset="keyword")
+    engine.tenant(tenant_name, collection="sql").ingest([SALES])
+    found = engine.tenant(tenant_name).search("sum of sales")
     assert "the presets of sql apply to questions that name the collection" in found.warnings
     assert not any(hit.signals for hit in found.hits)
-    assert engine.tenant("other").search("sum of sales").warnings == ()
+    assert engine.tenant(f"{tenant_name}-other").search("sum of sales").warnings == ()
 
 
-def test_context__goes_by_the_preset_of_the_collection(engine: Engine, tmp_path: Path) -> None:
+def test_context__goes_by_the_preset_of_the_collection(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     preset = _write(tmp_path / "mine.yaml", "extends: keyword\nrag: {context: {citation_format: '<{index}>'}}")
-    engine.tenant("acme").collections.create("sql", preset=preset)
-    scope = engine.tenant("acme", collection="sql")
+    engine.tenant(tenant_name).collections.create("sql", preset=preset)
+    scope = engine.tenant(tenant_name, collection="sql")
     scope.ingest([SALES])
     assert scope.context("sum of sales").text.startswith("<1>")
 
 
-def test_preset__is_stored_whole(settings: Settings, engine: Engine, tmp_path: Path) -> None:
+def test_preset__is_stored_whole(settings: Settings, engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     path = _write(tmp_path / "mine.yaml", "extends: keyword\nrag: {signals: {sql_keywords: {weight: 0.7}}}")
-    engine.tenant("acme").collections.create("sql", preset=path)
+    engine.tenant(tenant_name).collections.create("sql", preset=path)
     path.write_text("extends: analytics")
     with opened(settings, {}) as other:
-        scope = other.tenant("acme", collection="sql")
+        scope = other.tenant(tenant_name, collection="sql")
         scope.ingest([SALES])
         assert scope.search("sum of sales").hits[0].signals == {"sql_keywords": 0.7}
-        assert other.tenant("acme").collections.settings("sql")["rag"]["signals"]["sql_keywords"] == {"weight": 0.7}
+        assert other.tenant(tenant_name).collections.settings("sql")["rag"]["signals"]["sql_keywords"] == {
+            "weight": 0.7
+        }
 
 
-def test_create__with_the_same_preset_changes_nothing_and_with_another_is_refused(engine: Engine) -> None:
-    collections = engine.tenant("acme").collections
+def test_create__with_the_same_preset_changes_nothing_and_with_another_is_refused(
+    engine: Engine, tenant_name: str
+) -> None:
+    collections = engine.tenant(tenant_name).collections
     assert collections.create("kb", preset="keyword") == collections.create("kb", preset="keyword")
     with pytest.raises(RequestError, match="goes by the preset keyword with other settings; delete it first"):
         collections.create("kb", preset="analytics")
     with pytest.raises(RequestError, match="malformed"):
         collections.create("K B", preset="analytics")
-    assert [info.preset for info in engine.tenant("acme").collections.infos()] == ["keyword"]
-    assert engine.tenant("other").collections.infos() == []
+    assert [info.preset for info in engine.tenant(tenant_name).collections.infos()] == ["keyword"]
+    assert engine.tenant(f"{tenant_name}-other").collections.infos() == []
 
 
-def test_delete__removes_documents_and_preset(engine: Engine) -> None:
-    collections = engine.tenant("acme").collections
+def test_delete__removes_documents_and_preset(engine: Engine, tenant_name: str) -> None:
+    collections = engine.tenant(tenant_name).collections
     collections.create("sql", preset="keyword")
-    scope = engine.tenant("acme", collection="sql")
+    scope = engine.tenant(tenant_name, collection="sql")
     scope.ingest([SALES])
     assert collections.delete("sql") == 1
     assert collections.infos() == []
@@ -186,19 +194,19 @@ def test_delete__removes_documents_and_preset(engine: Engine) -> None:
     assert set(scope.search("sum of sales").retrievers) == {"dense", "lexical"}
 
 
-def test_documents__take_a_preset_with_their_next_ingestion(engine: Engine) -> None:
-    scope = engine.tenant("acme", collection="sql")
+def test_documents__take_a_preset_with_their_next_ingestion(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name, collection="sql")
     assert scope.ingest([SALES]).chunks == 1
-    engine.tenant("acme").collections.create("sql", preset="keyword")
+    engine.tenant(tenant_name).collections.create("sql", preset="keyword")
     report = scope.ingest([SALES])
     assert (report.changed, report.chunks) == (1, 3)
     assert scope.ingest([SALES]).unchanged == 1
 
 
-def test_kept_results__are_those_of_the_preset(settings: Settings, tmp_path: Path) -> None:
+def test_kept_results__are_those_of_the_preset(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
     with opened(settings, {"rag.retrieval.cached_results": 10}) as engine:
-        collections = engine.tenant("acme").collections
-        scope = engine.tenant("acme", collection="sql")
+        collections = engine.tenant(tenant_name).collections
+        scope = engine.tenant(tenant_name, collection="sql")
         scope.ingest([SALES])
         assert [scope.search("sum of sales").cached for _ in range(2)] == [False, True]
         weights = []
@@ -217,12 +225,12 @@ def _chunking(settings: Settings) -> dict[str, Any]:
     return settings.rag.chunking.model_dump(mode="json")
 
 
-def test_corporate__prefers_the_readers_department_and_hides_nothing(engine: Engine) -> None:
-    engine.tenant("acme").collections.create("policies", preset="corporate")
-    engine.tenant("acme", collection="policies").ingest(_policies("finance", "hr", "it"))
+def test_corporate__prefers_the_readers_department_and_hides_nothing(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).collections.create("policies", preset="corporate")
+    engine.tenant(tenant_name, collection="policies").ingest(_policies("finance", "hr", "it"))
 
     def order(*principals: str) -> list[tuple[str, float]]:
-        scope = engine.tenant("acme", collection="policies", principals=("everyone", *principals))
+        scope = engine.tenant(tenant_name, collection="policies", principals=("everyone", *principals))
         hits = scope.search("annual leave").hits
         return [(hit.source.split("/")[2], round(sum(hit.signals.values()), 4)) for hit in hits]
 
@@ -236,10 +244,12 @@ def test_corporate__prefers_the_readers_department_and_hides_nothing(engine: Eng
     assert analyst == pytest.approx({"finance": 0.2, "it": -0.1 + 0.9 * 0.15, "hr": -0.1})
 
 
-def test_question__outside_of_the_collections_words_is_answered_short(engine: Engine, tmp_path: Path) -> None:
+def test_question__outside_of_the_collections_words_is_answered_short(
+    engine: Engine, tmp_path: Path, tenant_name: str
+) -> None:
     preset = _write(tmp_path / "mine.yaml", "rag: {signals: {one_per_source: {}}, chunking: {strategy: paragraph}}")
-    engine.tenant("acme").collections.create("kb", preset=preset)
-    scope = engine.tenant("acme", collection="kb")
+    engine.tenant(tenant_name).collections.create("kb", preset=preset)
+    scope = engine.tenant(tenant_name, collection="kb")
     scope.ingest([SourceDocument(source="a", data=b"\n\n".join(b"churn %d " % n * 90 for n in range(5)))])
     found = scope.search("churn", 3)
     assert found.returned == 1
@@ -247,10 +257,14 @@ def test_question__outside_of_the_collections_words_is_answered_short(engine: En
     assert "left by signals: one_per_source left out" in found.incomplete_reason
 
 
-def test_database__keeps_the_presets_of_tenants_apart(engine: Engine, database: DatabaseSettings) -> None:
+def test_database__keeps_the_presets_of_tenants_apart(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     import psycopg
 
-    engine.tenant("acme").collections.create("sql", preset="keyword")
+    engine.tenant(tenant_name).collections.create("sql", preset="keyword")
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", [engine.tenant("other").id, ["everyone"]])
+        connection.execute(
+            "SELECT kosmos.set_tenant_context(%s, %s)", [engine.tenant(f"{tenant_name}-other").id, ["everyone"]]
+        )
         assert connection.execute("SELECT count(*) FROM kosmos.collection_presets").fetchone() == (0,)

@@ -25,8 +25,8 @@ TEXTS = {
 SYNONYMS = "- [churn, attrition, customer loss]\n"
 
 
-def _ingest(engine: Engine, texts: Mapping[str, str] = TEXTS) -> None:
-    engine.tenant("acme").ingest(
+def _ingest(engine: Engine, tenant_name: str, texts: Mapping[str, str] = TEXTS) -> None:
+    engine.tenant(tenant_name).ingest(
         SourceDocument(source=source, title="-", data=text.encode()) for source, text in texts.items()
     )
 
@@ -35,7 +35,7 @@ Ask = Callable[..., SearchResult]
 
 
 @pytest.fixture
-def ask(settings: Settings, tmp_path: Path) -> Iterator[Ask]:
+def ask(settings: Settings, tmp_path: Path, tenant_name: str) -> Iterator[Ask]:
     """Ask an engine with a file of synonyms, and with these keys of `rag.expansion`."""
 
     def asked(
@@ -45,8 +45,8 @@ def ask(settings: Settings, tmp_path: Path) -> Iterator[Ask]:
         file.write_text(synonyms)
         changes = {"synonyms": file, **keys}
         with opened(settings, {f"rag.expansion.{key}": value for key, value in changes.items()}) as engine:
-            _ingest(engine, texts)
-            return engine.tenant("acme").search(question)
+            _ingest(engine, tenant_name, texts)
+            return engine.tenant(tenant_name).search(question)
 
     return asked
 
@@ -189,7 +189,7 @@ HYDE = {"rag.expansion.hyde": True}
 WORDINGS = "attrition\ninvoices paid"
 
 
-def test_a_leg_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: Path) -> None:
+def test_a_leg_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
     file = tmp_path / "synonyms.yaml"
     file.write_text(SYNONYMS)
     # No language model: none is needed.
@@ -198,18 +198,18 @@ def test_a_leg_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: P
         {"rag.expansion.synonyms": file, "rag.retrieval.keyword_weight": 0},
     ):
         with opened(settings, keys) as engine:
-            _ingest(engine)
-            assert engine.tenant("acme").search("churn").expansion == Expansion()
+            _ingest(engine, tenant_name)
+            assert engine.tenant(tenant_name).search("churn").expansion == Expansion()
 
 
 def _same_hits(found: SearchResult, other: SearchResult) -> bool:
     return (found.hits, found.retrievers) == (other.hits, other.retrievers)
 
 
-def test_wordings__are_each_asked_as_well(settings: Settings) -> None:
+def test_wordings__are_each_asked_as_well(settings: Settings, tenant_name: str) -> None:
     with opened(settings, TWO, language_model=Writer(wordings=WORDINGS)) as engine:
-        _ingest(engine)
-        found = engine.tenant("acme").search("churn")
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("churn")
     assert found.expansion == Expansion(wordings=("attrition", "invoices paid"))
     assert set(found.retrievers) == {"dense", "lexical", "dense 2", "lexical 2", "dense 3", "lexical 3"}
     assert (found.stages[0], found.degraded_stages) == ("expand", ())
@@ -227,13 +227,13 @@ def test_wordings__are_each_asked_as_well(settings: Settings) -> None:
     assert {hit.source for hit in found.hits if hit.lexical_rank} == {"d1"}
 
 
-def test_wordings__bring_in_what_the_question_does_not_find(settings: Settings) -> None:
+def test_wordings__bring_in_what_the_question_does_not_find(settings: Settings, tenant_name: str) -> None:
     near = {"rag.retrieval.similarity_threshold": 0.3}
     with opened(settings, {**TWO, **near}, language_model=Writer(wordings=WORDINGS)) as engine:
-        _ingest(engine)
-        found = engine.tenant("acme").search("churn")
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("churn")
     with opened(settings, near) as plain:
-        before = plain.tenant("acme").search("churn")
+        before = plain.tenant(tenant_name).search("churn")
     assert {hit.source for hit in before.hits} == {"d1"}
     assert {hit.source for hit in found.hits} == {"d1", "d2", "d4"}
     assert {name for hit in found.hits if hit.source == "d4" for name in hit.score_contributions} == {
@@ -242,23 +242,23 @@ def test_wordings__bring_in_what_the_question_does_not_find(settings: Settings) 
     }
 
 
-def test_wordings__keep_to_what_the_question_requires_and_excludes(settings: Settings) -> None:
+def test_wordings__keep_to_what_the_question_requires_and_excludes(settings: Settings, tenant_name: str) -> None:
     with opened(settings, TWO, language_model=Writer(wordings=WORDINGS)) as engine:
-        _ingest(engine)
-        scope = engine.tenant("acme")
+        _ingest(engine, tenant_name)
+        scope = engine.tenant(tenant_name)
         assert {hit.source for hit in scope.search("+churn").hits} == {"d1"}
         excluding = scope.search("churn -yearly -late")
     assert excluding.expansion.wordings == ("attrition", "invoices paid")
     assert {"d1"} <= {hit.source for hit in excluding.hits} <= {"d1", "d3"}
 
 
-def test_passage__is_searched_like_with_the_mean_vector(settings: Settings) -> None:
+def test_passage__is_searched_like_with_the_mean_vector(settings: Settings, tenant_name: str) -> None:
     passage = "invoices that are paid late"
     with opened(settings, HYDE, language_model=Writer(passage=passage)) as engine:
-        _ingest(engine)
-        found = engine.tenant("acme").search("churn")
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("churn")
     with opened(settings, {}) as plain:
-        before = plain.tenant("acme").search("churn")
+        before = plain.tenant(tenant_name).search("churn")
     assert found.expansion == Expansion(passage=passage)
     embedder = HashingEmbedder()
     mean = embedder.embed_query("churn") + embedder.embed_query(passage)
@@ -279,33 +279,33 @@ def test_passage__is_searched_like_with_the_mean_vector(settings: Settings) -> N
     ],
 )
 def test_language_model__that_fails_leaves_the_question_as_it_is(
-    keys: Mapping[str, object], note: str, settings: Settings
+    keys: Mapping[str, object], note: str, settings: Settings, tenant_name: str
 ) -> None:
     writer = Writer(wordings=WORDINGS, passage="x")
     writer.fails = {"wordings", "passage"}
     with opened(settings, keys, language_model=writer) as engine, opened(settings, {}) as plain:
-        _ingest(engine)
-        found = engine.tenant("acme").search("churn")
-        assert _same_hits(found, plain.tenant("acme").search("churn"))
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("churn")
+        assert _same_hits(found, plain.tenant(tenant_name).search("churn"))
     assert (found.expansion, found.warnings, found.degraded_stages) == (Expansion(), (note,), ("expand",))
     assert found.stages[0] == "expand"
 
 
-def test_language_model__that_writes_nothing_of_use_is_named(settings: Settings) -> None:
+def test_language_model__that_writes_nothing_of_use_is_named(settings: Settings, tenant_name: str) -> None:
     with opened(settings, TWO, language_model=Writer(wordings="1. Churn?\n")) as engine:
-        _ingest(engine)
-        found = engine.tenant("acme").search("churn")
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("churn")
     [note] = found.warnings
     assert note.startswith("no other wordings: language model 'told' wrote no other wording of the question")
     assert (found.expansion, found.degraded_stages) == (Expansion(), ("expand",))
 
 
-def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settings) -> None:
+def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settings, tenant_name: str) -> None:
     writer = Writer(wordings=WORDINGS)
     writer.fails = {"passage"}
     with opened(settings, {**TWO, **HYDE}, language_model=writer) as engine:
-        _ingest(engine)
-        found = engine.tenant("acme").search("churn")
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("churn")
     assert found.expansion == Expansion(wordings=("attrition", "invoices paid"))
     assert found.warnings == ("no hypothetical passage: the model has no passage today",)
     assert found.degraded_stages == ("expand",)
@@ -323,11 +323,13 @@ def test_language_model__that_is_missing_is_said_when_the_engine_is_built(
         pytest.fail("an engine without a language model was built")
 
 
-def test_language_model__is_asked_once_a_question_and_again_after_an_error(settings: Settings) -> None:
+def test_language_model__is_asked_once_a_question_and_again_after_an_error(
+    settings: Settings, tenant_name: str
+) -> None:
     writer = Writer(wordings=WORDINGS, passage="accounts that leave")
     writer.fails = {"wordings"}
     with opened(settings, {**TWO, **HYDE}, language_model=writer) as engine:
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
         assert scope.search("churn").degraded_stages == ("expand",)
         writer.fails = set()
         first = scope.search("churn")
@@ -341,9 +343,11 @@ def test_language_model__is_asked_once_a_question_and_again_after_an_error(setti
 
 
 @pytest.mark.parametrize(("kept", "asked"), [(0, 4), (1, 3), (2, 2)])
-def test_language_model__what_it_wrote_is_kept_of_the_last_questions(kept: int, asked: int, settings: Settings) -> None:
+def test_language_model__what_it_wrote_is_kept_of_the_last_questions(
+    kept: int, asked: int, settings: Settings, tenant_name: str
+) -> None:
     writer = Writer(wordings=WORDINGS)
     with opened(settings, {**TWO, "rag.retrieval.cached_questions": kept}, language_model=writer) as engine:
         for question in ("churn", "loss", "loss", "churn"):
-            engine.tenant("acme").search(question)
+            engine.tenant(tenant_name).search(question)
     assert writer.asked == {"wordings": asked}

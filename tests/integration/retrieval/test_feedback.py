@@ -19,7 +19,7 @@ K = 15
 """Of reciprocal rank fusion, by default."""
 
 
-def _ingest(engine: Engine, name: str = "acme") -> None:
+def _ingest(engine: Engine, name: str) -> None:
     dice = random.Random(17)
     words = [f"w{number}" for number in range(20)]
     engine.tenant(name).ingest(
@@ -27,7 +27,7 @@ def _ingest(engine: Engine, name: str = "acme") -> None:
     )
 
 
-def _ask(engine: Engine, question: str = "w1 w2 w3", k: int = ALL, name: str = "acme") -> SearchResult:
+def _ask(engine: Engine, name: str, question: str = "w1 w2 w3", k: int = ALL) -> SearchResult:
     return engine.tenant(name).search(question, k)
 
 
@@ -50,11 +50,11 @@ def _assert_fused_with_feedback(found: SearchResult, before: SearchResult) -> No
         assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + 0.4 / (K + rank[hit.chunk_id]))
 
 
-def test_feedback__ranks_the_candidates_by_likeness_to_the_first_five(settings: Settings) -> None:
+def test_feedback__ranks_the_candidates_by_likeness_to_the_first_five(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as plain, opened(settings, WEIGHT) as engine:
-        _ingest(plain)
+        _ingest(plain, tenant_name)
         for question in ("w1 w2 w3", "w4", "w5 -w6"):
-            before, found = _ask(plain, question), _ask(engine, question)
+            before, found = _ask(plain, tenant_name, question), _ask(engine, tenant_name, question)
             assert "feedback" not in before.retrievers
             assert set(found.retrievers) == {"dense", "lexical", "feedback"}
             assert {hit.chunk_id for hit in found.hits} == {hit.chunk_id for hit in before.hits}
@@ -66,19 +66,21 @@ def test_feedback__ranks_the_candidates_by_likeness_to_the_first_five(settings: 
         assert "feedback" in found.stages
 
 
-def test_feedback__takes_all_candidates_into_account_and_not_only_those_asked_for(settings: Settings) -> None:
+def test_feedback__takes_all_candidates_into_account_and_not_only_those_asked_for(
+    settings: Settings, tenant_name: str
+) -> None:
     with opened(settings, WEIGHT) as engine:
-        _ingest(engine)
-        whole, some = _ask(engine), _ask(engine, k=3)
+        _ingest(engine, tenant_name)
+        whole, some = _ask(engine, tenant_name), _ask(engine, tenant_name, k=3)
     assert [hit.chunk_id for hit in some.hits] == [hit.chunk_id for hit in whole.hits[:3]]
     assert some.retrievers["feedback"].returned == whole.returned
 
 
-def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings) -> None:
+def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings, tenant_name: str) -> None:
     scores = {"rag.retrieval.fusion": "score"}
     with opened(settings, scores) as plain, opened(settings, scores | WEIGHT) as engine:
-        _ingest(plain)
-        before, found = _ask(plain), _ask(engine)
+        _ingest(plain, tenant_name)
+        before, found = _ask(plain, tenant_name), _ask(engine, tenant_name)
     likeness = _likeness(before.hits)
     values = np.array(list(likeness.values()))
     low, reach = values.mean() - 3 * values.std(), 6 * values.std()
@@ -90,34 +92,34 @@ def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings) -> Non
 
 
 @pytest.mark.parametrize("leg", ["semantic_weight", "keyword_weight"])
-def test_feedback__follows_one_leg_alone(leg: str, settings: Settings) -> None:
+def test_feedback__follows_one_leg_alone(leg: str, settings: Settings, tenant_name: str) -> None:
     one = {f"rag.retrieval.{leg}": 0.0}
     with opened(settings, one) as plain, opened(settings, one | WEIGHT) as engine:
-        _ingest(plain)
-        before, found = _ask(plain), _ask(engine)
+        _ingest(plain, tenant_name)
+        before, found = _ask(plain, tenant_name), _ask(engine, tenant_name)
     assert len(found.retrievers) == 2
     _assert_fused_with_feedback(found, before)
 
 
-def test_feedback__of_few_candidates_takes_these(settings: Settings) -> None:
+def test_feedback__of_few_candidates_takes_these(settings: Settings, tenant_name: str) -> None:
     with opened(settings, WEIGHT) as engine:
-        engine.tenant("acme").ingest(SourceDocument(source=f"d{n}", data=f"churn {n}".encode()) for n in range(2))
-        assert _ask(engine, "churn").retrievers["feedback"].plan == "likeness to the best 2"
-        nothing = _ask(engine, "churn", name="nobody")
+        engine.tenant(tenant_name).ingest(SourceDocument(source=f"d{n}", data=f"churn {n}".encode()) for n in range(2))
+        assert _ask(engine, tenant_name, "churn").retrievers["feedback"].plan == "likeness to the best 2"
+        nothing = _ask(engine, f"{tenant_name}-nobody", "churn")
     assert (nothing.hits, set(nothing.retrievers)) == ((), {"dense", "lexical"})
 
 
-def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings) -> None:
+def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings, tenant_name: str) -> None:
     """Documents of another tenant, and such that this reader may not read, leave no trace in it."""
     with opened(settings, WEIGHT) as engine:
-        _ingest(engine)
-        before = _ask(engine)
-        _ingest(engine, "other")
-        engine.tenant("acme", collection="secret").ingest(
+        _ingest(engine, tenant_name)
+        before = _ask(engine, tenant_name)
+        _ingest(engine, f"{tenant_name}-other")
+        engine.tenant(tenant_name, collection="secret").ingest(
             SourceDocument(source=f"d{n}", title="-", data=f"w1 w2 w3 w{n}".encode(), acl=("board",)) for n in range(10)
         )
-        found = engine.tenant("acme", collection="default").search("w1 w2 w3", ALL)
-        all_found = _ask(engine)
+        found = engine.tenant(tenant_name, collection="default").search("w1 w2 w3", ALL)
+        all_found = _ask(engine, tenant_name)
     assert found.hits == before.hits
     feedback = {hit.chunk_id: hit.score_contributions["feedback"] for hit in before.hits}
     assert {hit.chunk_id: hit.score_contributions["feedback"] for hit in all_found.hits} == feedback

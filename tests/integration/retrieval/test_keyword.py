@@ -14,8 +14,10 @@ def _document(source: str, text: str, *readers: str) -> SourceDocument:
 
 
 @both
-def test_from_tenant__finds_paragraphs_of_documents_with_their_places(engine: Engine, ranking: Ranking) -> None:
-    scope = engine.tenant("acme")
+def test_from_tenant__finds_paragraphs_of_documents_with_their_places(
+    engine: Engine, ranking: Ranking, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest([_document("b.txt", "one\n\ntotal sales\nby region"), _document("a.txt", "two\r\n \r\nmonthly sales")])
     made = KeywordContext.from_tenant(scope, ranking=ranking)
     assert [(p.source, p.text) for p in made.paragraphs] == [
@@ -29,13 +31,13 @@ def test_from_tenant__finds_paragraphs_of_documents_with_their_places(engine: En
     assert made.get_context("total region") == "total sales\nby region"
 
 
-def test_from_tenant__shows_what_the_reader_may_read_in_the_collection(engine: Engine) -> None:
-    engine.tenant("acme").ingest([_document("open", "open words"), _document("closed", "closed words", "finance")])
-    engine.tenant("acme", collection="wiki").ingest(_document("open", "wiki words"))
-    engine.tenant("other").ingest(_document("open", "foreign words"))
+def test_from_tenant__shows_what_the_reader_may_read_in_the_collection(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).ingest([_document("open", "open words"), _document("closed", "closed words", "finance")])
+    engine.tenant(tenant_name, collection="wiki").ingest(_document("open", "wiki words"))
+    engine.tenant(f"{tenant_name}-other").ingest(_document("open", "foreign words"))
 
     def texts(collection: str | None, *principals: str) -> list[str]:
-        scope = engine.tenant("acme", principals=principals, collection=collection)
+        scope = engine.tenant(tenant_name, principals=principals, collection=collection)
         return [match.text for match in KeywordContext.from_tenant(scope, fallback="none").search("words")]
 
     assert texts(None, "everyone") == ["open words", "wiki words"]
@@ -46,8 +48,8 @@ def test_from_tenant__shows_what_the_reader_may_read_in_the_collection(engine: E
     assert texts(None) == []
 
 
-def test_texts__are_those_of_the_present_version(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_texts__are_those_of_the_present_version(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest(_document("a", "first words"))
     scope.ingest(_document("a", "second words"))
     assert scope.texts() == [("a", "second words")]
@@ -55,8 +57,11 @@ def test_texts__are_those_of_the_present_version(engine: Engine) -> None:
     assert scope.texts() == []
 
 
-def test_from_tenant__without_documents_is_refused_or_gives_the_fallback(engine: Engine) -> None:
+def test_from_tenant__without_documents_is_refused_or_gives_the_fallback(engine: Engine, tenant_name: str) -> None:
     with pytest.raises(ParseError, match="no paragraph") as refused:
-        KeywordContext.from_tenant(engine.tenant("acme"))
+        KeywordContext.from_tenant(engine.tenant(tenant_name))
     assert refused.value.code == "empty"
-    assert KeywordContext.from_tenant(engine.tenant("acme"), fallback="Table: sales").get_context("x") == "Table: sales"
+    assert (
+        KeywordContext.from_tenant(engine.tenant(tenant_name), fallback="Table: sales").get_context("x")
+        == "Table: sales"
+    )

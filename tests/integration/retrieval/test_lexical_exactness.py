@@ -218,7 +218,7 @@ def _segments(engine: Engine, name: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_scores__are_the_same_to_the_last_bit_wherever_the_chunks_lie(keywords: Engine) -> None:
+def test_scores__are_the_same_to_the_last_bit_wherever_the_chunks_lie(keywords: Engine, tenant_name: str) -> None:
     dice = random.Random(5)
     words = [f"w{number}" for number in range(40)]
     batches = [
@@ -236,24 +236,24 @@ def test_scores__are_the_same_to_the_last_bit_wherever_the_chunks_lie(keywords: 
         for batch in batches:
             for where in LANGUAGES:
                 documents = [document for document in batch if document.source.startswith(where)]
-                assert keywords.tenant("acme", collection=where).ingest(documents).new == len(documents)
+                assert keywords.tenant(tenant_name, collection=where).ingest(documents).new == len(documents)
             if packed:
-                keywords.tenant("acme").indexes.build()
+                keywords.tenant(tenant_name).indexes.build()
 
     publish(packed=False)
-    in_the_tail = _answers(keywords, "acme", questions)
+    in_the_tail = _answers(keywords, tenant_name, questions)
     assert any(in_the_tail)
     for where in LANGUAGES:
-        scope = keywords.tenant("acme", collection=where)
+        scope = keywords.tenant(tenant_name, collection=where)
         scope.delete(scope.sources())
-    keywords.tenant("acme").indexes.rebuild()
+    keywords.tenant(tenant_name).indexes.rebuild()
 
     publish(packed=True)
-    assert _segments(keywords, "acme")[-4:] == [80, 30, 10, 3]
-    assert _answers(keywords, "acme", questions) == in_the_tail
-    keywords.tenant("acme").indexes.rebuild()
-    assert _segments(keywords, "acme") == [123]
-    assert _answers(keywords, "acme", questions) == in_the_tail
+    assert _segments(keywords, tenant_name)[-4:] == [80, 30, 10, 3]
+    assert _answers(keywords, tenant_name, questions) == in_the_tail
+    keywords.tenant(tenant_name).indexes.rebuild()
+    assert _segments(keywords, tenant_name) == [123]
+    assert _answers(keywords, tenant_name, questions) == in_the_tail
 
 
 class _RankBM25(BM25Okapi):
@@ -266,7 +266,7 @@ class _RankBM25(BM25Okapi):
         self.idf = {word: float(np.log(1 + (self.corpus_size - n + 0.5) / (n + 0.5))) for word, n in nd.items()}
 
 
-def test_packed_scores__are_those_of_rank_bm25(keywords: Engine) -> None:
+def test_packed_scores__are_those_of_rank_bm25(keywords: Engine, tenant_name: str) -> None:
     """Words that no stemmer changes, so that the words of a text are its terms."""
     dice = random.Random(8)
     words = [f"w{number}x" for number in range(3_000)]
@@ -275,7 +275,7 @@ def test_packed_scores__are_those_of_rank_bm25(keywords: Engine) -> None:
         " ".join([EVERYWHERE, *dice.choices(words, weights, k=dice.randint(0, 50)), *["tally"] * dice.randint(0, 4)])
         for _ in range(1_100)
     ]
-    scope = keywords.tenant("acme")
+    scope = keywords.tenant(tenant_name)
     scope.ingest(
         SourceDocument(source=f"{n}.txt", data=text.encode(), language="simple") for n, text in enumerate(texts)
     )
@@ -291,12 +291,14 @@ def test_packed_scores__are_those_of_rank_bm25(keywords: Engine) -> None:
             assert hit.lexical_score == pytest.approx(scores[int(hit.source.removesuffix(".txt"))], abs=1e-3)
 
 
-def test_tail__is_read_on_where_the_average_has_risen_since_its_chunks_were_written(keywords: Engine) -> None:
+def test_tail__is_read_on_where_the_average_has_risen_since_its_chunks_were_written(
+    keywords: Engine, tenant_name: str
+) -> None:
     """What is stored of the short chunks bounds their scores no longer: 1.57 idf when written, 1.69 idf today.
 
     The long ones score 1.59 idf: so all the best are short, and by the stored weights none is.
     """
-    scope = keywords.tenant("acme")
+    scope = keywords.tenant(tenant_name)
     scope.ingest(_document("code", f"short{n}.txt", [f"alpha x{n}"]) for n in range(300))
     words = " ".join(["alpha"] * 8 + ["beta"] * 72)
     scope.ingest(_document("code", f"long{n}.txt", [words]) for n in range(100))

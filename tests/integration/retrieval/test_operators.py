@@ -89,7 +89,9 @@ def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, se
     return " ".join(parts), named, conditions, without_quotes
 
 
-def test_operators__bind_both_legs_before_and_after_packing(both: Engine, database: DatabaseSettings) -> None:
+def test_operators__bind_both_legs_before_and_after_packing(
+    both: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     dice = random.Random(13)
     words = ("revenue", "revenues", "net", "the", "runs", "running", "car", "of")
     documents = {
@@ -102,7 +104,7 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
     kept = relaxed = 0
     with psycopg.connect(database.admin_url or "") as admin:
         for name, group in documents.items():
-            both.tenant("acme", collection=name).ingest(group)
+            both.tenant(tenant_name, collection=name).ingest(group)
         with_word = {
             word: set[str]().union(
                 *(_holding(admin, documents[where], [LANGUAGES[where]], word) or () for where in LANGUAGES)
@@ -116,7 +118,7 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
                     asked = [document for name in names for document in documents[name]]
                     languages = [LANGUAGES[name] for name in names]
                     expected = _allowed(admin, asked, languages, conditions)
-                    found = both.tenant("acme", collection=where).search(question, 1000)
+                    found = both.tenant(tenant_name, collection=where).search(question, 1000)
                     kept += len(expected)
                     if conditions != without_quotes:
                         # Those that hold what is in quotes come first: all other hits after the last of them.
@@ -125,29 +127,31 @@ def test_operators__bind_both_legs_before_and_after_packing(both: Engine, databa
                         relaxed += bool(expected)
                     assert {hit.source for hit in found.hits if hit.dense_rank} == expected, question
                     assert {hit.source for hit in found.hits if hit.lexical_rank} == expected & with_any, question
-            both.tenant("acme").indexes.build()
+            both.tenant(tenant_name).indexes.build()
     assert kept
     assert relaxed
 
 
-def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine) -> None:
+def test_phrase__is_matched_in_stems_where_the_document_is_english(both: Engine, tenant_name: str) -> None:
     """By hand, as a reader would expect it: `net revenue` stands in `net revenues`, in prose and not in code."""
     texts = {
         "prose": {"a.txt": "Net revenues grew.", "b.txt": "Revenue, net of refunds.", "c.txt": "A net and a revenue."},
         "code": {"d.py": "net revenue", "e.py": "net revenues", "f.py": "revenue net"},
     }
     for where, group in texts.items():
-        both.tenant("acme", collection=where).ingest(_document(where, source, text) for source, text in group.items())
+        both.tenant(tenant_name, collection=where).ingest(
+            _document(where, source, text) for source, text in group.items()
+        )
     for _ in range(2):
-        scope = both.tenant("acme")
+        scope = both.tenant(tenant_name)
         assert {hit.source for hit in scope.search('"net revenue"', 2).hits} == {"a.txt", "d.py"}
         assert {hit.source for hit in scope.search('net -"net revenue"', 10).hits} >= {"b.txt", "c.txt", "e.py"}
         assert {hit.source for hit in scope.search("net +refunds", 10).hits} == {"b.txt"}
         scope.indexes.build()
 
 
-def test_quotes__that_few_hits_hold_put_those_first(both: Engine) -> None:
-    scope = both.tenant("acme", collection="prose")
+def test_quotes__that_few_hits_hold_put_those_first(both: Engine, tenant_name: str) -> None:
+    scope = both.tenant(tenant_name, collection="prose")
     texts = {"a.txt": "Net gain, net gain.", "b.txt": "A gain that is fair, by net.", "c.txt": "Fair net of gain."}
     scope.ingest(_document("prose", source, text) for source, text in texts.items())
     found = scope.search('gain "fair, net" -trial', 3)

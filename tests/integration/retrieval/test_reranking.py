@@ -72,24 +72,26 @@ def _by_number(passages: Sequence[str]) -> list[float]:
     return [_number(text) / DOCUMENTS for text in passages]
 
 
-def _ingest(engine: Engine) -> None:
+def _ingest(engine: Engine, tenant_name: str) -> None:
     documents = [SourceDocument(source=f"s{n}", data=f"words number {n}".encode()) for n in range(DOCUMENTS)]
-    engine.tenant("acme").ingest(documents)
+    engine.tenant(tenant_name).ingest(documents)
 
 
-def _reranked(settings: Settings, reranker: Reranker, k: int | None = None, **overrides: object) -> SearchResult:
+def _reranked(
+    settings: Settings, tenant_name: str, reranker: Reranker, k: int | None = None, **overrides: object
+) -> SearchResult:
     """Ask an engine with this reranker, whose deadline is no matter unless the test gives one."""
     keys = {"deadline_ms": 60_000, **overrides}
     changes = {f"rag.reranking.{key}": value for key, value in keys.items()}
     with opened(settings, changes, reranker=reranker) as engine:
-        _ingest(engine)
-        return engine.tenant("acme").search("words", k)
+        _ingest(engine, tenant_name)
+        return engine.tenant(tenant_name).search("words", k)
 
 
-def _assert_fused(found: SearchResult, settings: Settings) -> None:
+def _assert_fused(found: SearchResult, settings: Settings, tenant_name: str) -> None:
     """Hits are those of an engine without a reranker, and the account says that the stage is missing."""
     with opened(settings, {}) as plain:
-        fused = plain.tenant("acme").search("words", found.requested).hits
+        fused = plain.tenant(tenant_name).search("words", found.requested).hits
     assert [hit.chunk_id for hit in found.hits] == [hit.chunk_id for hit in fused]
     assert [hit.rank for hit in found.hits] == list(range(1, 11))
     assert all(hit.rerank_score is None and hit.score == hit.fused_score for hit in found.hits)
@@ -97,9 +99,9 @@ def _assert_fused(found: SearchResult, settings: Settings) -> None:
     assert found.incomplete_reason is None
 
 
-def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings) -> None:
+def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
-    found = _reranked(settings, reranker, threshold=0.5)
+    found = _reranked(settings, tenant_name, reranker, threshold=0.5)
     assert [hit.text for hit in found.hits] == [f"words number {n}" for n in range(11, 5, -1)]
     assert [hit.rank for hit in found.hits] == list(range(1, 7))
     assert found.hits[0].score == found.hits[0].rerank_score == pytest.approx(11 / 12)
@@ -111,40 +113,40 @@ def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings) -> N
     assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 12)]
 
 
-def test_rerank__reads_more_than_are_asked_for(settings: Settings) -> None:
+def test_rerank__reads_more_than_are_asked_for(settings: Settings, tenant_name: str) -> None:
     """The last of the fused order may be the first of the reranked."""
-    found = _reranked(settings, Reranker(_by_number), 2)
+    found = _reranked(settings, tenant_name, Reranker(_by_number), 2)
     assert [_number(hit.text) for hit in found.hits] == [11, 10]
     assert (found.returned, found.incomplete_reason) == (2, None)
 
 
-def test_rerank__reads_no_more_than_top_k(settings: Settings) -> None:
+def test_rerank__reads_no_more_than_top_k(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as plain:
-        _ingest(plain)
-        fused = [hit.text for hit in plain.tenant("acme").search("words").hits]
+        _ingest(plain, tenant_name)
+        fused = [hit.text for hit in plain.tenant(tenant_name).search("words").hits]
     reranker = Reranker(_by_number)
     changes = {"rag.retrieval.top_k": 4, "rag.reranking.deadline_ms": 60_000}
     with opened(settings, changes, reranker=reranker) as engine:
-        engine.tenant("acme").search("words", 2)
+        engine.tenant(tenant_name).search("words", 2)
     assert reranker.asked == [("words", fused[:4])]
 
 
-def test_rerank__of_equal_scores_keeps_the_fused_order(settings: Settings) -> None:
-    found = _reranked(settings, Reranker(lambda passages: [0.5] * len(passages)))
+def test_rerank__of_equal_scores_keeps_the_fused_order(settings: Settings, tenant_name: str) -> None:
+    found = _reranked(settings, tenant_name, Reranker(lambda passages: [0.5] * len(passages)))
     assert [hit.fused_rank for hit in found.hits] == list(range(1, 11))
     assert {hit.rerank_score for hit in found.hits} == {0.5}
 
 
-def test_rerank__may_leave_nothing(settings: Settings) -> None:
-    found = _reranked(settings, Reranker(lambda passages: [0.0] * len(passages)), threshold=0.01)
+def test_rerank__may_leave_nothing(settings: Settings, tenant_name: str) -> None:
+    found = _reranked(settings, tenant_name, Reranker(lambda passages: [0.0] * len(passages)), threshold=0.01)
     assert (found.returned, found.degraded_stages) == (0, ())
     assert found.incomplete_reason == "12 passages found, 0 of them relevant enough for the reranking threshold"
 
 
-def test_rerank__of_no_passages_asks_no_model(settings: Settings) -> None:
+def test_rerank__of_no_passages_asks_no_model(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 1}, reranker=reranker) as engine:
-        found = engine.tenant("nobody").search("words")
+        found = engine.tenant(f"{tenant_name}-nobody").search("words")
     assert (found.hits, found.degraded_stages, found.warnings, reranker.asked) == ((), (), (), [])
 
 
@@ -172,28 +174,32 @@ NOT_SCORES = "the model gave scores that are not between 0 and 1"
         (lambda _: [], "the model scored 0 of 12 passages"),
     ],
 )
-def test_rerank__that_fails_leaves_the_fused_order_and_says_so(score: Score, fault: str, settings: Settings) -> None:
-    found = _reranked(settings, Reranker(score))
+def test_rerank__that_fails_leaves_the_fused_order_and_says_so(
+    score: Score, fault: str, settings: Settings, tenant_name: str
+) -> None:
+    found = _reranked(settings, tenant_name, Reranker(score))
     assert found.warnings == (f"not reranked, in fused order: {fault}",)
-    _assert_fused(found, settings)
+    _assert_fused(found, settings, tenant_name)
 
 
-def test_warm_up__finds_a_broken_model_and_retrieval_goes_on(settings: Settings) -> None:
+def test_warm_up__finds_a_broken_model_and_retrieval_goes_on(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {"rag.reranking.deadline_ms": 60_000}, reranker=Reranker(_raise)) as engine:
         engine.warm_up()
-        _ingest(engine)
-        _assert_fused(engine.tenant("acme").search("words"), settings)
+        _ingest(engine, tenant_name)
+        _assert_fused(engine.tenant(tenant_name).search("words"), settings, tenant_name)
 
 
-def test_rerank__that_hangs_costs_its_deadline_and_no_more(settings: Settings, hanging: Hanging) -> None:
+def test_rerank__that_hangs_costs_its_deadline_and_no_more(
+    settings: Settings, hanging: Hanging, tenant_name: str
+) -> None:
     """The first questions wait for the model; when it has all its places, those after them do not wait at all."""
     changes = {"rag.reranking.deadline_ms": 1_000, "rag.reranking.concurrency": 2}
     with opened(settings, changes, reranker=hanging) as engine:
-        _ingest(engine)
+        _ingest(engine, tenant_name)
         answers, took_ms = [], []
         for _ in range(8):
             started = time.monotonic()
-            answers.append(engine.tenant("acme").search("words"))
+            answers.append(engine.tenant(tenant_name).search("words"))
             took_ms.append((time.monotonic() - started) * 1000)
     assert max(took_ms) <= 1_000 + SLOW_MACHINE_MS
     assert len(hanging.asked) == 2
@@ -202,26 +208,28 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(settings: Settings, h
         reason = late if number < 2 else "2 earlier calls are past their deadline and have not ended"
         assert found.warnings == (f"not reranked, in fused order: {reason}",)
         assert number < 2 or found.timings_ms["rerank"] < 100
-        _assert_fused(found, settings)
+        _assert_fused(found, settings, tenant_name)
 
 
-def test_deadline__counts_from_when_the_question_came(settings: Settings) -> None:
+def test_deadline__counts_from_when_the_question_came(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 50}, embedder=SlowEmbedder(), reranker=reranker) as engine:
-        _ingest(engine)
-        found = engine.tenant("acme").search("words")
+        _ingest(engine, tenant_name)
+        found = engine.tenant(tenant_name).search("words")
     assert found.warnings == ("not reranked, in fused order: the deadline of 50 ms passed before",)
     assert found.timings_ms["embed"] >= 80
     assert reranker.asked == []
-    _assert_fused(found, settings)
+    _assert_fused(found, settings, tenant_name)
 
 
-def test_concurrency__a_place_is_free_again_when_its_late_call_has_ended(settings: Settings, hanging: Hanging) -> None:
+def test_concurrency__a_place_is_free_again_when_its_late_call_has_ended(
+    settings: Settings, hanging: Hanging, tenant_name: str
+) -> None:
     changes = {"rag.reranking.deadline_ms": 1_500, "rag.reranking.concurrency": 1}
     with opened(settings, changes, reranker=hanging) as engine:
-        _ingest(engine)
-        scope = engine.tenant("acme")
-        engine.tenant("nobody").search("words")  # connects, which may take long
+        _ingest(engine, tenant_name)
+        scope = engine.tenant(tenant_name)
+        engine.tenant(f"{tenant_name}-nobody").search("words")  # connects, which may take long
         first = scope.search("words")
         second = scope.search("words")
         assert first.warnings == ("not reranked, in fused order: the deadline of 1500 ms passed",)

@@ -20,6 +20,7 @@ from kosmos_rag.core.protocols import Message
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
 KEPT = {"rag.retrieval.cached_results": 100}
@@ -34,16 +35,16 @@ def _document(number: int, text: str = "", **more: Any) -> SourceDocument:
 
 
 @pytest.fixture
-def kept(settings: Settings) -> Iterator[Engine]:
+def kept(settings: Settings, tenant_name: str) -> Iterator[Engine]:
     """An engine that keeps results, and a tenant with two collections."""
     with opened(settings, KEPT | INDEXED) as engine:
-        engine.tenant("acme").ingest(_document(n, acl=READERS) for n in range(CHUNKS))
-        engine.tenant("acme", collection="wiki").ingest(_document(n, "wiki") for n in range(3))
+        engine.tenant(tenant_name).ingest(_document(n, acl=READERS) for n in range(CHUNKS))
+        engine.tenant(tenant_name, collection="wiki").ingest(_document(n, "wiki") for n in range(3))
         yield engine
 
 
-def _ask(engine: Engine, k: int = 5, filter: Filter | None = None, **scope: Any) -> SearchResult:  # noqa: A002
-    return engine.tenant("acme", **scope).search("churn account3", k, filter)
+def _ask(engine: Engine, tenant_name: str, k: int = 5, filter: Filter | None = None, **scope: Any) -> SearchResult:  # noqa: A002
+    return engine.tenant(tenant_name, **scope).search("churn account3", k, filter)
 
 
 def _content(found: SearchResult) -> SearchResult:
@@ -51,50 +52,52 @@ def _content(found: SearchResult) -> SearchResult:
     return replace(found, cached=False, stages=(), timings_ms={})
 
 
-def test_second_ask__is_answered_from_what_was_kept(kept: Engine) -> None:
-    first, second = _ask(kept), _ask(kept)
+def test_second_ask__is_answered_from_what_was_kept(kept: Engine, tenant_name: str) -> None:
+    first, second = _ask(kept, tenant_name), _ask(kept, tenant_name)
     assert (first.cached, second.cached) == (False, True)
     assert first.returned == 5
     assert _content(second) == _content(first)
     assert second.stages == ("embed", "cache")
     assert set(second.timings_ms) == {"embed", "cache", "total"}
-    assert _ask(kept, principals=("everyone", "everyone")).cached
+    assert _ask(kept, tenant_name, principals=("everyone", "everyone")).cached
 
 
-def test_results__none_are_kept_unless_asked_for(settings: Settings) -> None:
+def test_results__none_are_kept_unless_asked_for(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as engine:
-        engine.tenant("acme").ingest(_document(1))
-        assert not any(_ask(engine).cached for _ in range(3))
+        engine.tenant(tenant_name).ingest(_document(1))
+        assert not any(_ask(engine, tenant_name).cached for _ in range(3))
 
 
-OTHER_QUESTIONS: dict[str, Callable[[Engine], SearchResult]] = {
-    "tenant": lambda engine: engine.tenant("other").search("churn account3", 5),
-    "principals": lambda engine: _ask(engine, principals=("board",)),
-    "fewer principals": lambda engine: _ask(engine, principals=()),
-    "collection": lambda engine: _ask(engine, collection="wiki"),
-    "k": lambda engine: _ask(engine, k=4),
-    "sources": lambda engine: _ask(engine, filter=Filter(sources=("d3",))),
-    "where": lambda engine: _ask(engine, filter=Filter(where={"source": {"$ne": "d3"}})),
-    "question": lambda engine: engine.tenant("acme").search("churn account4", 5),
-    "operator": lambda engine: engine.tenant("acme").search("churn +account3", 5),
+OTHER_QUESTIONS: dict[str, Callable[[Engine, str], SearchResult]] = {
+    "tenant": lambda engine, name: engine.tenant(f"{name}-other").search("churn account3", 5),
+    "principals": lambda engine, name: _ask(engine, name, principals=("board",)),
+    "fewer principals": lambda engine, name: _ask(engine, name, principals=()),
+    "collection": lambda engine, name: _ask(engine, name, collection="wiki"),
+    "k": lambda engine, name: _ask(engine, name, k=4),
+    "sources": lambda engine, name: _ask(engine, name, filter=Filter(sources=("d3",))),
+    "where": lambda engine, name: _ask(engine, name, filter=Filter(where={"source": {"$ne": "d3"}})),
+    "question": lambda engine, name: engine.tenant(name).search("churn account4", 5),
+    "operator": lambda engine, name: engine.tenant(name).search("churn +account3", 5),
 }
 
 
-def test_result__is_not_that_of_another_question(kept: Engine, settings: Settings) -> None:
-    before = _ask(kept)
+def test_result__is_not_that_of_another_question(kept: Engine, settings: Settings, tenant_name: str) -> None:
+    before = _ask(kept, tenant_name)
     with opened(settings, INDEXED) as plain:
         for other, ask in OTHER_QUESTIONS.items():
-            found = ask(kept)
+            found = ask(kept, tenant_name)
             assert not found.cached, other
             assert found.hits != before.hits, other
-            assert _content(found) == _content(ask(plain)), other
-            assert _content(_ask(kept)) == _content(before), other
+            assert _content(found) == _content(ask(plain, tenant_name)), other
+            assert _content(_ask(kept, tenant_name)) == _content(before), other
 
 
 def _set_probes(scope: Tenant) -> None:
     with psycopg.connect(scope._parts.settings.database.admin_url or "") as connection:
         rows = connection.execute(
-            "UPDATE kosmos.indexes SET settings = settings || '{\"probes\": 2}' WHERE kind = 'ivfflat' RETURNING id"
+            "UPDATE kosmos.indexes SET settings = settings || '{\"probes\": 2}' "
+            "WHERE tenant_id = %s AND kind = 'ivfflat' RETURNING id",
+            [tenant(scope.name).id],
         )
         assert rows.fetchall()
 
@@ -112,35 +115,35 @@ CHANGES: dict[str, Callable[[Tenant], object]] = {
 """One after the other, each of which makes what was kept of before it a thing of the past."""
 
 
-def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settings) -> None:
-    scope = kept.tenant("acme")
-    before = _ask(kept)
+def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settings, tenant_name: str) -> None:
+    scope = kept.tenant(tenant_name)
+    before = _ask(kept, tenant_name)
     with opened(settings, INDEXED) as plain:
         for name, change in CHANGES.items():
-            assert _ask(kept).cached, name
+            assert _ask(kept, tenant_name).cached, name
             change(scope)
-            found = _ask(kept)
+            found = _ask(kept, tenant_name)
             assert not found.cached, name
-            assert _content(found) == _content(_ask(plain)), name
+            assert _content(found) == _content(_ask(plain, tenant_name)), name
             assert _content(found) != _content(before) or name in {"probes", "index rebuild"}, name
             before = found
-    assert "ivfflat" in _ask(kept, principals=READERS).retrievers["dense"].plan
+    assert "ivfflat" in _ask(kept, tenant_name, principals=READERS).retrievers["dense"].plan
 
 
-def test_result__over_all_collections_knows_of_a_new_one(kept: Engine) -> None:
-    before = _ask(kept, k=100)
-    kept.tenant("acme", collection="new").ingest(_document(1))
-    found = _ask(kept, k=100)
+def test_result__over_all_collections_knows_of_a_new_one(kept: Engine, tenant_name: str) -> None:
+    before = _ask(kept, tenant_name, k=100)
+    kept.tenant(tenant_name, collection="new").ingest(_document(1))
+    found = _ask(kept, tenant_name, k=100)
     assert (found.cached, found.returned) == (False, before.returned + 1)
 
 
-def test_result__outlives_what_does_not_concern_it(kept: Engine) -> None:
+def test_result__outlives_what_does_not_concern_it(kept: Engine, tenant_name: str) -> None:
     scope = {"collection": "wiki"}
-    _ask(kept, **scope)
-    kept.tenant("acme").ingest(_document(99))
-    kept.tenant("other").ingest(_document(99))
-    kept.tenant("acme", **scope).ingest(_document(1, "wiki"))  # unchanged
-    assert _ask(kept, **scope).cached
+    _ask(kept, tenant_name, **scope)
+    kept.tenant(tenant_name).ingest(_document(99))
+    kept.tenant(f"{tenant_name}-other").ingest(_document(99))
+    kept.tenant(tenant_name, **scope).ingest(_document(1, "wiki"))  # unchanged
+    assert _ask(kept, tenant_name, **scope).cached
 
 
 class Reranker:
@@ -175,22 +178,22 @@ class Writer:
     ],
 )
 def test_result__without_a_stage_is_not_kept(
-    stage: str, model: dict[str, Any], keys: dict[str, Any], settings: Settings
+    stage: str, model: dict[str, Any], keys: dict[str, Any], settings: Settings, tenant_name: str
 ) -> None:
     [broken] = model.values()
     with opened(settings, KEPT | keys, **model) as engine:
-        engine.tenant("acme").ingest(_document(n) for n in range(10))
+        engine.tenant(tenant_name).ingest(_document(n) for n in range(10))
         for _ in range(2):
-            found = _ask(engine)
+            found = _ask(engine, tenant_name)
             assert (found.cached, found.degraded_stages) == (False, (stage,))
         broken.fails = False
-        found = _ask(engine)
+        found = _ask(engine, tenant_name)
         assert (found.cached, found.degraded_stages) == (False, ())
         assert "d7" in {hit.source for hit in found.hits[:2]}
-        assert _ask(engine).cached
+        assert _ask(engine, tenant_name).cached
 
 
-def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> None:
+def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings, tenant_name: str) -> None:
     """Random changes, and after each of them questions of two readers, each asked twice."""
     dice = random.Random(29)
     words = [f"w{number}" for number in range(12)]
@@ -203,14 +206,14 @@ def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> 
         return _document(dice.randrange(40), text, acl=readers, metadata=metadata)
 
     with opened(settings, KEPT | INDEXED) as engine, opened(settings, INDEXED) as plain:
-        writer = plain.tenant("acme")
+        writer = plain.tenant(tenant_name)
         writer.ingest(document() for _ in range(40))
         changes: list[Callable[[], object]] = [
             lambda: writer.ingest(document()),
             lambda: writer.ingest([document(), document()]),
             lambda: writer.delete(f"d{dice.randrange(40)}"),
             writer.indexes.build,
-            lambda: plain.tenant("acme", collection="wiki").ingest(document()),
+            lambda: plain.tenant(tenant_name, collection="wiki").ingest(document()),
             lambda: None,
         ]
         cached = 0
@@ -219,21 +222,23 @@ def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings) -> 
             for question in dice.sample(questions, 2):
                 for principals in (("everyone",), ("everyone", "board")):
                     given = dice.choice([None, Filter(where={"metadata.year": 2026})])
-                    expected = _content(plain.tenant("acme", principals=principals).search(question, 8, given))
+                    expected = _content(plain.tenant(tenant_name, principals=principals).search(question, 8, given))
                     for _ in range(2):
-                        found = engine.tenant("acme", principals=principals).search(question, 8, given)
+                        found = engine.tenant(tenant_name, principals=principals).search(question, 8, given)
                         assert _content(found) == expected
                         cached += found.cached
     assert cached >= 60
 
 
-def test_results__of_many_threads_are_never_older_than_what_was_committed_before(settings: Settings) -> None:
+def test_results__of_many_threads_are_never_older_than_what_was_committed_before(
+    settings: Settings, tenant_name: str
+) -> None:
     """One writer raises a number in three documents at once; readers see one number, and none of the past."""
     documents, states = 3, 12
     started = committed = 0
     kept_one, done = threading.Event(), threading.Event()
     with opened(settings, KEPT | {"database.pool_size": 10}) as engine:
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
 
         def publish(state: int) -> None:
             nonlocal started, committed
@@ -283,24 +288,25 @@ class CountingEmbedder(HashingEmbedder):
 
 @pytest.mark.parametrize(("kept_questions", "embedded"), [(1000, 1), (0, 3)])
 def test_question__is_embedded_once_while_its_vector_is_kept(
-    kept_questions: int, embedded: int, settings: Settings
+    kept_questions: int, embedded: int, settings: Settings, tenant_name: str
 ) -> None:
     embedder = CountingEmbedder()
     with opened(settings, {"rag.retrieval.cached_questions": kept_questions}, embedder=embedder) as engine:
-        for tenant in ("acme", "other", "acme"):
+        for tenant in (tenant_name, "other", tenant_name):
             engine.tenant(tenant).search("churn -account3")
     assert embedder.asked["churn"] == embedded
 
 
-def _epochs(database: DatabaseSettings) -> dict[str, int]:
+def _epochs(database: DatabaseSettings, tenant_name: str) -> dict[str, int]:
     with psycopg.connect(database.admin_url or "") as connection:
-        return dict(connection.execute("SELECT collection, epoch FROM kosmos.collection_statistics").fetchall())
+        query = "SELECT collection, epoch FROM kosmos.collection_statistics WHERE tenant_id = %s"
+        return dict(connection.execute(query, [tenant(tenant_name).id]).fetchall())
 
 
 def test_epoch__is_raised_by_each_transaction_that_changes_documents(
-    engine: Engine, database: DatabaseSettings
+    engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
-    scope, wiki = engine.tenant("acme"), engine.tenant("acme", collection="wiki")
+    scope, wiki = engine.tenant(tenant_name), engine.tenant(tenant_name, collection="wiki")
     steps: list[tuple[Callable[[], object], int]] = [
         (lambda: scope.ingest([_document(1), _document(2)]), 1),
         (lambda: scope.ingest(_document(1)), 1),  # unchanged
@@ -312,5 +318,5 @@ def test_epoch__is_raised_by_each_transaction_that_changes_documents(
     ]
     for step, epoch in steps:
         step()
-        assert _epochs(database)["default"] == epoch
-    assert _epochs(database) == {"default": 4, "wiki": 1}
+        assert _epochs(database, tenant_name)["default"] == epoch
+    assert _epochs(database, tenant_name) == {"default": 4, "wiki": 1}

@@ -67,25 +67,27 @@ def _texts(texts: Sequence[str]) -> list[SourceDocument]:
 
 
 def test_lexical_leg__equals_the_oracle_while_documents_of_other_lengths_come_and_go(
-    engine: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch, tenant_name: str
 ) -> None:
     """The chunks were saturated with many averages: the two steps must still give exact scores and a complete top."""
     monkeypatch.setattr("kosmos_rag.ingestion.document.ChunkText.header", "")
     dice = random.Random(11)
     words = [f"w{number}x" for number in range(300)]
     weights = [1 / (number + 1) for number in range(300)]
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     texts: list[str] = []
     for length in (4, 60, 10, 90, 40):
         texts += [" ".join(dice.choices(words, weights, k=dice.randint(length, length * 2))) for _ in range(120)]
         scope.ingest(_texts(texts))
         questions = [" ".join(dice.choices(words, k=dice.randint(1, 6))) for _ in range(8)]
-        _assert_equals_oracle(engine, database.admin_url or "", "acme", texts, questions)
+        _assert_equals_oracle(engine, database.admin_url or "", tenant_name, texts, questions)
 
 
-def test_lexical_leg__asks_again_until_the_top_is_complete(engine: Engine, settings: Settings) -> None:
+def test_lexical_leg__asks_again_until_the_top_is_complete(
+    engine: Engine, settings: Settings, tenant_name: str
+) -> None:
     """A corpus whose early chunks were saturated for another length: the first pool cannot be trusted."""
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     scope.ingest(_texts([f"alpha short{n}" for n in range(600)]))
     scope.ingest(
         SourceDocument(source=f"long{n}", data=("alpha " + " ".join(f"x{n}y{m}" for m in range(300))).encode())
@@ -98,22 +100,24 @@ def test_lexical_leg__asks_again_until_the_top_is_complete(engine: Engine, setti
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
-    engine: Engine, database: DatabaseSettings, datasets: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, database: DatabaseSettings, datasets: Path, monkeypatch: pytest.MonkeyPatch, tenant_name: str
 ) -> None:
     monkeypatch.setattr("kosmos_rag.ingestion.document.ChunkText.header", "")
     folder = datasets / "cranfield"
     corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
     questions = [json.loads(line)["text"] for line in (folder / "queries.jsonl").read_text().splitlines()]
-    engine.tenant("acme").ingest(
+    engine.tenant(tenant_name).ingest(
         _texts([text for entry in corpus if (text := f"{entry['title']} {entry['text']}".strip())])
     )
     with psycopg.connect(database.admin_url or "") as connection:
-        rows = connection.execute("SELECT c.id, c.text FROM kosmos.chunks c ORDER BY c.id").fetchall()
+        rows = connection.execute(
+            "SELECT c.id, c.text FROM kosmos.chunks c WHERE tenant_id = %s ORDER BY c.id", [tenant(tenant_name).id]
+        ).fetchall()
     oracle = Oracle(_analysed(database.admin_url or "", [text for _, text in rows]))
     place = {key: number for number, (key, _) in enumerate(rows)}
     for question, terms in zip(questions, _analysed(database.admin_url or "", questions), strict=True):
         expected = oracle.get_scores(terms)
-        found = engine.tenant("acme").search(question, 100)
+        found = engine.tenant(tenant_name).search(question, 100)
         lexical = [hit for hit in found.hits if hit.lexical_rank is not None]
         assert lexical
         for hit in lexical:
@@ -123,10 +127,10 @@ def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
         assert max(hit.lexical_score or 0 for hit in lexical) == pytest.approx(best[0], abs=1e-3)
 
 
-def test_dense_leg__equals_a_scan_in_numpy(engine: Engine) -> None:
+def test_dense_leg__equals_a_scan_in_numpy(engine: Engine, tenant_name: str) -> None:
     dice = random.Random(3)
     texts = [" ".join(dice.choices("abcdefghijklmnopqrst", k=6)) + f" n{n}" for n in range(300)]
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     scope.ingest(_texts(texts))
     embedder = HashingEmbedder()
     vectors = embedder.embed(texts)  # the titles are the sources' names, and say nothing
@@ -140,9 +144,9 @@ def test_dense_leg__equals_a_scan_in_numpy(engine: Engine) -> None:
 
 
 @pytest.fixture
-def library(engine: Engine) -> Engine:
+def library(engine: Engine, tenant_name: str) -> Engine:
     """A tenant with five documents about different things."""
-    engine.tenant("acme").ingest(
+    engine.tenant(tenant_name).ingest(
         [
             SourceDocument(source="/kb/churn.md", data=b"# Churn\n\nAccounts that cancel.", metadata={"year": 2025}),
             SourceDocument(source="/kb/revenue.md", data=b"# Revenue\n\nMoney from invoices.", metadata={"year": 2026}),
@@ -158,8 +162,8 @@ def _sources(found: SearchResult) -> set[str]:
     return {hit.source for hit in found.hits}
 
 
-def test_retrieve__accounts_for_itself(library: Engine) -> None:
-    found = library.tenant("acme").search("Which accounts cancel?", 3)
+def test_retrieve__accounts_for_itself(library: Engine, tenant_name: str) -> None:
+    found = library.tenant(tenant_name).search("Which accounts cancel?", 3)
     assert (found.question, found.requested, found.returned) == ("Which accounts cancel?", 3, 3)
     assert found.hits[0].source == "/kb/churn.md"
     assert found.hits[0].section == ("Churn",)
@@ -171,12 +175,12 @@ def test_retrieve__accounts_for_itself(library: Engine) -> None:
     assert found.retrievers["lexical"].asked == 100
 
 
-def test_retrieve__says_why_fewer_came(library: Engine) -> None:
-    found = library.tenant("acme").search("accounts", 20)
+def test_retrieve__says_why_fewer_came(library: Engine, tenant_name: str) -> None:
+    found = library.tenant(tenant_name).search("accounts", 20)
     assert found.returned < 20
     assert found.incomplete_reason
     assert "in reach" in found.incomplete_reason
-    assert library.tenant("nobody").search("accounts").incomplete_reason == "the tenant has no documents"
+    assert library.tenant(f"{tenant_name}-nobody").search("accounts").incomplete_reason == "the tenant has no documents"
 
 
 @pytest.mark.parametrize(
@@ -193,15 +197,19 @@ def test_retrieve__says_why_fewer_came(library: Engine) -> None:
         (Filter(sources=("/kb%",)), set()),
     ],
 )
-def test_filter__lets_through(given: Filter, sources: set[str], settings: Settings, library: Engine) -> None:
-    assert _sources(library.tenant("acme").search("churn revenue trial pipeline quota", 10, given)) <= sources
-    lexical = library.tenant("acme").search("cancel invoices fourteen pipeline used", 10, given)
+def test_filter__lets_through(
+    given: Filter, sources: set[str], settings: Settings, library: Engine, tenant_name: str
+) -> None:
+    assert _sources(library.tenant(tenant_name).search("churn revenue trial pipeline quota", 10, given)) <= sources
+    lexical = library.tenant(tenant_name).search("cancel invoices fourteen pipeline used", 10, given)
     assert {hit.source for hit in lexical.hits if hit.lexical_rank} == sources
 
 
 @pytest.mark.parametrize("question", ["what is it that we do?", "?! -- 💥 …", "§", "+ - * /"])
-def test_question__of_stop_words_or_signs_only_is_answered_by_the_dense_leg(question: str, library: Engine) -> None:
-    found = library.tenant("acme").search(question, 3)
+def test_question__of_stop_words_or_signs_only_is_answered_by_the_dense_leg(
+    question: str, library: Engine, tenant_name: str
+) -> None:
+    found = library.tenant(tenant_name).search(question, 3)
     assert found.returned == min(3, found.retrievers["dense"].returned) > 0
     assert all(hit.dense_rank == hit.fused_rank and hit.score_contributions.keys() == {"dense"} for hit in found.hits)
     assert found.retrievers["lexical"].returned == 0
@@ -209,16 +217,18 @@ def test_question__of_stop_words_or_signs_only_is_answered_by_the_dense_leg(ques
 
 
 @pytest.mark.parametrize("question", ["Сколько клиентов ушло?", "収益はいくらですか", "Wieviel Umsatz gab es?"])
-def test_question__in_another_language_is_answered_by_the_dense_leg(question: str, library: Engine) -> None:
-    found = library.tenant("acme").search(question, 3)
+def test_question__in_another_language_is_answered_by_the_dense_leg(
+    question: str, library: Engine, tenant_name: str
+) -> None:
+    found = library.tenant(tenant_name).search(question, 3)
     assert found.returned == min(3, found.retrievers["dense"].returned) > 0
     assert found.retrievers["lexical"].returned == 0
     assert (found.retrievers["lexical"].reason or "").startswith("0 chunks in reach hold one of the ")
 
 
-def test_word__counts_as_often_as_the_question_says_it(engine: Engine) -> None:
+def test_word__counts_as_often_as_the_question_says_it(engine: Engine, tenant_name: str) -> None:
     """Of three documents of one length, two hold one word each and the third both."""
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     texts = {"rate": "rate alpha beta", "churn": "churn alpha beta", "both": "churn rate beta"}
     scope.ingest(SourceDocument(source=name, title="-", data=text.encode()) for name, text in texts.items())
 
@@ -247,15 +257,15 @@ def test_word__counts_as_often_as_the_question_says_it(engine: Engine) -> None:
         "--/* churn */",
     ],
 )
-def test_question__is_data_and_never_syntax(question: str, library: Engine) -> None:
-    library.tenant("acme").search(question, 3)
-    assert len(library.tenant("acme").documents()) == 5
+def test_question__is_data_and_never_syntax(question: str, library: Engine, tenant_name: str) -> None:
+    library.tenant(tenant_name).search(question, 3)
+    assert len(library.tenant(tenant_name).documents()) == 5
 
 
 @pytest.mark.parametrize("question", ["", "x" * 102_400])
-def test_question__that_cannot_be_asked_is_refused(question: str, library: Engine) -> None:
+def test_question__that_cannot_be_asked_is_refused(question: str, library: Engine, tenant_name: str) -> None:
     with pytest.raises(RequestError):
-        library.tenant("acme").search(question)
+        library.tenant(tenant_name).search(question)
 
 
 @pytest.mark.parametrize("name", ["", "Acme", "a b", "a" * 64, "-a", "../a", "ä"])
@@ -264,32 +274,36 @@ def test_tenant__with_a_malformed_name_is_refused(name: str, engine: Engine) -> 
         engine.tenant(name)
 
 
-def test_retrieve__gives_the_same_order_every_time(library: Engine) -> None:
-    scope = library.tenant("acme")
+def test_retrieve__gives_the_same_order_every_time(library: Engine, tenant_name: str) -> None:
+    scope = library.tenant(tenant_name)
     first = [(hit.chunk_id, hit.score) for hit in scope.search("accounts and invoices").hits]
     for _ in range(5):
         assert [(hit.chunk_id, hit.score) for hit in scope.search("accounts and invoices").hits] == first
 
 
-def test_equal_chunks__are_ordered_by_id(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_equal_chunks__are_ordered_by_id(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest(SourceDocument(source=f"s{n}", title="same", data=b"the same words") for n in range(20))
     found = scope.search("words", 20)
     ids = [hit.chunk_id for hit in found.hits]
     assert ids == sorted(ids)
 
 
-def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine: Engine) -> None:
-    engine.tenant("acme").ingest([SourceDocument(source="a", data=b"alpha"), SourceDocument(source="b", data=b"beta")])
+def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).ingest(
+        [SourceDocument(source="a", data=b"alpha"), SourceDocument(source="b", data=b"beta")]
+    )
     with opened(settings, {"rag.retrieval.similarity_threshold": 0.99}) as strict:
-        found = strict.tenant("acme").search("something else")
+        found = strict.tenant(tenant_name).search("something else")
     assert found.returned == 0
     assert "below similarity_threshold 0.99" in (found.incomplete_reason or "")
 
 
-def test_context__joins_neighbours_and_its_quotes_are_the_documents_own(engine: Engine, settings: Settings) -> None:
+def test_context__joins_neighbours_and_its_quotes_are_the_documents_own(
+    engine: Engine, settings: Settings, tenant_name: str
+) -> None:
     text = "# Churn\n\n" + "\n\n\n".join(f"Paragraph {n} about churn. " + "word " * 30 for n in range(6))
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     scope.ingest([SourceDocument(source="/kb/a.md", data=text.encode())])
     context = scope.context("churn", 6)
     assert len(context.passages) < len(context.retrieval.hits)
@@ -317,9 +331,9 @@ def test_retrieve__plans_index_scans_of_the_tenant_as_the_app_role(engine: Engin
     assert not any(line.startswith(("Seq Scan", "->  Seq Scan")) for line in plans), plans
 
 
-def test_closed_engine__says_so(settings: Settings) -> None:
+def test_closed_engine__says_so(settings: Settings, tenant_name: str) -> None:
     engine = Engine(settings, embedder=HashingEmbedder())
-    engine.tenant("acme").search("x")
+    engine.tenant(tenant_name).search("x")
     engine.close()
     with pytest.raises(KosmosError, match="the engine is closed"):
-        engine.tenant("acme").search("x")
+        engine.tenant(tenant_name).search("x")
