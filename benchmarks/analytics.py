@@ -1,15 +1,13 @@
 """Is the right section first? The analytics preset over examples/: whole, and with one thing changed.
 
-    python -m benchmarks.analytics [--misses] [--timing] [--json FILE]
+    python -m benchmarks.analytics [--misses] [--timing] [--json FILE] [--quick]
 
 A question counts at rank 1 (or within the first three) where file and section are the ones that examples/questions.yaml
 names. A third of the questions, by a hash of their text, is kept apart: the preset was tuned on the others alone.
 `--misses` lists what is missed of those; `--timing` measures what signals take of 20 candidates.
 """
 
-import argparse
 import hashlib
-import json
 import statistics
 import tempfile
 import time
@@ -20,17 +18,13 @@ from pathlib import Path, PurePath
 
 import yaml
 
+from benchmarks.command import EXAMPLES, MODEL, command, parse, write_results
+from benchmarks.quick import embedder
 from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.retrieval.signals.apply import Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-}
 PRESET = "analytics"
 _CANDIDATES = 20
 _ROUNDS = 300
@@ -128,16 +122,15 @@ def timing(found: SearchResult, settings: Settings) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--timing", action="store_true")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    asked = questions(EXAMPLES / "questions.yaml")
+    arguments = parse(parser)
+    asked = questions(EXAMPLES / "questions.yaml")[:: 10 if arguments.quick else 1]
     report: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.load(overrides={**MODEL, "database.data_dir": str(Path(folder) / "database")})
-        with Engine(settings) as engine:
+        with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
             tenant = engine.tenant("analytics")
             for name, preset in variants(Path(folder), settings).items():
                 tenant.collections.create(name, preset=preset)
@@ -151,8 +144,7 @@ def main() -> None:
                 plain = engine.tenant("analytics", collection="no-signals").search(asked[0].text, _CANDIDATES)
                 report["milliseconds"] = timing(plain, settings)
                 print(report["milliseconds"])
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_results(arguments.json, report)
 
 
 if __name__ == "__main__":

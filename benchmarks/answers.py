@@ -1,20 +1,14 @@
 """Whether answers are refused when they should be, in two fields, fitted on half of the questions of each.
 
-    python -m benchmarks.answers [--json FILE]
+    python -m benchmarks.answers [--json FILE] [--quick]
 
 Prints the coefficients for kosmos_rag/answering/abstention.py, the figures of both halves with those that are there,
 and the figures of each field with what the other one alone would fit. Then how far the citation checker tells true
 claims from altered ones (benchmarks/claims.yaml). The halves are by hash of the text.
 """
 
-import argparse
-import atexit
 import hashlib
-import json
 import math
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,16 +20,15 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from benchmarks.command import EXAMPLES, ROOT, command, parse, temporary_folder, write_results
+from benchmarks.corporate import QUESTIONS, write_sample
+from benchmarks.quick import embedder
 from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.answering.abstention import confidence, features
 from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.evidence import weigh
 from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
-ROOT = Path(__file__).parents[1]
-CORPORATE = ROOT / "examples" / "corporate" / "generate.py"
-QUESTIONS = Path(__file__).with_name("corporate_questions.yaml")
 PENALTY = 1.0
 """Of the squares of the coefficients, features scaled to variance 1."""
 BOUNDS = (0.3, 0.5, 0.7)
@@ -94,10 +87,12 @@ class Fit:
         return 1 / (1 + math.exp(-self.intercept - sum(self.coefficients[key] * features[key] for key in features)))
 
 
-def asked(scope: Tenant, field: str, questions: Path, embedder: Embedder, passages: int) -> list[Asked]:
-    """Ask the questions of a field."""
+def asked(
+    scope: Tenant, field: str, questions: Path, embedder: Embedder, passages: int, *, step: int = 1
+) -> list[Asked]:
+    """Ask the questions of a field; every `step`th."""
     found = []
-    for entry in yaml.safe_load(questions.read_text(encoding="utf-8")):
+    for entry in yaml.safe_load(questions.read_text(encoding="utf-8"))[::step]:
         context = scope.context(entry["question"])
         evidence = weigh(entry["question"], context.passages[:passages], embedder)
         found.append(
@@ -210,34 +205,29 @@ def checking(scope: Tenant, embedder: Embedder, citation_format: str) -> dict[st
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "answers.json", metavar="FILE")
-    arguments = parser.parse_args()
-    scratch = tempfile.mkdtemp(prefix="kosmos-bench-")
-    # Registered before the server's own stop, so done after it: a server must not lose its folder while it runs.
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    settings = Settings.load(ROOT / "examples" / "minilm.yaml", overrides={"database.data_dir": scratch})
-    embedder = Remembering(SentenceTransformerEmbedder(settings.rag.embedding, settings.models))
-    with Engine(settings, embedder=embedder) as engine:
+    arguments = parse(command(__doc__, "answers.json"))
+    settings = Settings.load(
+        EXAMPLES / "minilm.yaml", overrides={"database.data_dir": str(temporary_folder() / "database")}
+    )
+    model = Remembering(embedder(settings, quick=arguments.quick))
+    with Engine(settings, embedder=model) as engine:
         scope = engine.tenant("analytics")
-        scope.ingest([ROOT / "examples" / "knowledge_base"])
+        scope.ingest([EXAMPLES / "knowledge_base"])
         engine.tenant("corporate").collections.create("sample", preset="corporate")
         corporate = engine.tenant("corporate", collection="sample")
         with tempfile.TemporaryDirectory() as sample:
-            subprocess.run([sys.executable, CORPORATE, sample], check=True, stdout=subprocess.DEVNULL)
+            write_sample(Path(sample), quick=arguments.quick)
             corporate.ingest(sample)
-        answer = settings.rag.answer
+        passages, step = settings.rag.answer.passages, 3 if arguments.quick else 1
         rows = [
-            *asked(scope, "analytics", ROOT / "examples" / "questions.yaml", embedder, answer.passages),
-            *asked(corporate, "corporate", QUESTIONS, embedder, answer.passages),
+            *asked(scope, "analytics", EXAMPLES / "questions.yaml", model, passages, step=step),
+            *asked(corporate, "corporate", QUESTIONS, model, passages, step=step),
         ]
         result = {
-            "abstaining": abstaining(rows, answer.threshold),
-            "checking": checking(scope, embedder, settings.rag.context.citation_format),
+            "abstaining": abstaining(rows, settings.rag.answer.threshold),
+            "checking": checking(scope, model, settings.rag.context.citation_format),
         }
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"\nfigures: {arguments.json}")
+    write_results(arguments.json, result)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,25 @@
 """What the audit log costs: retrievals with and without it, in turns, and reading a log of a million passages.
 
-    python -m benchmarks.audit [--rounds N] [--records N] [--json FILE]
+    python -m benchmarks.audit [--rounds N] [--records N] [--json FILE] [--quick]
 
 The documents and the questions are those of examples/. Both engines are open at once and take turns at each question:
 what else the machine does falls on both alike.
 """
 
-import argparse
 import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import psycopg
 import yaml
 
+from benchmarks.command import EXAMPLES, MODEL, command, parse, write_results
+from benchmarks.quick import embedder
 from kosmos_rag import Engine, Settings, Tenant
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-}
 PASSAGES = 10
 DOCUMENTS = 10_000
 
@@ -93,18 +87,18 @@ def reading(admin: str, scope: Tenant, records: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    arguments = parse(parser, rounds=1, records=1000)
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
-    ]
+    ][:: 10 if arguments.quick else 1]
     with tempfile.TemporaryDirectory() as folder:
-        plain = Settings.load(overrides=MODEL | {"database.data_dir": folder})
-        audited = Settings.load(overrides=MODEL | {"database.data_dir": folder, "rag.audit.enabled": True})
-        with Engine.open(plain) as without, Engine.open(audited) as within:
+        plain = Settings.load(overrides={**MODEL, "database.data_dir": folder})
+        audited = Settings.load(overrides={**MODEL, "database.data_dir": folder, "rag.audit.enabled": True})
+        model = embedder(plain, quick=arguments.quick)
+        with Engine(plain, embedder=model) as without, Engine(audited, embedder=model) as within:
             scope = without.tenant("acme")
             scope.ingest(EXAMPLES / "knowledge_base")
             cost(scope, within.tenant("acme", subject="bench"), questions, 1)
@@ -113,10 +107,8 @@ def main() -> None:
             )
             admin = within.parts.database.admin_conninfo
             found["reading"] = reading(admin, within.tenant("many"), arguments.records)
-    text = json.dumps(found, indent=2)
-    print(text)
-    if arguments.json:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=2))
+    write_results(arguments.json, found)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Is the right document among the first five? The corporate preset over the sample of examples/corporate.
 
-    python -m benchmarks.corporate [--misses] [--json FILE]
+    python -m benchmarks.corporate [--misses] [--json FILE] [--quick]
 
 A question counts where a hit among the first k is from the document that benchmarks/corporate_questions.yaml names, and
 once more where its section is the right one too. It is asked by a reader without a department and by one of the
 document's department; of the preset that enforces, by one who may read it. The rest is for refusals.
 """
 
-import argparse
-import json
 import re
 import statistics
 import subprocess
@@ -23,16 +21,13 @@ from typing import Any
 
 import yaml
 
+from benchmarks.command import EXAMPLES, MODEL, command, parse, write_results
+from benchmarks.quick import embedder
 from kosmos_rag import Engine, SearchResult, Settings
 from kosmos_rag.core.types import EVERYONE
 
-SAMPLE = Path(__file__).parents[1] / "examples" / "corporate" / "generate.py"
+SAMPLE = EXAMPLES / "corporate" / "generate.py"
 QUESTIONS = Path(__file__).with_name("corporate_questions.yaml")
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-}
 _NUMBER = re.compile(r"^\d+\. ")
 
 
@@ -111,15 +106,23 @@ def refused(engine: Engine, collection: str, asked: Sequence[Question]) -> dict[
     }
 
 
-def run(folder: Path, *, misses: bool) -> dict[str, Any]:
+def write_sample(folder: Path, *, quick: bool = False) -> None:
+    """Write the documents of examples/corporate; for a quick run one of eight."""
+    subprocess.run([sys.executable, SAMPLE, folder], check=True, stdout=subprocess.DEVNULL)
+    for number, file in enumerate(sorted(file for file in folder.rglob("*") if file.is_file()) if quick else ()):
+        if number % 8:
+            file.unlink()
+
+
+def run(folder: Path, *, misses: bool, quick: bool = False) -> dict[str, Any]:
     """Ingest the sample by each preset, and measure."""
     plain = folder / "plain.yaml"
     plain.write_text("extends: corporate\nrag:\n  signals: {department_match: null, role_preference: null}\n")
-    subprocess.run([sys.executable, SAMPLE, folder / "kb"], check=True, stdout=subprocess.DEVNULL)
-    asked = questions()
-    settings = Settings.load(overrides=MODEL | {"database.data_dir": str(folder / "data")})
+    write_sample(folder / "kb", quick=quick)
+    asked = questions()[:: 4 if quick else 1]
+    settings = Settings.load(overrides={**MODEL, "database.data_dir": str(folder / "data")})
     table: dict[str, Any] = {}
-    with Engine(settings) as engine:
+    with Engine(settings, embedder=embedder(settings, quick=quick)) as engine:
         tenant = engine.tenant("sample")
         presets: dict[str, str | Path] = {"corporate": "corporate", "plain": plain, "enforced": "corporate-enforced"}
         for collection, preset in presets.items():
@@ -152,16 +155,14 @@ def stats(engine: Engine) -> dict[str, int]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--misses", action="store_true", help="list questions whose document is not found")
-    parser.add_argument("--json", type=Path, help="write the figures to this file too")
-    given = parser.parse_args()
+    arguments = parse(parser)
     with tempfile.TemporaryDirectory() as folder:
-        table = run(Path(folder), misses=given.misses)
+        table = run(Path(folder), misses=arguments.misses, quick=arguments.quick)
     for name, figures in table.items():
         print(f"{name:22}", "  ".join(f"{key} {value}" for key, value in figures.items()))
-    if given.json:
-        given.json.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    write_results(arguments.json, table)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """The picture of docs/observability.md: what the dashboards draw, of questions and documents for a minute.
 
-    python -m benchmarks.dashboards [--seconds N] [--picture FILE]
+    python -m benchmarks.dashboards [--seconds N] [--picture FILE] [--quick]
 
 An engine over the documents of examples/ answers questions at a rate that rises and falls, and ingests beside. Its
 metrics are read twice a second, as Prometheus would, and drawn as the panels of the same names draw them: rates and
 quantiles over the last ten seconds.
 """
 
-import argparse
 import itertools
 import math
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.command import EXAMPLES, command, parse, temporary_folder
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.telemetry.metrics import (
     ANSWER_SECONDS,
@@ -34,7 +34,6 @@ from kosmos_rag.core.telemetry.metrics import (
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 WINDOW_S = 10.0
 EVERY_S = 0.5
 STAGES = ("embed", "plan", "dense", "lexical", "fuse", "fetch")
@@ -218,10 +217,10 @@ def _panel(panel: Any, title: str, times: Sequence[float], lines: dict[str, list
 
 def main() -> None:
     """Record and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--picture", type=Path, default=Path("docs/images/dashboards.png"))
-    arguments = parser.parse_args()
+    arguments = parse(parser, seconds=2.0, picture=temporary_folder() / "dashboards.png")
     draw(record(arguments.seconds), arguments.picture)
     print(f"picture: {arguments.picture}")
 

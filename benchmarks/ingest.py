@@ -1,14 +1,12 @@
 """The store side of ingestion: rows, indexes and statistics, without parsing and embedding.
 
-    python -m benchmarks.ingest [--documents N] [--chunks N] [--dimensions N] [--json FILE]
+    python -m benchmarks.ingest [--documents N] [--chunks N] [--dimensions N] [--json FILE] [--quick]
 
 Publishes prepared documents in batches as the pipeline does, and beside it, in the same run, the bare operation: one
 multi-row INSERT of the same texts and vectors into a table without keys, analysis or row-level security. With two
 writers into one tenant, one analyses its texts while the other writes.
 """
 
-import argparse
-import json
 import random
 import statistics
 import tempfile
@@ -16,7 +14,6 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +21,7 @@ import psycopg
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
+from benchmarks.command import command, parse, write_results
 from kosmos_rag import Settings
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
@@ -126,12 +124,11 @@ def _bare(admin: str, documents: list[PreparedDocument], space: Space) -> float:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__, "ingest.json")
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--chunks", type=int, default=10, help="chunks of each document")
     parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/ingest.json"), metavar="FILE")
-    arguments = parser.parse_args()
+    arguments = parse(parser, documents=30)
     probe = np.ones(arguments.dimensions, dtype=np.float32)
     space = Space(id=uuid.uuid4(), model="bench", dimensions=arguments.dimensions, normalized=True, probe=probe)
     documents = _documents(arguments.documents, arguments.chunks, arguments.dimensions, space.id)
@@ -153,8 +150,7 @@ def main() -> None:
     }
     for name, value in result.items():
         print(f"{name:<28}{value:>12,}")
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_results(arguments.json, result)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """The keyword context: what it finds, and how fast it starts, loads and answers.
 
-    python -m benchmarks.keyword [--json FILE]
+    python -m benchmarks.keyword [--json FILE] [--quick]
 
 Found: the questions of benchmarks/keyword_questions.yaml over examples/schema_docs.txt. Import and first load are the
 median of new processes; the first load with BM25 imports NumPy. Large texts are random words in paragraphs of 60.
 """
 
-import argparse
-import json
 import random
 import statistics
 import subprocess
@@ -22,13 +20,11 @@ from typing import get_args
 
 import yaml
 
+from benchmarks.command import EXAMPLES, ROOT, command, parse, write_results
 from kosmos_rag.retrieval.keyword.context import KeywordContext, Ranking
 
-ROOT = Path(__file__).parents[1]
-SCHEMA_DOCS = ROOT / "examples" / "schema_docs.txt"
+SCHEMA_DOCS = EXAMPLES / "schema_docs.txt"
 QUESTIONS = Path(__file__).with_name("keyword_questions.yaml")
-LARGE_MB = (5, 10)
-PROCESSES = 15
 LOADS = 200
 ROUNDS = 50
 
@@ -72,11 +68,11 @@ def _quality(ranking: Ranking, questions: Sequence[Question]) -> dict[str, float
     }
 
 
-def _starts(ranking: Ranking) -> dict[str, float]:
+def _starts(ranking: Ranking, processes: int) -> dict[str, float]:
     code = _START.format(file=str(SCHEMA_DOCS), ranking=ranking)
     shown = (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-        for _ in range(PROCESSES)
+        for _ in range(processes)
     )
     imports, loads = zip(*(map(float, line.split()) for line in shown), strict=True)
     return {
@@ -133,24 +129,28 @@ def _large(ranking: Ranking, megabytes: int) -> dict[str, float]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/keyword.json"), metavar="FILE")
-    arguments = parser.parse_args()
+    parser = command(__doc__, "keyword.json")
+    parser.add_argument(
+        "--processes", type=int, default=15, metavar="N", help="new processes that each start is timed in"
+    )
+    parser.add_argument(
+        "--megabytes", type=int, nargs="*", default=(5, 10), metavar="N", help="sizes of the large texts"
+    )
+    arguments = parse(parser, processes=1, megabytes=(1,))
     questions = read_questions()
     rankings: tuple[Ranking, ...] = get_args(Ranking)
     results = {}
     for ranking in rankings:
         results[ranking] = {
             **_quality(ranking, questions),
-            **_starts(ranking),
+            **_starts(ranking, arguments.processes),
             **_example(ranking, questions),
-            **{name: value for megabytes in LARGE_MB for name, value in _large(ranking, megabytes).items()},
+            **{name: value for megabytes in arguments.megabytes for name, value in _large(ranking, megabytes).items()},
         }
     print(f"{'':<28}{''.join(f'{ranking:>12}' for ranking in rankings)}")
     for name in results[rankings[0]]:
         print(f"{name:<28}{''.join(f'{results[ranking][name]:>12,}' for ranking in rankings)}")
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(results, indent=2) + "\n")
+    write_results(arguments.json, results)
 
 
 if __name__ == "__main__":

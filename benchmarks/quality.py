@@ -1,17 +1,12 @@
 """Retrieval quality through the library: each leg alone, and the ways to fuse them, on sets in the BEIR layout.
 
-    python -m benchmarks.quality --data FOLDER [--set KEY=VALUE ...] [--json FILE]
+    python -m benchmarks.quality [--data FOLDER ...] [--set KEY=VALUE ...] [--json FILE] [--quick]
 
 Each document is ingested whole (title and text as one), chunked as the settings say; a document's rank is that of its
 best chunk. Figures are means over the judged queries.
 """
 
-import argparse
-import atexit
-import json
-import shutil
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,19 +15,15 @@ import ir_measures
 from ir_measures import MRR, R, nDCG
 
 from benchmarks.beir import EvaluationSet, load
+from benchmarks.command import DATASETS, MODEL, command, parse, temporary_folder, write_results
+from benchmarks.quick import embedder, write_evaluation_set
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.common import overrides
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 MEASURES = [nDCG @ 10, R @ 10, MRR @ 10]
 CHUNKS = 30
 """Hits asked for per question: enough for ten documents. Each leg proposes as many at least."""
 
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-}
 SYNONYMS = Path(__file__).parent / "synonyms.yaml"
 ROWS: dict[str, dict[str, Any]] = {
     "dense alone": {"retrieval.semantic_weight": 1.0, "retrieval.keyword_weight": 0.0},
@@ -66,13 +57,13 @@ def _run(scope: Tenant, queries: dict[str, str]) -> tuple[list[Any], list[float]
     return run, times
 
 
-def measure(data: EvaluationSet, given: dict[str, Any]) -> dict[str, Any]:
+def measure(data: EvaluationSet, given: dict[str, Any], *, quick: bool = False) -> dict[str, Any]:
     """Ingest a set into a tenant of its own and measure each row; `given` are changed settings."""
     settings = Settings.load(overrides=given)
-    embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+    model = embedder(settings, quick=quick)
     qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
     rows: dict[str, dict[str, float]] = {}
-    with Engine(settings, embedder=embedder) as engine:
+    with Engine(settings, embedder=model) as engine:
         report = engine.tenant("bench").ingest(
             SourceDocument(source=key, title=title or None, data=text.encode())
             for key, (title, text) in data.documents.items()
@@ -81,7 +72,7 @@ def measure(data: EvaluationSet, given: dict[str, Any]) -> dict[str, Any]:
         raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
     for name, changes in ROWS.items():
         changed = Settings.load(overrides={**given, **{f"rag.{key}": value for key, value in changes.items()}})
-        with Engine(changed, embedder=embedder) as engine:
+        with Engine(changed, embedder=model) as engine:
             run, times = _run(engine.tenant("bench"), data.queries)
         figures = ir_measures.calc_aggregate(MEASURES, qrels, run)
         rows[name] = {str(measure): round(figures[measure], 4) for measure in MEASURES}
@@ -109,26 +100,21 @@ def _print(result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__, "quality.json")
     parser.add_argument("--data", type=Path, action="append", metavar="FOLDER", help="a set; may be repeated")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="change a setting")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/quality.json"), metavar="FILE")
-    arguments = parser.parse_args()
-    shared = Path(__file__).parents[2] / "shared" / "datasets"
-    folders = arguments.data or [folder for name in ("cranfield", "cacm") if (folder := shared / name).is_dir()]
+    arguments = parse(parser)
+    folders = arguments.data or [folder for name in ("cranfield", "cacm") if (folder := DATASETS / name).is_dir()]
+    if arguments.quick:
+        folders = [write_evaluation_set(temporary_folder() / "examples")]
     if not folders:
         raise SystemExit("no evaluation sets at hand; name one: make bench-quality DATA=FOLDER")
     results = []
     for folder in folders:
-        scratch = tempfile.mkdtemp(prefix="kosmos-bench-")
-        # Registered before the server's own stop, so done after it: a server must not lose its folder while it runs.
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        given = {**MODEL, "database.data_dir": scratch, **overrides(arguments.set)}
-        results.append(measure(load(folder), given))
+        given = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}
+        results.append(measure(load(folder), given, quick=arguments.quick))
         _print(results[-1])
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({"settings": arguments.set or [], "results": results}, indent=2) + "\n")
-    print(f"\nfigures: {arguments.json}")
+    write_results(arguments.json, {"settings": arguments.set or [], "results": results})
 
 
 if __name__ == "__main__":

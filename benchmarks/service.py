@@ -1,6 +1,6 @@
 """What the service costs: the same questions by the library and by HTTP in turns, and by many clients at once.
 
-    python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE]
+    python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE] [--quick]
 
 The documents and the questions are those of examples/. The service runs in a process of its own, as `kosmos-rag serve`
 does, in development mode, and both ask one database. What else the machine does falls on all alike. Beside them a plain
@@ -16,7 +16,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -31,17 +30,12 @@ import psutil
 import psycopg
 import yaml
 
+from benchmarks.command import EXAMPLES, MODEL, ROOT, command, parse, temporary_folder, write_results
 from benchmarks.peers import children
 from benchmarks.peers.server import Server
+from benchmarks.quick import embedder
 from kosmos_rag import Engine, Settings
 
-ROOT = Path(__file__).parents[1]
-EXAMPLES = ROOT / "examples"
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-}
 ADDED_P50_MS = 5.0
 SPREAD = 10.0
 """Targets: what HTTP may add to the p50, and the p99 by the p50 of many clients."""
@@ -95,7 +89,7 @@ def _ready(url: str) -> bool:
 
 
 @contextmanager
-def ours(folder: str) -> Iterator[Running]:
+def ours(folder: str, *, quick: bool = False) -> Iterator[Running]:
     """Serve in development mode, whose one identity needs no key."""
     own = {
         "database.data_dir": folder,
@@ -103,9 +97,10 @@ def ours(folder: str) -> Iterator[Running]:
         "service.rates.tenant_per_minute": 0,
         "service.rates.subject_per_minute": 0,
     }
-    pairs = [f"{key}={json.dumps(value)}" for key, value in (MODEL | own).items()]
+    pairs = [f"{key}={json.dumps(value)}" for key, value in {**MODEL, **own}.items()]
     options = [part for pair in pairs for part in ("--set", pair)]
-    with _running(sys.executable, "-m", "kosmos_rag.apps.cli", "serve", *options) as running:
+    module = "benchmarks.service_quick" if quick else "kosmos_rag.apps.cli"
+    with _running(sys.executable, "-m", module, "serve", *options) as running:
         yield running
 
 
@@ -212,8 +207,8 @@ def measured(engine: Engine, folder: str, questions: list[str], given: argparse.
     """Measure one question at a time, then many at once, of one system after the other."""
     names = ["service"]
     with ExitStack() as stack:
-        servers = {"service": stack.enter_context(ours(folder))}
-        if (python := _interpreter_of_peers()) is not None:
+        servers = {"service": stack.enter_context(ours(folder, quick=given.quick))}
+        if not given.quick and (python := _interpreter_of_peers()) is not None:
             servers["langchain"] = stack.enter_context(peer(python, folder, _texts(engine)))
             names.append("langchain")
         found = in_turns(engine, {name: url for name, (url, _) in servers.items()}, questions, given.rounds)
@@ -252,25 +247,22 @@ def verdicts(found: Told) -> dict[str, bool]:
 
 def main() -> None:
     """Measure, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = parse(parser, rounds=1, clients=2, seconds=0.5)
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
-    ]
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = f"{scratch}/data"
-        settings = Settings.load(overrides=MODEL | {"database.data_dir": folder})
-        with Engine.open(settings) as engine:
-            engine.tenant("acme").ingest(EXAMPLES / "knowledge_base")
-            found = measured(engine, folder, questions, given)
-    text = json.dumps(found | {"targets": verdicts(found)}, indent=2)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n", encoding="utf-8")
+    ][:: 10 if given.quick else 1]
+    folder = str(temporary_folder() / "data")
+    settings = Settings.load(overrides={**MODEL, "database.data_dir": folder})
+    with Engine(settings, embedder=embedder(settings, quick=given.quick)) as engine:
+        engine.tenant("acme").ingest(EXAMPLES / "knowledge_base")
+        found = measured(engine, folder, questions, given)
+    results = found | {"targets": verdicts(found)}
+    print(json.dumps(results, indent=2))
+    write_results(given.json, results)
 
 
 if __name__ == "__main__":

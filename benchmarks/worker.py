@@ -1,6 +1,7 @@
 """The worker from end to end: what the queue costs, and what everything beside the model costs.
 
     python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [--json FILE] [--plot FILE]
+                                [--quick]
 
 `queue`: jobs without work a second with four processes, and the time of taking one beside 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same
@@ -9,11 +10,8 @@ embeds every sentence to find where to cut. `unchanged`: a second pass over 10,0
 the worker's processes over 20,000 documents, as a plot. The last two embed without a model: they are not about it.
 """
 
-import argparse
-import json
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,23 +19,19 @@ from typing import Any
 
 import psutil
 
+from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
+from benchmarks.quick import embedder
 from benchmarks.worker_work import open_hashing, open_nothing
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker import Supervisor
 from kosmos_rag.apps.worker.handlers import open_work
 from kosmos_rag.apps.worker.process import OpenWork
 from kosmos_rag.core.types import Outcome
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue
 from kosmos_rag.storage.tenants import tenant
 
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-}
 WORDS = (
     "the of and to in is that for was on are as with his they at be this from have by not but what all were "
     "when we there can an which their said if will each about how up out them then she many some so these "
@@ -91,7 +85,9 @@ def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     return float(row[0])
 
 
-def measure_queue(settings: Settings, jobs: int = 8000, finished: int = 200_000) -> dict[str, float]:
+def measure_queue(
+    settings: Settings, *, processes: int = 4, jobs: int = 8000, finished: int = 200_000, times: int = 300
+) -> dict[str, float]:
     """Return jobs a second, and milliseconds of taking one and of a batch."""
     owner = tenant("bench")
     with Engine(settings, embedder=HashingEmbedder()) as engine:
@@ -102,7 +98,7 @@ def measure_queue(settings: Settings, jobs: int = 8000, finished: int = 200_000)
                 enqueue(connection, owner, "default", kinds.DOCUMENT, {str(number): {} for number in range(jobs)})
 
         fill()
-        work_until_idle(settings, open_nothing, processes=4)
+        work_until_idle(settings, open_nothing, processes=processes)
         with role.queue() as connection:
             row = connection.execute(
                 "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
@@ -120,8 +116,8 @@ def measure_queue(settings: Settings, jobs: int = 8000, finished: int = 200_000)
         queue = Queue.open(engine.parts.database, settings.worker)
         return {
             "jobs_per_second": round(jobs / float(row[0])),
-            "take_one_ms": _taking_ms(queue, 1, times=300),
-            "take_64_ms": _taking_ms(queue, 64, times=50),
+            "take_one_ms": _taking_ms(queue, 1, times=times),
+            "take_64_ms": _taking_ms(queue, 64, times=times // 6),
         }
 
 
@@ -136,27 +132,29 @@ def _taking_ms(queue: Queue, limit: int, *, times: int) -> float:
     return round(statistics.median(taken), 2)
 
 
-def measure_documents(settings: Settings, folder: Path, count: int = 92, rounds: int = 3) -> dict[str, Any]:
+def measure_documents(
+    settings: Settings, folder: Path, *, count: int = 92, rounds: int = 3, quick: bool = False
+) -> dict[str, Any]:
     """Return the worker's seconds beside those of bare embedding, measured in turn: the machine's speed varies."""
     if not folder.exists():
         write_documents(folder, count, 16)
-    with Engine(settings) as engine:
+    model = embedder(settings, quick=quick)
+    with Engine(settings, embedder=model) as engine:
         parts = engine.parts
         texts: list[str] = []
         for file in sorted(folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
             texts += parts.ingestor.process_document(tenant("bench").id, document, ["english", "simple"]).indexed
-        embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-        embedder.embed(texts[:64])
+        model.embed(texts[:64])
         bare, worked = [], []
         for number in range(rounds):
             started = time.perf_counter()
-            embedder.embed(texts)
+            model.embed(texts)
             bare.append(time.perf_counter() - started)
             # A tenant of its own: what a tenant has embedded once is not embedded again.
             scope = engine.tenant(f"worker-{number}")
             scope.jobs.enqueue(folder)
-            work_until_idle(settings, open_work)
+            work_until_idle(settings, open_hashing if quick else open_work)
             worked.append(seconds_of_documents(scope, engine))
         return {
             "documents": count,
@@ -167,7 +165,7 @@ def measure_documents(settings: Settings, folder: Path, count: int = 92, rounds:
         }
 
 
-def measure_unchanged(settings: Settings, folder: Path, count: int = 10_000) -> dict[str, float]:
+def measure_unchanged(settings: Settings, folder: Path, *, count: int = 10_000) -> dict[str, float]:
     """Return the seconds of a first and of a second pass."""
     write_documents(folder, count, 1)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
@@ -187,7 +185,7 @@ def measure_unchanged(settings: Settings, folder: Path, count: int = 10_000) -> 
         }
 
 
-def measure_memory(settings: Settings, folder: Path, plot: Path, count: int = 20_000) -> dict[str, float]:
+def measure_memory(settings: Settings, folder: Path, plot: Path, *, count: int = 20_000) -> dict[str, float]:
     """Return the largest resident memory of a working process by quarters of the documents, and draw it all."""
     write_documents(folder, count, 1)
     samples: list[tuple[float, float, float]] = []
@@ -228,33 +226,34 @@ def _draw(samples: Sequence[tuple[float, float, float]], plot: Path) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__, "worker.json")
     parser.add_argument("what", nargs="*", metavar="PART", help="which parts; all where none is named")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/worker.json"), metavar="FILE")
     parser.add_argument("--plot", type=Path, default=Path("docs/images/worker-memory.png"), metavar="FILE")
     parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
-    arguments = parser.parse_args()
+    scratch = temporary_folder()
+    arguments = parse(parser, plot=scratch / "worker-memory.png")
+
+    def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
+        changed = {"database.data_dir": str(scratch / name), "models.backend": arguments.backend}
+        return Settings.load(overrides={**MODEL, **changed, **(more or {})})
+
+    quick = arguments.quick
+    of_queue = {"processes": 1, "jobs": 200, "finished": 1000, "times": 30} if quick else {}
+    of_documents: dict[str, Any] = {"count": 4, "rounds": 1, "quick": True} if quick else {}
+    of_many = {"count": 40} if quick else {}
+    markdown = {"rag.chunking.strategy": "markdown"}
+    parts: dict[str, Callable[[], Mapping[str, Any]]] = {
+        "queue": lambda: measure_queue(settings("queue"), **of_queue),
+        "documents": lambda: measure_documents(settings("documents", markdown), scratch / "files", **of_documents),
+        "semantic": lambda: measure_documents(settings("semantic"), scratch / "files", **of_documents),
+        "unchanged": lambda: measure_unchanged(settings("unchanged"), scratch / "many", **of_many),
+        "memory": lambda: measure_memory(settings("memory"), scratch / "more", arguments.plot, **of_many),
+    }
     figures: dict[str, Mapping[str, Any]] = {}
-    with tempfile.TemporaryDirectory(prefix="kosmos-bench-", ignore_cleanup_errors=True) as scratch:
-
-        def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
-            changed = {"database.data_dir": str(Path(scratch, name)), "models.backend": arguments.backend}
-            return Settings.load(overrides={**MODEL, **changed, **(more or {})})
-
-        parts: dict[str, Callable[[], Mapping[str, Any]]] = {
-            "queue": lambda: measure_queue(settings("queue")),
-            "documents": lambda: measure_documents(
-                settings("documents", {"rag.chunking.strategy": "markdown"}), Path(scratch, "files")
-            ),
-            "semantic": lambda: measure_documents(settings("semantic"), Path(scratch, "files")),
-            "unchanged": lambda: measure_unchanged(settings("unchanged"), Path(scratch, "many")),
-            "memory": lambda: measure_memory(settings("memory"), Path(scratch, "more"), arguments.plot),
-        }
-        for name in arguments.what or parts:
-            figures[name] = parts[name]()
-            print(f"{name}: {figures[name]}")
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    for name in arguments.what or parts:
+        figures[name] = parts[name]()
+        print(f"{name}: {figures[name]}")
+    write_results(arguments.json, figures)
 
 
 if __name__ == "__main__":

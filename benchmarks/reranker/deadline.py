@@ -1,26 +1,21 @@
 """The whole retrieval with a reranker that hangs: what the deadline holds, and what comes on top of it.
 
-    python -m benchmarks.reranker.deadline [--deadline MS] [--questions N]
+    python -m benchmarks.reranker.deadline [--deadline MS] [--questions N] [--quick]
 
 On an embedded server in a temporary folder, with the sample documents and vectors made of words: no model is loaded.
 """
 
-import argparse
-import atexit
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command import EXAMPLES, command, parse, temporary_folder
 from kosmos_rag import Engine, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 ALLOWED_MS = 20.0
-_DOCUMENTS = Path(__file__).parents[2] / "examples" / "knowledge_base"
 _QUESTIONS = ("how is churn calculated", "net revenue of a region", "what counts as an active user", "trial accounts")
 
 
@@ -37,16 +32,13 @@ class Hanging:
 
 def main() -> None:
     """Ask, and print the percentiles."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--deadline", type=int, default=100, metavar="MS")
     parser.add_argument("--questions", type=int, default=200, metavar="N")
-    arguments = parser.parse_args()
-    scratch = tempfile.mkdtemp(prefix="kosmos-bench-")
-    # Registered before the server's own stop, so done after it: a server must not lose its folder while it runs.
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    arguments = parse(parser, questions=8)
     settings = Settings.load(
         overrides={
-            "database.data_dir": scratch,
+            "database.data_dir": str(temporary_folder()),
             "rag.chunking.strategy": "paragraph",
             "rag.reranking.deadline_ms": arguments.deadline,
         }
@@ -54,7 +46,7 @@ def main() -> None:
     times = []
     with Engine(settings, embedder=HashingEmbedder(), reranker=Hanging()) as engine:
         scope = engine.tenant("bench")
-        scope.ingest(_DOCUMENTS)
+        scope.ingest(EXAMPLES / "knowledge_base")
         for number in range(arguments.questions):
             started = time.perf_counter()
             found = scope.search(_QUESTIONS[number % len(_QUESTIONS)])
