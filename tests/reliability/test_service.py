@@ -80,7 +80,7 @@ def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, sign
 
         async def until(taken: int) -> float:
             began = time.monotonic()
-            while running.service.streams.taken > taken:
+            while running.service.streams.in_flight > taken:
                 await asyncio.sleep(0.02)
             return time.monotonic() - began
 
@@ -90,12 +90,12 @@ def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, sign
                 base_url=running.url, headers=headers, timeout=120, limits=limits, trust_env=False
             ) as client:
                 asked = [asyncio.ensure_future(ask(client, cut, leaves=n % 2 == 0)) for n in range(CLIENTS)]
-                while running.service.streams.taken < CLIENTS or running.service.turns.taken:
+                while running.service.streams.in_flight < CLIENTS or running.service.turns.taken:
                     await asyncio.sleep(0.1)
                 cut.set()
                 await asyncio.gather(*asked[::2])
                 half_s = await until(CLIENTS // 2)
-                running.loop.call_soon_threadsafe(running.service.streams.end)
+                running.loop.call_soon_threadsafe(running.service.streams.stop)
                 ends = Counter(await asyncio.gather(*asked))
                 return ends, half_s, await until(0)
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 import httpx
 
 from kosmos_rag.apps.client import calls
-from kosmos_rag.apps.client.events import EventReader
+from kosmos_rag.apps.client.events import EventDecoder
 from kosmos_rag.apps.client.transport import Call, Request, attempts, reached
 from kosmos_rag.core.types import AnswerEvent
 
@@ -120,14 +120,14 @@ class Client(_Calls):
     def events(self, request: Request) -> Iterator[AnswerEvent]:
         """Send a request for an answer and yield its events as they come; closing the iterator gives the answer up."""
         response = self._sent(request, stream=True)
-        reader = EventReader()
+        decoder = EventDecoder()
         try:
             with reached(self._http.base_url):
                 for piece in response.iter_bytes():
-                    yield from reader.read(piece)
+                    yield from decoder.feed(piece)
         finally:
             response.close()
-        reader.end()
+        decoder.finish()
 
     def _sent(self, request: Request, *, stream: bool) -> httpx.Response:
         steps = attempts(request.built(self._http), retries=self._retries)
@@ -181,15 +181,15 @@ class AsyncClient(_Calls):
     async def events(self, request: Request) -> AsyncIterator[AnswerEvent]:
         """Send a request for an answer and yield its events as they come; closing the iterator gives the answer up."""
         response = await self._sent(request, stream=True)
-        reader = EventReader()
+        decoder = EventDecoder()
         try:
             with reached(self._http.base_url):
                 async for piece in response.aiter_bytes():
-                    for event in reader.read(piece):
+                    for event in decoder.feed(piece):
                         yield event
         finally:
             await response.aclose()
-        reader.end()
+        decoder.finish()
 
     async def _sent(self, request: Request, *, stream: bool) -> httpx.Response:
         steps = attempts(request.built(self._http), retries=self._retries)

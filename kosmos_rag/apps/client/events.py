@@ -1,4 +1,4 @@
-"""The events of an answer (server-sent events), read from bytes as they come, in pieces of any size."""
+"""Server-sent events of an answer, decoded from bytes in pieces of any size."""
 
 import json
 from collections.abc import Iterator
@@ -10,44 +10,44 @@ from kosmos_rag.core.errors import ServiceUnreachable
 from kosmos_rag.core.types import AnswerDone, AnswerEvent, AnswerPiece
 
 
-class EventReader:
-    """Reads one stream."""
+class EventDecoder:
+    """Decodes one stream."""
 
     def __init__(self) -> None:
         self._rest = b""
-        self._told: dict[str, Any] = {}
+        self._payload: dict[str, Any] = {}
         self._done = False
 
-    def read(self, piece: bytes) -> Iterator[AnswerEvent]:
-        """Yield the events that a piece of the stream ends. Raises the error that the service tells of."""
-        # An event ends with an empty line. Lines are cut by hand: others also cut at separators that a text may hold.
-        *blocks, self._rest = (self._rest + piece).split(b"\n\n")
+    def feed(self, data: bytes) -> Iterator[AnswerEvent]:
+        """Yield the events that end in `data`. Raises the error of an error event, or ServiceUnreachable."""
+        # An event ends with an empty line. str.splitlines would also split at U+2028 and U+0085, which a text may hold.
+        *blocks, self._rest = (self._rest + data).split(b"\n\n")
         for block in blocks:
             lines = [line.partition(b": ") for line in block.split(b"\n") if not line.startswith(b":")]
-            if lines:  # else a comment, that breaks a silence
-                yield from self._event({name: value for name, _, value in lines})
+            if lines:  # a block of comments is a heartbeat
+                yield from self._decode({name: value for name, _, value in lines})
 
-    def _event(self, fields: dict[bytes, bytes]) -> Iterator[AnswerEvent]:
+    def _decode(self, fields: dict[bytes, bytes]) -> Iterator[AnswerEvent]:
         try:
-            name, told = fields[b"event"], json.loads(fields[b"data"])
+            name, payload = fields[b"event"], json.loads(fields[b"data"])
             if name == b"error":
-                raise error_of_problem(told)
+                raise error_of_problem(payload)
             if name == b"token":
-                yield AnswerPiece(text=told["text"])
+                yield AnswerPiece(text=payload["text"])
                 return
-            self._told |= told
+            self._payload |= payload
             if name == b"sources":
-                yield decoding.sources(told)
+                yield decoding.sources(payload)
             elif name == b"done":
                 self._done = True
-                yield AnswerDone(answer=decoding.answer(self._told))
+                yield AnswerDone(answer=decoding.answer(self._payload))
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceUnreachable(
                 f"an event of the answer cannot be understood ({type(error).__name__}: {error}); "
                 "is it a kosmos-rag of this version?"
             ) from error
 
-    def end(self) -> None:
-        """Raise ServiceUnreachable where the stream has ended before its answer."""
+    def finish(self) -> None:
+        """Raise ServiceUnreachable where the stream ended before its answer was complete."""
         if not self._done:
             raise ServiceUnreachable("the answer broke off before its end; ask again")

@@ -46,7 +46,7 @@ def create_service(engine: AsyncEngine) -> Service:
     metrics, turns = ServiceMetrics(settings.observability), Turns(engine, settings)
     engine.parts.telemetry.attach(metrics.observer)
     streams = Streams(settings.service)
-    metrics.register_gauges(calls=lambda: turns.taken, streams=lambda: streams.taken)
+    metrics.register_gauges(calls=lambda: turns.taken, streams=lambda: streams.in_flight)
     return Service(
         settings=settings,
         engine=engine,

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kosmos_rag.apps.http.errors import INTERNAL, send_problem
 from kosmos_rag.apps.http.metrics import ServiceMetrics
-from kosmos_rag.apps.http.streaming import ENDED_WITH
+from kosmos_rag.apps.http.streaming import ERROR_STATUS
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.logging import REQUEST
 
@@ -72,7 +72,7 @@ class Requests:
             REQUEST.reset(token)
 
     def _told(self, scope: Scope, status: int, seconds: float, took_ms: float) -> None:
-        status = scope.get(ENDED_WITH, status)
+        status = scope.get(ERROR_STATUS, status)
         method, route = scope["method"] if scope["method"] in _METHODS else "other", _route(scope)
         self._metrics.record_request(method, route, status, seconds)
         named = {"http.request.method": method, "http.route": route, "http.response.status_code": status}

@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, let requests end, and tell streams to end when their time is up."""
         ending = asyncio.get_running_loop().call_later(
-            self._service.settings.service.drain_s, self._service.streams.end
+            self._service.settings.service.drain_s, self._service.streams.stop
         )
         await super().shutdown(sockets)
         ending.cancel()

@@ -1,4 +1,7 @@
-"""Answers as server-sent events: a thread for each, no connection to the database, and an end when the client goes."""
+"""Answers as server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+
+A stream has a thread of its own and no database connection. It ends when the client disconnects or the service stops.
+"""
 
 import asyncio
 import contextvars
@@ -24,102 +27,106 @@ _STOPPING = "the service is stopping; ask again"
 
 logger = logging.getLogger("kosmos_rag.apps.http")
 
-ENDED_WITH = "kosmos_rag.ended_with"
-"""Where a request's scope has the status of the error that its stream ended with: it is counted by that."""
+ERROR_STATUS = "kosmos_rag.error_status"
+"""Key in a request's scope for the HTTP status of the error that ended its stream; the request counts with it."""
 
 R = TypeVar("R")
 Item = AnswerEvent | Exception | None
-"""What a thread hands over; None is its end."""
-Ending = Callable[[Answer], bytes]
-"""Makes one more event of the whole answer."""
+"""Passed from the thread of a stream to the event loop; None marks the end."""
+FinalEvent = Callable[[Answer], bytes]
+"""Builds one more event from the complete answer."""
 
 
 class Streams:
-    """Room for so many streams at once; what is on its way can be told to end."""
+    """Limits concurrent streams to `service.streams`, and ends them when the service stops."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limit = settings.streams
         self._heartbeat_s = settings.heartbeat_s
         self._threads = ThreadPoolExecutor(max_workers=settings.streams, thread_name_prefix="kosmos-rag-stream")
-        self._open: set[Flow] = set()
+        self._open: set[AnswerEventStream] = set()
         self._reserved = 0
-        self._ended = False
+        self._stopped = False
 
     @property
-    def taken(self) -> int:
-        """How many there are, those too whose evidence is still being looked for."""
+    def in_flight(self) -> int:
+        """Number of reserved streams, including those whose search still runs."""
         return self._reserved
 
     def reserve(self) -> None:
-        """Take room for one. Raises Overloaded."""
-        if self._ended:
+        """Reserve one stream. Raises Overloaded at the limit, or while the service stops."""
+        if self._stopped:
             raise Overloaded(_STOPPING)
         if self._reserved >= self._limit:
             raise Overloaded(f"{self._limit} answers are being streamed already; try again")
         self._reserved += 1
 
-    def give_back(self) -> None:
-        """Free the room of one."""
+    def release(self) -> None:
+        """Release a reserved stream."""
         self._reserved -= 1
 
-    def end(self) -> None:
-        """Tell every stream to end with an error event, those too that have not begun: the service stops."""
-        self._ended = True
-        for flow in self._open:
-            flow.end(Overloaded(_STOPPING))
+    def stop(self) -> None:
+        """End every stream with an error event, and refuse new ones: the service stops."""
+        self._stopped = True
+        for events in self._open:
+            events.fail(Overloaded(_STOPPING))
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Shut down the threads without waiting for them."""
         self._threads.shutdown(wait=False)
 
-    def start(self, stream: AnswerStream) -> "Flow":
-        """Let a thread wait for the events of an answer. The room that was reserved is freed when it has ended."""
-        flow = Flow(stream, heartbeat_s=self._heartbeat_s)
-        self._open.add(flow)
-        if self._ended:
-            flow.end(Overloaded(_STOPPING))
+    def start(self, stream: AnswerStream) -> "AnswerEventStream":
+        """Read an answer in a thread and return its events. The reservation is released when the thread ends."""
+        events = AnswerEventStream(stream, heartbeat_s=self._heartbeat_s)
+        self._open.add(events)
+        if self._stopped:
+            events.fail(Overloaded(_STOPPING))
 
-        def ended(_: asyncio.Future[None]) -> None:
-            self._open.discard(flow)
-            self.give_back()
+        def release(_: asyncio.Future[None]) -> None:
+            self._open.discard(events)
+            self.release()
 
-        # In the caller's context, as `AsyncEngine.run` does: what the thread logs is told apart by the request.
-        within = contextvars.copy_context()
+        # In the caller's context, as `AsyncEngine.run` does: log lines of the thread carry the request's ids.
+        context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._threads, within.run, _pump, stream, flow.put).add_done_callback(ended)
-        return flow
+        loop.run_in_executor(self._threads, context.run, _read_answer, stream, events.put).add_done_callback(release)
+        return events
 
 
-class Flow:
-    """The events of one answer as bytes, and a comment where nothing comes for a while."""
+class AnswerEventStream:
+    """The events of one answer as bytes, with a comment as heartbeat while there is none."""
 
     def __init__(self, stream: AnswerStream, *, heartbeat_s: float) -> None:
         self._stream = stream
         self._heartbeat_s = heartbeat_s
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Item] = asyncio.Queue()
-        self._last: Exception | None = None
+        self._failure: Exception | None = None
         self.status: int | None = None
-        """That of the error which the events ended with: the response had begun with 200."""
+        """HTTP status of the error that ended the events; the response itself has started with 200."""
 
     def put(self, item: Item) -> None:
-        """Hand over what came. Safe from any thread."""
-        with suppress(RuntimeError):  # the loop has ended, and nobody listens
+        """Add an item. Thread-safe."""
+        with suppress(RuntimeError):  # the event loop is closed, and there is no reader
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
 
-    def end(self, error: Exception) -> None:
-        """Make an error the next event, before all that has come and was not sent yet."""
-        self._last = error
+    def fail(self, error: Exception) -> None:
+        """Make an error the next event and the last one; items that were not sent yet are dropped."""
+        self._failure = error
         self._items.put_nowait(error)
 
     def close(self) -> None:
-        """Give the answer up, and what a language model is asked; at the end it does no harm."""
+        """Cancel the answer and its request to a language model; after the end it does nothing."""
         self._stream.close()
 
-    async def events(self, *, note: str | None = None, ending: Ending | None = None) -> AsyncIterator[bytes]:
-        """Yield the events as they are sent; an error is the last one. A note goes with the sources.
+    async def encode(
+        self, *, warning: str | None = None, final_event: FinalEvent | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield the encoded events; an error is the last one.
 
-        What `ending` makes of the whole answer follows it.
+        Args:
+            warning: added to the warnings of the sources.
+            final_event: builds one more event after the complete answer.
         """
         while (item := await self._next()) is not None:
             if isinstance(item, bytes):
@@ -127,22 +134,22 @@ class Flow:
                 continue
             if isinstance(item, Exception):
                 self.status = problem_of(item).status
-            for event in _events_of(item, note):
+            for event in _encode_item(item, warning):
                 yield event
-            if ending is not None and isinstance(item, AnswerDone):
-                yield ending(item.answer)
+            if final_event is not None and isinstance(item, AnswerDone):
+                yield final_event(item.answer)
             if isinstance(item, Exception):
                 return
 
     async def answer(self, receive: Receive) -> Answer | None:
-        """Wait for the whole answer; None where the client goes first. Raises what the answer raises."""
-        return await _unless_gone(self._whole(), receive, self)
+        """Wait for the complete answer; None where the client disconnects first. Raises what the answer raises."""
+        return await _cancel_on_disconnect(self._complete(), receive, self)
 
-    async def _whole(self) -> Answer:
+    async def _complete(self) -> Answer:
         while True:
             item = await self._items.get()
-            if self._last is not None:
-                raise self._last
+            if self._failure is not None:
+                raise self._failure
             if isinstance(item, AnswerDone):
                 return item.answer
             if isinstance(item, Exception):
@@ -152,21 +159,21 @@ class Flow:
         try:
             async with asyncio.timeout(self._heartbeat_s):
                 item = await self._items.get()
-                return self._last or item
+                return self._failure or item
         except TimeoutError:
             return b": still here\n\n"
 
 
-def _pump(stream: AnswerStream, put: Callable[[Item], None]) -> None:
+def _read_answer(stream: AnswerStream, put: Callable[[Item], None]) -> None:
     try:
         for event in stream:
             put(event)
         put(None)
-    except Exception as error:  # noqa: BLE001 — handed over, and told or logged there
+    except Exception as error:  # noqa: BLE001 — passed on to the reader, which logs or returns it
         put(error)
 
 
-def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
+def _encode_item(item: AnswerEvent | Exception, warning: str | None) -> list[bytes]:
     if isinstance(item, Exception):
         problem = problem_of(item)
         if problem.status >= 500:
@@ -175,62 +182,69 @@ def _events_of(item: AnswerEvent | Exception, note: str | None) -> list[bytes]:
                 exc_info=item if problem.name == "internal" else None,
                 extra={"action": "answer_ended_early", "texts": {"error": str(item)}},
             )  # fmt: skip
-        return [event_of("error", document(problem, told(item, problem)))]
+        return [format_event("error", document(problem, told(item, problem)))]
     if isinstance(item, AnswerSources):
         view = SourcesView.of(item)
         return [
-            event_of("sources", view.model_dump(mode="json") | {"warnings": view.warnings + ([note] if note else [])})
+            format_event(
+                "sources", view.model_dump(mode="json") | {"warnings": view.warnings + ([warning] if warning else [])}
+            )
         ]
     if isinstance(item, AnswerPiece):
-        return [event_of("token", {"text": item.text})]
+        return [format_event("token", {"text": item.text})]
     whole = AnswerView.of(item.answer).model_dump(mode="json")
     cited = {name: whole.pop(name) for name in ("sentences", "problems", "report")}
-    return [event_of("citations", cited), event_of("done", {name: whole[name] for name in whole if name != "sources"})]
+    return [
+        format_event("citations", cited),
+        format_event("done", {name: whole[name] for name in whole if name != "sources"}),
+    ]
 
 
-def event_of(name: str, data: Mapping[str, Any]) -> bytes:
-    """Return an event as it is sent. Texts of senders and models may hold what has no encoding."""
+def format_event(name: str, data: Mapping[str, Any]) -> bytes:
+    """Encode an event. Texts of documents and models may have characters without an encoding, which become `?`."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode(errors="replace")
 
 
-class EventStream(Response):
-    """The response that sends events until they end or the client goes, whichever is first."""
+class EventStreamResponse(Response):
+    """Sends events until they end or the client disconnects."""
 
-    def __init__(self, flow: Flow, *, note: str | None = None, ending: Ending | None = None) -> None:
-        # Proxies must not collect what is meant to flow.
+    def __init__(
+        self, events: AnswerEventStream, *, warning: str | None = None, final_event: FinalEvent | None = None
+    ) -> None:
+        # x-accel-buffering: proxies must not buffer the stream.
         super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._flow = flow
-        self._note = note
-        self._ending = ending
+        self._events = events
+        self._warning = warning
+        self._final_event = final_event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
-        await _unless_gone(self._send(send), receive, self._flow)
-        if self._flow.status is not None:
-            scope[ENDED_WITH] = self._flow.status
+        """Send the events."""
+        await _cancel_on_disconnect(self._send(send), receive, self._events)
+        if self._events.status is not None:
+            scope[ERROR_STATUS] = self._events.status
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for event in self._flow.events(note=self._note, ending=self._ending):
+        async for event in self._events.encode(warning=self._warning, final_event=self._final_event):
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _unless_gone(work: Coroutine[Any, Any, R], receive: Receive, flow: Flow) -> R | None:
-    """Do work for a client, and give its answer up the moment the client goes: then there is no result."""
+async def _cancel_on_disconnect(work: Coroutine[Any, Any, R], receive: Receive, events: AnswerEventStream) -> R | None:
+    """Run work for a client; cancel it and the answer when the client disconnects, and return None then."""
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_gone(receive))
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
     finally:
-        flow.close()
+        events.close()
         working.cancel()
-        gone.cancel()
-        await asyncio.gather(working, gone, return_exceptions=True)
+        disconnected.cancel()
+        await asyncio.gather(working, disconnected, return_exceptions=True)
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,32 +1,44 @@
-"""The worker's health over HTTP: is it alive, is it ready, and its metrics."""
+"""Health endpoints of a worker: liveness, readiness, metrics."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prometheus_client.exposition import choose_encoder
 
+from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.core.errors import ConfigError
 
-if TYPE_CHECKING:
-    from kosmos_rag.apps.worker.supervisor import Supervisor
-
 _ALIVE_S = 30.0
+"""A supervisor whose main loop did not run for so long is not alive."""
+
+
+class HealthSource(Protocol):
+    """The state of a supervisor."""
+
+    metrics: WorkerMetrics
+    ticked_at: float
+    """When the main loop ran last, by `time.monotonic`."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can take jobs."""
+        ...
 
 
 @contextmanager
-def serve_health(supervisor: "Supervisor", port: int) -> Iterator[None]:
-    """Serve /livez, /readyz and /metrics from a thread. Raises ConfigError where the port cannot be had."""
-    answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {
-        "/livez": lambda: _plain(time.monotonic() - supervisor.ticked_at < _ALIVE_S),
-        "/readyz": lambda: _plain(supervisor.ready),
+def serve_health(supervisor: HealthSource, port: int) -> Iterator[None]:
+    """Serve /livez, /readyz and /metrics from a thread. Raises ConfigError where the port cannot be opened."""
+    probes: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+        "/livez": lambda: _probe_response(time.monotonic() - supervisor.ticked_at < _ALIVE_S),
+        "/readyz": lambda: _probe_response(supervisor.ready),
     }
 
-    def metrics(accepted: str) -> tuple[int, str, bytes]:
-        encode, kind = choose_encoder(accepted)
+    def metrics(accept: str) -> tuple[int, str, bytes]:
+        encode, kind = choose_encoder(accept)
         return 200, kind, encode(supervisor.metrics.registry)
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,7 +47,7 @@ def serve_health(supervisor: "Supervisor", port: int) -> Iterator[None]:
             if path == "/metrics":
                 status, kind, body = metrics(self.headers.get("Accept", ""))
             else:
-                status, kind, body = answers.get(path, _nothing)()
+                status, kind, body = probes.get(path, _not_found)()
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -43,7 +55,7 @@ def serve_health(supervisor: "Supervisor", port: int) -> Iterator[None]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Stay silent: probes come every few seconds."""
+            """Log nothing: probes come every few seconds."""
 
     try:
         server = ThreadingHTTPServer(("", port), Handler)
@@ -59,9 +71,9 @@ def serve_health(supervisor: "Supervisor", port: int) -> Iterator[None]:
         server.server_close()
 
 
-def _plain(good: bool) -> tuple[int, str, bytes]:
-    return (200, "text/plain", b"ok\n") if good else (503, "text/plain", b"not now\n")
+def _probe_response(healthy: bool) -> tuple[int, str, bytes]:
+    return (200, "text/plain", b"ok\n") if healthy else (503, "text/plain", b"not now\n")
 
 
-def _nothing() -> tuple[int, str, bytes]:
+def _not_found() -> tuple[int, str, bytes]:
     return 404, "text/plain", b"not found\n"

@@ -16,8 +16,8 @@ from kosmos_rag.apps.http.console.sessions import VisitingAdministrator, Visitin
 from kosmos_rag.apps.http.console.source_view import BEFORE, LINES, reading
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources as holdings
-from kosmos_rag.apps.http.routes.search import flow_of
-from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStream, event_of
+from kosmos_rag.apps.http.routes.search import start_answer
+from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse, format_event
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
 from kosmos_rag.core.types import Answer, DocumentLines
 from kosmos_rag.engine.tenant import Tenant
@@ -78,15 +78,15 @@ async def ask(request: Request, caller: VisitingReader) -> Response:
     fields = await form(request)
     question, collection = _question(fields), fields.get("collection")
     inspects = caller.identity.has(ADMIN)
-    flow = await flow_of(caller, collection, question, {})
+    events = await start_answer(caller, collection, question, {})
     if MEDIA_TYPE in request.headers.get("accept", ""):
         # The answer as the page has it follows the others: texts are escaped in one place, the templates.
         def rendered(answer: Answer) -> bytes:
             html = render("answer.html", reply=reply(answer), collection=collection, inspects=inspects)
-            return event_of("page", {"html": html})
+            return format_event("page", {"html": html})
 
-        return EventStream(flow, ending=rendered)
-    whole = await flow.answer(request.receive)
+        return EventStreamResponse(events, final_event=rendered)
+    whole = await events.answer(request.receive)
     if whole is None:
         return Response(status_code=_GONE)
     chosen = await _chosen(caller, collection)

@@ -19,7 +19,7 @@ from kosmos_rag.apps.http.schemas import (
     SearchRequest,
     SearchView,
 )
-from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStream, Flow
+from kosmos_rag.apps.http.streaming import MEDIA_TYPE, AnswerEventStream, EventStreamResponse
 
 router = APIRouter(tags=["questions"])
 
@@ -62,10 +62,10 @@ async def context(asked: ContextRequest, caller: Reader) -> Response:
 async def answer(asked: AnswerRequest, caller: Reader, request: Request) -> Response:
     """Answer a question from the evidence, or refuse; by events where `Accept: text/event-stream` asks for them."""
     options = {"k": asked.k, "filter": asked.filter, "max_tokens": asked.max_tokens, "history": asked.turns}
-    flow = await flow_of(caller, asked.collection, asked.question, options)
+    events = await start_answer(caller, asked.collection, asked.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        return EventStream(flow)
-    whole = await flow.answer(request.receive)
+        return EventStreamResponse(events)
+    whole = await events.answer(request.receive)
     return Response(status_code=499) if whole is None else _json(AnswerView.of(whole))
 
 
@@ -78,22 +78,33 @@ async def chat(asked: ChatRequest, caller: Reader) -> Response:
     """Answer a question by events: `sources`, `token`s, `citations`, `done`; `error` where it ends early."""
     served = caller.service.settings.language_model.model
     writes = caller.service.settings.rag.answer.writer == "model"
-    note = None
+    warning = None
     if asked.model is not None and not (writes and asked.model == served):
         writer = f"the model {served}" if writes else "no model: answers are sentences of the documents"
-        note = f"{asked.model} is not served here; {writer}"
-    flow = await flow_of(caller, asked.collection, asked.query, {"history": asked.turns})
-    return EventStream(flow, note=note)
+        warning = f"{asked.model} is not served here; {writer}"
+    events = await start_answer(caller, asked.collection, asked.query, {"history": asked.turns})
+    return EventStreamResponse(events, warning=warning)
 
 
-async def flow_of(caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]) -> Flow:
-    """Look for the evidence when it is this caller's turn, then let go of it: a model may write for long."""
+async def start_answer(
+    caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]
+) -> AnswerEventStream:
+    """Search for an answer's sources and start its stream.
+
+    Only the search counts as a concurrent call, because a language model may write for long. Raises Overloaded.
+
+    Args:
+        caller: who asks, with the service.
+        collection: name of the collection; None for the default one.
+        question: the question.
+        options: further arguments of `Tenant.stream_answer`.
+    """
     streams = caller.service.streams
     streams.reserve()
     try:
         stream = await caller.run(caller.scope(collection).stream_answer, question, **options)
     except BaseException:
-        streams.give_back()
+        streams.release()
         raise
     return streams.start(stream)
 

@@ -52,7 +52,7 @@ def test_tenants__are_kept_apart_by_a_pool_that_all_share(settings: Settings, si
             engine.tenant(f"t{n}").ingest(SourceDocument(source="a", data=f"The secret of t{n}.".encode()))
         with serving(engine, signer) as running:
             asyncio.run(storm(running))
-            eventually(lambda: running.service.turns.taken == running.service.streams.taken == 0)
+            eventually(lambda: running.service.turns.taken == running.service.streams.in_flight == 0)
     assert foreign == []
     assert answered >= 120
 

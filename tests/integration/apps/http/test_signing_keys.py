@@ -72,7 +72,7 @@ class _Keys(BaseHTTPRequestHandler):
 def test_keys__that_are_being_read_are_waited_for(
     settings: Settings, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "_AGAIN_S", 1.0)
+    monkeypatch.setattr(tokens, "_COOLDOWN_S", 1.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     token = jwt.encode(signer.claims(), other, algorithm="RS256", headers={"kid": "new"})
@@ -93,7 +93,7 @@ def test_keys__that_are_being_read_are_waited_for(
 def test_keys__are_read_again_from_a_set_and_never_shared_ones(
     settings: Settings, signer: Signer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(tokens, "_COOLDOWN_S", 0.0)
     file = tmp_path / "keys.json"
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 

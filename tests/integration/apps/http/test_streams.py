@@ -77,7 +77,7 @@ def test_model__is_let_go_when_the_client_is_gone(writing: Running, chat: ChatSe
     gone = time.monotonic()
     assert chat.given_up.wait(5)
     assert time.monotonic() - gone < 1
-    eventually(lambda: writing.service.streams.taken == 0, within_s=1)
+    eventually(lambda: writing.service.streams.in_flight == 0, within_s=1)
 
 
 def test_model__is_let_go_when_the_client_of_a_whole_answer_is_gone(writing: Running, chat: ChatServer) -> None:
@@ -85,7 +85,7 @@ def test_model__is_let_go_when_the_client_of_a_whole_answer_is_gone(writing: Run
     with writing.client() as client, pytest.raises(httpx.ReadTimeout):
         client.post("/v1/answer", json={"question": QUESTION["query"]}, timeout=2.0)
     assert chat.given_up.wait(5)
-    eventually(lambda: writing.service.streams.taken == 0, within_s=1)
+    eventually(lambda: writing.service.streams.in_flight == 0, within_s=1)
 
 
 def test_streams__hold_no_turn_and_no_connection(writing: Running, chat: ChatServer) -> None:
@@ -93,15 +93,15 @@ def test_streams__hold_no_turn_and_no_connection(writing: Running, chat: ChatSer
     pool = writing.service.engine.parts.database.app._pool
     with writing.client() as client:
         opened = [_first_event(client) for _ in range(20)]
-        assert writing.service.streams.taken == 20
+        assert writing.service.streams.in_flight == 20
         eventually(lambda: writing.service.turns.taken == 0)
         for _ in range(10):
             assert client.post("/v1/search", json={"question": "leave"}).status_code == 200
         assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
         for stream, _ in opened[:10]:
             stream.__exit__(None, None, None)
-        eventually(lambda: writing.service.streams.taken == 10, within_s=5)
-    eventually(lambda: writing.service.streams.taken == 0, within_s=5)
+        eventually(lambda: writing.service.streams.in_flight == 10, within_s=5)
+    eventually(lambda: writing.service.streams.in_flight == 0, within_s=5)
 
 
 def test_streams__are_refused_where_there_is_no_room(writing: Running, chat: ChatServer) -> None:
@@ -113,7 +113,7 @@ def test_streams__are_refused_where_there_is_no_room(writing: Running, chat: Cha
         assert refused.headers["retry-after"] == "1"
         for stream, _ in opened:
             stream.__exit__(None, None, None)
-        eventually(lambda: writing.service.streams.taken == 0, within_s=5)
+        eventually(lambda: writing.service.streams.in_flight == 0, within_s=5)
         chat.replies = [writes("20 days. [1]")]
         assert client.post("/api/chat", json=QUESTION).status_code == 200
 
@@ -143,7 +143,7 @@ def test_streams__that_would_begin_while_the_service_stops_are_not_begun(writing
     chat.replies = [trickles]
     with writing.client() as client:
         _first_event(client)
-        writing.loop.call_soon_threadsafe(writing.service.streams.end)
+        writing.loop.call_soon_threadsafe(writing.service.streams.stop)
         refused = client.post("/api/chat", json=QUESTION)
     assert refused.status_code == 503
     assert "the service is stopping" in refused.json()["detail"]

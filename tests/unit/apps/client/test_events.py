@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.apps.client.events import EventReader
+from kosmos_rag.apps.client.events import EventDecoder
 from kosmos_rag.apps.http.errors import document
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.core import errors
@@ -40,9 +40,9 @@ STREAM = b"".join(
 
 
 def _read(pieces: Iterable[bytes]) -> list[AnswerEvent]:
-    reader = EventReader()
-    events = [event for piece in pieces for event in reader.read(piece)]
-    reader.end()
+    decoder = EventDecoder()
+    events = [event for piece in pieces for event in decoder.feed(piece)]
+    decoder.finish()
     return events
 
 
