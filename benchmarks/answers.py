@@ -218,7 +218,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as sample:
             write_sample(Path(sample), quick=arguments.quick)
             corporate.ingest(sample)
-        passages, step = settings.rag.answer.passages, 3 if arguments.quick else 1
+        passages, step = settings.rag.answer.max_passages, 3 if arguments.quick else 1
         rows = [
             *asked(scope, "analytics", EXAMPLES / "questions.yaml", model, passages, step=step),
             *asked(corporate, "corporate", QUESTIONS, model, passages, step=step),

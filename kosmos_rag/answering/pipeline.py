@@ -49,8 +49,8 @@ class Answerer:
         self._settings: AnswerSettings = answer
         self._citation_format = settings.context.citation_format
         self._model = self._conversant = None
-        if answer.writer == "model":
-            self._model = _needed(model, "rag.answer.writer=model")
+        if answer.mode == "generative":
+            self._model = _needed(model, "rag.answer.mode=generative")
             self._prompt = load(answer.template, _SAMPLE)
         if answer.history_turns:
             self._conversant = _needed(model, "rag.answer.history_turns")
@@ -108,7 +108,7 @@ class Answerer:
         return Answer(
             question=sources.question,
             text=REFUSAL if refused else text,
-            writer=self._settings.writer,
+            mode=self._settings.mode,
             refused=refused,
             verified=borne_out and not refused and not cut,
             confidence=weighed.confidence,
@@ -120,20 +120,20 @@ class Answerer:
         )
 
     def _notes(self, *, cut: bool) -> tuple[str, ...]:
-        most = self._settings.model_tokens
-        return (f"the answer was cut at rag.answer.model_tokens, which is {most}",) if cut else ()
+        most = self._settings.max_output_tokens
+        return (f"the answer was cut at rag.answer.max_output_tokens, which is {most}",) if cut else ()
 
     def _selected(self, weighed: _Weighed) -> tuple[AnswerSentence, ...]:
-        return tuple(sentence(item) for item in select(weighed.evidence, self._settings.sentences))
+        return tuple(sentence(item) for item in select(weighed.evidence, self._settings.max_sentences))
 
     def _weighed(self, context: Context) -> _Weighed:
-        evidence = weigh(context.question, context.passages[: self._settings.passages], self._embedder)
+        evidence = weigh(context.question, context.passages[: self._settings.max_passages], self._embedder)
         values = features(context, evidence, self._embedder) if evidence else {}
         return _Weighed(evidence=evidence, features=values, confidence=confidence(values) if values else 0.0)
 
     def _asked(self, context: Context) -> TextStream:
         assert self._model is not None, "asked for only where it writes"
-        return self._model.stream(self._messages(context), max_tokens=self._settings.model_tokens)
+        return self._model.stream(self._messages(context), max_tokens=self._settings.max_output_tokens)
 
     def _messages(self, context: Context) -> list[Message]:
         values = {

@@ -159,7 +159,7 @@ def _index_state(scope: Scope) -> dict[str, Any]:
 def _asks_model(plan: Plan) -> bool:
     """Whether a language model has a hand in what is measured."""
     rag = plan.settings.rag
-    return rag.expansion.queries > 0 or rag.expansion.hyde or (plan.answers and rag.answer.writer == "model")
+    return rag.expansion.queries > 0 or rag.expansion.hyde or (plan.answers and rag.answer.mode == "generative")
 
 
 def _asked(scope: Scope, question: Question, depth: int, *, answers: bool) -> QuestionResult:

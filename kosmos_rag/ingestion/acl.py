@@ -23,7 +23,7 @@ def apply_access_policy(document: SourceDocument, access: AccessSettings) -> Sou
     Idempotent. `everyone`, which is what a document has that names none, does not count as named. Raises IngestionError
     where the department is not known: such a document would be everybody's or nobody's.
     """
-    if access.by is None or document.acl != (EVERYONE,):
+    if access.department_from is None or document.acl != (EVERYONE,):
         return document
     department = _department(document.source, document.metadata, access)
     if department in access.open:
@@ -32,7 +32,7 @@ def apply_access_policy(document: SourceDocument, access: AccessSettings) -> Sou
 
 
 def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings) -> str:
-    known, by_folder = access.departments, access.by == "folder"
+    known, by_folder = access.departments, access.department_from == "folder"
     department = department_of(metadata, source, key=access.key, by_folder=by_folder, known=known)
     named = metadata.get(access.key)
     if named is not None and (department is None or (known and department not in known)):
@@ -60,7 +60,7 @@ def remove_unauthorised(
     That is where the department is not known any more, and where everyone may still read what these settings would keep
     from them. In the caller's transaction. Returns how many there were.
     """
-    if access.by is None or not failed:
+    if access.department_from is None or not failed:
         return 0
     values = {"tenant_id": tenant_id, "document_ids": list(failed)}
     rows = connection.execute(statement("acl_of_documents"), values).fetchall()

@@ -316,7 +316,7 @@ class Retriever:
 
     def _tells_all(self, snapshot: Snapshot) -> bool:
         """Whether this reader may know how answers are found: plans and what they read depend on all documents."""
-        return snapshot.whole and not snapshot.enforced and self._settings.rag.access.by is None
+        return snapshot.whole and not snapshot.enforced and self._settings.rag.access.department_from is None
 
     def _ranked(
         self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch

@@ -25,7 +25,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         patch.setenv("NO_PROXY", "127.0.0.1")
         patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
         patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
-        patch.setenv("KOSMOS_RAG__ANSWER__WRITER", "model")
+        patch.setenv("KOSMOS_RAG__ANSWER__MODE", "generative")
         patch.setenv("KOSMOS_LANGUAGE_MODEL__URL", started.url())
         assert _run("ingest", "churn.md").exit_code == 0
         yield started
@@ -48,7 +48,7 @@ def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatS
 def test_ask__as_json_says_whether_it_is_verified(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
     answer = json.loads(_run("ask", "What is churn?", "--json").stdout)["answer"]
-    assert (answer["writer"], answer["verified"], answer["problems"]) == ("model", True, [])
+    assert (answer["mode"], answer["verified"], answer["problems"]) == ("generative", True, [])
     assert answer["sentences"][0]["text"] == CHURN
 
 

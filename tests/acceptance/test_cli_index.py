@@ -16,7 +16,7 @@ from kosmos_rag.storage.tenants import tenant
 
 Run = Callable[..., Result]
 FILES = 30
-COLUMNS = ("index", "of", "state", "rows", "now", "MB", "search_query", "recall@10", "p50 ms", "due")
+COLUMNS = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
 KEYS = {
     "kind", "state", "collection", "rows", "rows_now", "bytes", "settings", "health", "checked_at", "due"
 }  # fmt: skip

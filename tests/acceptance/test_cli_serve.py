@@ -114,7 +114,7 @@ def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
     ],
 )
 def test_keys__say_what_is_wrong_with_an_argument(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:
-    refused = kosmos("key", *arguments)
+    refused = kosmos("api-key", *arguments)
     assert refused.exit_code == 1
     assert message in refused.stderr
 

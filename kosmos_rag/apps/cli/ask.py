@@ -43,7 +43,7 @@ def ask(
 def _answer_object(answer: "Answer") -> dict[str, Any]:
     return {
         "text": answer.text,
-        "writer": answer.writer,
+        "mode": answer.mode,
         "refused": answer.refused,
         "verified": answer.verified,
         "confidence": answer.confidence,

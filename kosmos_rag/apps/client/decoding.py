@@ -183,7 +183,7 @@ def answer(told: Told) -> Answer:
     return Answer(
         question=told["question"],
         text=told["text"],
-        writer=told["writer"],
+        mode=told["mode"],
         refused=told["refused"],
         verified=told["verified"],
         confidence=told["confidence"],

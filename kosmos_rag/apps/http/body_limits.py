@@ -28,7 +28,7 @@ class Bodies:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._limit = settings.service.body_kb * 1024
+        self._limit = settings.service.max_body_kb * 1024
         self._upload_limit = settings.ingestion.max_file_bytes
         self._wait_s = settings.service.body_wait_s
 

@@ -17,7 +17,7 @@ class Turns:
 
     def __init__(self, engine: AsyncEngine, settings: Settings) -> None:
         self._engine = engine
-        self._wait_s = settings.service.wait_s
+        self._wait_s = settings.service.queue_timeout_s
         self._timeout_s = settings.service.timeout_s
         self._free = asyncio.Semaphore(settings.database.pool_size)
         self._limit = settings.database.pool_size
@@ -31,7 +31,7 @@ class Turns:
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call and return its value, or raise its error.
 
-        Raises Overloaded where no turn comes within `service.wait_s`, TimedOut where the call takes longer than
+        Raises Overloaded after `service.queue_timeout_s` in the queue, TimedOut where the call takes longer than
         `service.timeout_s`. A call that nobody waits for any more keeps its turn to its end: its thread is taken.
         """
         try:

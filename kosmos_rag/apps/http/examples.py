@@ -131,7 +131,7 @@ EXAMPLES: dict[str, Any] = {
         "question": _QUESTION,
         "search_query": _QUESTION,
         "text": f"{_TEXT} [1]",
-        "writer": "evidence",
+        "mode": "extractive",
         "refused": False,
         "verified": True,
         "confidence": 0.93,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kosmos_rag.core.types import (
     Answer,
+    AnswerMode,
     AnswerSentence,
     AnswerSources,
     CheckedSentence,
@@ -29,7 +30,6 @@ from kosmos_rag.core.types import (
     Turn,
     UnitKind,
     Verdict,
-    Writer,
     page_range,
 )
 
@@ -535,7 +535,7 @@ class AnswerView(BaseModel):
     question: str
     search_query: str
     text: str
-    writer: Writer
+    mode: AnswerMode
     refused: bool
     verified: bool
     confidence: float
@@ -555,7 +555,7 @@ class AnswerView(BaseModel):
             question=answer.question,
             search_query=answer.search_query,
             text=answer.text,
-            writer=answer.writer,
+            mode=answer.mode,
             refused=answer.refused,
             verified=answer.verified,
             confidence=round(answer.confidence, 4),

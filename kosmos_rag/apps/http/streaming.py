@@ -41,9 +41,9 @@ class Streams:
     """Limits concurrent streams to `service.streams`, and ends them when the service stops."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self._limit = settings.streams
+        self._limit = settings.max_streams
         self._heartbeat_s = settings.heartbeat_s
-        self._threads = ThreadPoolExecutor(max_workers=settings.streams, thread_name_prefix="kosmos-rag-stream")
+        self._threads = ThreadPoolExecutor(max_workers=settings.max_streams, thread_name_prefix="kosmos-rag-stream")
         self._open: set[AnswerEventStream] = set()
         self._reserved = 0
         self._stopped = False

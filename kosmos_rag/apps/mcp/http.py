@@ -80,7 +80,7 @@ def _protocol(server: Server, settings: Settings) -> ASGIApp:
     return server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
-        max_request_body_size=settings.service.body_kb * 1024,
+        max_request_body_size=settings.service.max_body_kb * 1024,
         # Whoever comes to a development service needs no credentials: a web page must not reach it.
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=settings.service.development.tenant is not None,

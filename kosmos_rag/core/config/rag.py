@@ -275,15 +275,17 @@ class ContextSettings(Section):
 class AnswerSettings(Section):
     """How an answer is made of the context: of its own sentences, or by a language model."""
 
-    writer: Literal["evidence", "model"] = Field(
-        default="evidence",
-        description="evidence answers by sentences of the documents, model lets language_model write.",
+    mode: Literal["extractive", "generative"] = Field(
+        default="extractive",
+        description="extractive answers with sentences of the documents, generative lets language_model write.",
     )
-    passages: Count = Field(
+    max_passages: Count = Field(
         default=5,
         description="Passages, the best ones, whose sentences may answer; each costs embedding its sentences.",
     )
-    sentences: Count = Field(default=4, description="Sentences, code blocks, list items and table rows of an answer.")
+    max_sentences: Count = Field(
+        default=4, description="Sentences, code blocks, list items and table rows of an answer."
+    )
     threshold: Share = Field(
         default=0.5, description="Confidence below which the answer is a refusal; 0 never refuses what has evidence."
     )
@@ -292,7 +294,7 @@ class AnswerSettings(Section):
         pattern=r"^(grounded|corporate|.+\.j2)$",
         description="What the model is told: grounded, corporate, or the path of a .j2 file of your own.",
     )
-    model_tokens: Count = Field(default=600, description="Tokens that the model may write for an answer.")
+    max_output_tokens: Count = Field(default=600, description="Tokens that the model may write for an answer.")
     link_hosts: tuple[HostPattern, ...] = Field(
         default=(),
         description="Hosts, *.example.org for all below one, whose links the model may repeat from the evidence.",
@@ -306,7 +308,7 @@ class AnswerSettings(Section):
 class AccessSettings(Section):
     """Who may read documents that name no readers of their own."""
 
-    by: Literal["metadata", "folder"] | None = Field(
+    department_from: Literal["metadata", "folder"] | None = Field(
         default=None,
         description="Where a document's department is that may read it: metadata, or else the folder; null is nowhere.",
     )
@@ -315,7 +317,7 @@ class AccessSettings(Section):
     )
     departments: tuple[str, ...] = Field(
         default=(),
-        description="All departments; with by: folder, the outermost folder that is one of them decides.",
+        description="All departments; with department_from: folder, the outermost folder that is one of them decides.",
     )
     open: tuple[str, ...] = Field(default=(), description="Departments whose documents everyone may read.")
     privileged: tuple[str, ...] = Field(
@@ -324,8 +326,10 @@ class AccessSettings(Section):
 
     @model_validator(mode="after")
     def _departments_are_listed(self) -> Self:
-        if self.by == "folder" and not self.departments:
-            refuse(self, [Conflict(("by", "departments"), "list the departments, or any folder would be one")])
+        if self.department_from == "folder" and not self.departments:
+            refuse(
+                self, [Conflict(("department_from", "departments"), "list the departments, or any folder would be one")]
+            )
         if self.departments and not set(self.open) <= set(self.departments):
             refuse(self, [Conflict(("open", "departments"), "list those that are open among the departments")])
         return self

@@ -81,15 +81,15 @@ class ServiceSettings(Section):
         default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
     )
     metrics_port: Port | None = Field(default=None, description="Port of /metrics; null opens none.")
-    body_kb: Count = Field(
+    max_body_kb: Count = Field(
         default=1024, description="Kilobytes of a request's body; of an upload, ingestion.max_file_mb."
     )
     body_wait_s: Seconds = Field(default=20.0, description="Seconds between two pieces of a body, in or out.")
-    wait_s: Seconds = Field(
-        default=2.0, description="Seconds that a request waits for its turn; database.pool_size are worked on at once."
+    queue_timeout_s: Seconds = Field(
+        default=2.0, description="Seconds that a request may queue; database.pool_size requests run at once."
     )
     timeout_s: Seconds = Field(default=30.0, description="Seconds that a request may take, streams apart.")
-    streams: Count = Field(default=100, description="Answers that are streamed at once, a thread each.")
+    max_streams: Count = Field(default=100, description="Answers streamed at once, one thread each.")
     heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
     drain_s: Seconds = Field(default=10.0, description="Seconds that streams are given to end on SIGTERM.")
     tokens: TokenSettings = TokenSettings()

@@ -4,6 +4,7 @@ from kosmos_rag.core.types.answer import (
     Answer,
     AnswerDone,
     AnswerEvent,
+    AnswerMode,
     AnswerPiece,
     AnswerSentence,
     AnswerSources,
@@ -14,7 +15,6 @@ from kosmos_rag.core.types.answer import (
     Turn,
     UnitKind,
     Verdict,
-    Writer,
 )
 from kosmos_rag.core.types.audit import (
     EVALUATOR,
@@ -80,6 +80,7 @@ __all__ = [
     "Answer",
     "AnswerDone",
     "AnswerEvent",
+    "AnswerMode",
     "AnswerPiece",
     "AnswerSentence",
     "AnswerSources",
@@ -140,7 +141,6 @@ __all__ = [
     "Turn",
     "UnitKind",
     "Verdict",
-    "Writer",
     "are_names",
     "department_of",
     "is_text",

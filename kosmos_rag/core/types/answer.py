@@ -12,7 +12,7 @@ UnitKind = Literal["sentence", "code", "item", "row"]
 Verdict = Literal["supported", "unsupported", "uncited", "unresolved"]
 """Of a sentence's citations; `unresolved` has a marker that names no passage."""
 
-Writer = Literal["evidence", "model"]
+AnswerMode = Literal["extractive", "generative"]
 """Who wrote an answer: nobody, it is sentences of the documents; or a language model."""
 
 QuoteState = Literal["unchanged", "moved", "gone"]
@@ -47,7 +47,7 @@ class Answer:
     """As it was asked."""
     text: str
     """For a reader: sentences, each with the markers of its passages; or the refusal sentence."""
-    writer: Writer
+    mode: AnswerMode
     refused: bool
     verified: bool
     """Whether the evidence bears out every sentence, and none of it speaks to a language model; not of a refusal,

@@ -139,7 +139,7 @@ class _Completion:
         if self._started:
             return self._endpoint.unavailable(
                 f"did not end its answer within {timeout_s:g} s: raise language_model.timeout_s, or lower "
-                "rag.answer.model_tokens"
+                "rag.answer.max_output_tokens"
             )
         key = "first_token_s" if first_token_s <= timeout_s else "timeout_s"
         return self._endpoint.unavailable(
@@ -203,7 +203,7 @@ class _Completion:
             if size > _MAX_RESPONSE_BYTES:
                 raise ModelError(
                     f"{self._endpoint.name} sent more than {_MAX_RESPONSE_BYTES} bytes: correct language_model.url, or "
-                    "lower rag.answer.model_tokens"
+                    "lower rag.answer.max_output_tokens"
                 )
             # Not httpx's aiter_lines: it also splits at U+2028 and U+0085, which a text may hold.
             *lines, rest = (rest + data).split(b"\n")

@@ -28,7 +28,7 @@ class Endpoint:
         if settings.url is None:
             raise ConfigError(
                 f"language_model.url is null: set it to the address of a server, such as {protocol.example}, "
-                "or set rag.expansion.queries=0, rag.expansion.hyde=false and rag.answer.writer=evidence"
+                "or set rag.expansion.queries=0, rag.expansion.hyde=false and rag.answer.mode=extractive"
             )
         self.name = f"language model server {mask_password(settings.url)}"
         self._model = settings.model

@@ -137,10 +137,10 @@ def scope(settings: Settings, chat: ChatServer, request: pytest.FixtureRequest) 
     embedder = request.getfixturevalue("minilm") if real else HashingEmbedder(dimensions=512)
     keys = {
         "language_model": LanguageModelSettings(url=chat.url(), api_key=SecretStr("sk")),
-        "rag.answer.writer": "model",
+        "rag.answer.mode": "generative",
         "rag.answer.threshold": 0.0,
         "rag.answer.link_hosts": ("hr.example.org",),
-        "rag.answer.passages": 2,
+        "rag.answer.max_passages": 2,
     }
     with Engine(changed(settings, keys), embedder=embedder) as engine:
         yield engine.tenant("acme")

@@ -63,7 +63,7 @@ def by_model(settings: Settings, chat: ChatServer) -> Opened:
     def make(protocol: str = "openai", **changes: Any) -> AbstractContextManager[Engine]:
         base = chat.url("/v1" if protocol == "openai" else "")
         model = LanguageModelSettings(protocol=protocol, url=base, api_key=SecretStr("sk-hidden"))  # type: ignore[arg-type]
-        usual = {"language_model": model, "rag.answer.writer": "model", "rag.answer.threshold": 0.0}
+        usual = {"language_model": model, "rag.answer.mode": "generative", "rag.answer.threshold": 0.0}
         models = {"embedder": changes.pop("embedder", None) or HashingEmbedder(dimensions=512)}
         return opened(settings, usual | changes, **models)
 
@@ -109,7 +109,7 @@ def test_obedient__is_answered_verified_and_cited(by_both_models: Opened, chat: 
         answer = scope.answer(QUESTION)
         stored = dict(scope.texts())
     assert answer.text == f"All full-time employees receive 20 days of paid annual leave per year. {_marker(answer)}"
-    assert (answer.writer, answer.verified, answer.refused) == ("model", True, False)
+    assert (answer.mode, answer.verified, answer.refused) == ("generative", True, False)
     [cited] = answer.citations
     assert stored[cited.source][cited.start : cited.end] == answer.sentences[0].text
     assert (cited.source, cited.version, cited.location) == ("leave.md", 1, "Annual Leave | L5")
@@ -146,15 +146,15 @@ def test_stream__gives_sources_then_pieces_then_the_answer(by_model: Opened, cha
     assert first.context.citations == last.answer.context.citations
 
 
-@pytest.mark.parametrize("writer", ["evidence", "model"])
-def test_stream__is_the_same_for_both_writers(by_model: Opened, chat: ChatServer, writer: str) -> None:
+@pytest.mark.parametrize("mode", ["extractive", "generative"])
+def test_stream__is_the_same_for_both_modes(by_model: Opened, chat: ChatServer, mode: str) -> None:
     chat.replies = [plays(obedient)]
-    with by_model(**{"rag.answer.writer": writer}) as engine:
+    with by_model(**{"rag.answer.mode": mode}) as engine:
         events = list(_ingest(engine).stream_answer(QUESTION))
     assert [type(event) for event in events[:2]] == [AnswerSources, AnswerPiece]
     assert isinstance(events[-1], AnswerDone)
     assert events[-1].answer.verified
-    assert events[-1].answer.writer == writer
+    assert events[-1].answer.mode == mode
 
 
 @pytest.mark.model
@@ -321,8 +321,10 @@ def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: Cha
 
 def test_engine__without_a_language_model_is_refused(settings: Settings) -> None:
     with (
-        pytest.raises(ConfigError, match=r"rag\.answer\.writer=model needs a language model; set language_model\.url"),
-        opened(settings, {"rag.answer.writer": "model"}),
+        pytest.raises(
+            ConfigError, match=r"mode=generative needs a language model; set language_model\.url"
+        ),
+        opened(settings, {"rag.answer.mode": "generative"}),
     ):
         pytest.fail("an engine without a language model was built")
 

@@ -24,7 +24,7 @@ WORDS = (
 DEPARTMENTS = ("hr", "it", "finance", "security", "general")
 PRINCIPALS = (*(f"department:{name}" for name in DEPARTMENTS), "role:Manager", "role:Intern", EVERYONE)
 ENFORCED = {
-    "rag.access.by": "folder",
+    "rag.access.department_from": "folder",
     "rag.access.departments": (*DEPARTMENTS, "board"),
     "rag.access.open": ("general",),
     "rag.access.privileged": ("Manager",),

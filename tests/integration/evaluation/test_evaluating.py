@@ -214,7 +214,7 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
     filled: Engine, kosmos: Kosmos, tmp_path: Path, settings: Settings
 ) -> None:
     stored = Evaluations(filled.parts.database, tenant("acme"))
-    with opened(settings, {"rag.answer.writer": "model"}, language_model=Writer()) as engine:
+    with opened(settings, {"rag.answer.mode": "generative"}, language_model=Writer()) as engine:
         done = [_run(filled, tmp_path, answers=True), *(_run(engine, tmp_path, answers=told) for told in (True, False))]
     for one in done:
         stored.add(one)
@@ -223,7 +223,7 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
     compared = kosmos("eval", "compare", plain.name, written.name)
     assert f'{written.name}: language_model is "writer-7b", null in the baseline' in compared.stdout
     told = json.loads(kosmos("eval", "compare", plain.name, written.name, "--json").stdout)["changed"]
-    assert {one["what"] for one in told} == {"language_model", "rag.answer.writer"}
+    assert {one["what"] for one in told} == {"language_model", "rag.answer.mode"}
 
 
 def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:

@@ -42,11 +42,11 @@ def test_answer__is_of_the_evidence_alone_and_the_same_always() -> None:
 
 
 def test_answer__keeps_to_the_number_of_sentences() -> None:
-    assert len(_answer("How is churn calculated?", threshold=0.0, sentences=1).sentences) == 1
+    assert len(_answer("How is churn calculated?", threshold=0.0, max_sentences=1).sentences) == 1
 
 
 def test_answer__looks_at_the_best_passages_only() -> None:
-    said = _answer("On which day is a refund booked?", threshold=0.0, passages=1)
+    said = _answer("On which day is a refund booked?", threshold=0.0, max_passages=1)
     assert {citation.index for citation in said.citations} == {1}
 
 
@@ -90,7 +90,7 @@ class Writer:
             raise ModelError("it broke off")
 
 
-BY_MODEL = {"writer": "model", "threshold": 0.0}
+BY_MODEL = {"mode": "generative", "threshold": 0.0}
 QUESTION = "On which day is a refund booked?"
 
 
@@ -110,7 +110,7 @@ def test_model__answers_in_pieces_that_are_checked_at_the_end() -> None:
     assert isinstance(last, AnswerDone)
     said = last.answer
     assert said.text == "".join(pieces) == "".join(piece.text for piece in written)
-    assert (said.writer, said.refused, said.verified) == ("model", False, True)
+    assert (said.mode, said.refused, said.verified) == ("generative", False, True)
     assert [sentence.text for sentence in said.sentences] == [REFUNDS.text]
     assert said.citations[0].index == 2
 
@@ -139,7 +139,7 @@ def test_model__that_says_the_refusal_sentence_refuses(text: str) -> None:
 
 def test_model__is_not_asked_where_the_evidence_is_too_weak() -> None:
     model = Writer("never")
-    stream = _answerer(model, writer="model", threshold=1.0).stream(QUESTION, context(QUESTION, CHURN))
+    stream = _answerer(model, mode="generative", threshold=1.0).stream(QUESTION, context(QUESTION, CHURN))
     assert stream.sources.refused
     assert (stream.answer().text, model.asked) == (REFUSAL, [])
 
@@ -159,7 +159,7 @@ def test_model__is_told_the_context_within_a_fence_of_its_own() -> None:
 class Bounded:
     """What a model writes until it may write no more."""
 
-    cut = True
+    truncated = True
 
     def __init__(self, text: str) -> None:
         self._coming = iter([text])
@@ -183,11 +183,11 @@ class Terse(Writer):
 
 def test_model__whose_answer_was_cut_is_not_verified() -> None:
     text = "Money that went back is booked on the day of the refund. [2]"
-    answerer = _answerer(Terse(text), **BY_MODEL, model_tokens=17)
+    answerer = _answerer(Terse(text), **BY_MODEL, max_output_tokens=17)
     said = answerer.stream(QUESTION, context(QUESTION, CHURN, REFUNDS), warnings=("a note",)).answer()
     assert said.report is not None
     assert (said.report.supported, said.verified) == (True, False)
-    assert said.warnings == ("a note", "the answer was cut at rag.answer.model_tokens, which is 17")
+    assert said.warnings == ("a note", "the answer was cut at rag.answer.max_output_tokens, which is 17")
     assert _written(text).warnings == ()
 
 
@@ -218,7 +218,8 @@ def test_stream__that_is_closed_before_it_begins_asks_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "key"), [({"writer": "model"}, "rag.answer.writer=model"), ({"history_turns": 2}, "history_turns")]
+    ("settings", "key"),
+    [({"mode": "generative"}, "rag.answer.mode=generative"), ({"history_turns": 2}, "history_turns")],
 )
 def test_answerer__without_the_model_that_it_needs_is_refused(settings: dict[str, object], key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} needs a language model; set language_model.url"):

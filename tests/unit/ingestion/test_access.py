@@ -11,7 +11,7 @@ from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
 from kosmos_rag.ingestion.acl import apply_access_policy
 
 BY_FOLDER = AccessSettings(
-    by="folder",
+    department_from="folder",
     departments=("hr", "it", "finance", "general"),
     open=("general",),
     privileged=("Manager", "Auditor", "Manager"),
@@ -57,7 +57,7 @@ def test_governed__leaves_documents_alone_unless_asked() -> None:
         (BY_FOLDER, document("kb/HR/leave.pdf")),
         (BY_FOLDER, document("kb/legal/leave.pdf")),
         (BY_FOLDER, document("https://hr/leave.html?from=/hr/x#/hr/x")),
-        (AccessSettings(by="metadata"), document()),
+        (AccessSettings(department_from="metadata"), document()),
     ],
 )
 def test_governed__without_a_department_is_refused(settings: AccessSettings, given: SourceDocument) -> None:
@@ -76,8 +76,8 @@ def test_governed__a_department_that_is_none_is_refused(named: object) -> None:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"by": "folder"}, "departments is"),
-        ({"by": "metadata", "departments": ("hr",), "open": ("general",)}, "among the departments"),
+        ({"department_from": "folder"}, "departments is"),
+        ({"department_from": "metadata", "departments": ("hr",), "open": ("general",)}, "among the departments"),
     ],
 )
 def test_settings__need_the_departments_that_they_go_by(given: dict[str, Any], named: str) -> None:
@@ -101,5 +101,5 @@ def test_department__without_a_list_is_the_folder_that_the_file_lies_in(
 
 
 def test_governed__another_key_names_another_kind_of_principal() -> None:
-    settings = AccessSettings(by="metadata", key="project")
+    settings = AccessSettings(department_from="metadata", key="project")
     assert apply_access_policy(document(metadata={"project": "apollo"}), settings).acl == ("project:apollo",)

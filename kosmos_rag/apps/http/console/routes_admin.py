@@ -152,7 +152,7 @@ async def _inside(caller: Caller, *, ready: bool) -> dict[str, Any]:
         "ticks": list(ticks(STAGE_SECONDS)),
         "width": width_of(STAGE_SECONDS),
         "turns": (service.turns.taken, service.settings.database.pool_size),
-        "streams": (service.streams.in_flight, service.settings.service.streams),
+        "streams": (service.streams.in_flight, service.settings.service.max_streams),
     }
 
 

@@ -77,7 +77,7 @@ async def answer(asked: AnswerRequest, caller: Reader, request: Request) -> Resp
 async def chat(asked: ChatRequest, caller: Reader) -> Response:
     """Answer a question by events: `sources`, `token`s, `citations`, `done`; `error` where it ends early."""
     served = caller.service.settings.language_model.model
-    writes = caller.service.settings.rag.answer.writer == "model"
+    writes = caller.service.settings.rag.answer.mode == "generative"
     warning = None
     if asked.model is not None and not (writes and asked.model == served):
         writer = f"the model {served}" if writes else "no model: answers are sentences of the documents"

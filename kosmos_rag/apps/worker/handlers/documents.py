@@ -176,7 +176,7 @@ class DocumentWork:
     ) -> None:
         """Record that a job failed; what is stored of its document goes where it would stay open to all."""
         access = ingestor.settings.rag.access
-        if access.by is not None:
+        if access.department_from is not None:
             try:
                 with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                     failed = {key: _code(error)} if hold(connection, [job.token]) else {}

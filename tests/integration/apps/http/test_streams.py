@@ -50,7 +50,7 @@ def writing_service(settings: Settings, signer: Signer, chat: ChatServer, **serv
     model = LanguageModelSettings(protocol="openai", url=chat.url("/v1"), api_key=SecretStr("sk-hidden"))
     usual = {
         "language_model": model,
-        "rag.answer.writer": "model",
+        "rag.answer.mode": "generative",
         "rag.answer.threshold": 0.0,
         "database.pool_size": 2,
     }

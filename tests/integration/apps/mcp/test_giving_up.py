@@ -39,7 +39,7 @@ def test_model__is_let_go_when_the_client_is_gone(
     with running() as chat:
         chat.replies = [trickles]
         model = LanguageModelSettings(protocol="openai", url=chat.url("/v1"), api_key=SecretStr("sk-hidden"))
-        usual = {"language_model": model, "rag.answer.writer": "model", "rag.answer.threshold": 0.0}
+        usual = {"language_model": model, "rag.answer.mode": "generative", "rag.answer.threshold": 0.0}
         with Engine(with_tokens(changed(settings, usual), signer), embedder=HashingEmbedder()) as engine:
             fill(engine)
             with serving(engine, signer) as server:

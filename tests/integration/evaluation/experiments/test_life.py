@@ -21,7 +21,7 @@ from tests.integration.variants import opened
     [
         ({"rag.retrieval.dept": 5}, "dept"),
         ({"rag.chunking.max_size": 500}, r"rag\.chunking\.max_size \(bad\) is not a setting that single questions"),
-        ({"rag.access.by": "metadata.department"}, r"rag\.access\.by \(bad\) is not a setting"),
+        ({"rag.access.department_from": "metadata.department"}, r"rag\.access\.by \(bad\) is not a setting"),
         ({"rag.audit.enabled": False}, r"rag\.audit\.enabled \(bad\) is not a setting"),
         ({"rag.retrieval.cached_results": 5}, r"rag\.retrieval\.cached_results \(bad\) is not a setting"),
         ({"rag.retrieval.max_question_chars": 5}, r"max_question_chars \(bad\) is not a setting"),

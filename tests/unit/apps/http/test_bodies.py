@@ -65,7 +65,7 @@ def _sent_with(app: ASGIApp, headers: list[tuple[bytes, bytes]], pieces: list[Me
         sent.append(message)
 
     asyncio.run(
-        Bodies(app, Settings.load(overrides={"service.body_kb": 1}))(SCOPE | {"headers": headers}, receive, send)
+        Bodies(app, Settings.load(overrides={"service.max_body_kb": 1}))(SCOPE | {"headers": headers}, receive, send)
     )
     return sent
 
