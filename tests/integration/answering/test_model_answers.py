@@ -321,9 +321,7 @@ def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: Cha
 
 def test_engine__without_a_language_model_is_refused(settings: Settings) -> None:
     with (
-        pytest.raises(
-            ConfigError, match=r"mode=generative needs a language model; set language_model\.url"
-        ),
+        pytest.raises(ConfigError, match=r"mode=generative needs a language model; set language_model\.url"),
         opened(settings, {"rag.answer.mode": "generative"}),
     ):
         pytest.fail("an engine without a language model was built")
