@@ -200,7 +200,7 @@ def shared_engine(loaded_settings: Settings, shared_database: DatabaseSettings) 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engine]:
     """An engine over this test's database with vectors made of words: for tests that are not about models."""
-    if "tenant_name" in request.fixturenames:
+    if "tenant_name" in request.fixturenames and settings == request.getfixturevalue("shared_engine").settings:
         yield request.getfixturevalue("shared_engine")
     else:
         with Engine(settings, embedder=HashingEmbedder()) as opened:

@@ -29,12 +29,12 @@ Money that went back to a customer is booked on the day of the refund.
 
 
 @pytest.fixture
-def scope(settings: Settings) -> Iterator[Tenant]:
+def scope(settings: Settings, tenant_name: str) -> Iterator[Tenant]:
     """A tenant with one document, by an engine that answers whatever it finds evidence for."""
     answering = settings.rag.answer.model_copy(update={"threshold": 0.0})
     rag = settings.rag.model_copy(update={"answer": answering})
     with Engine(settings.model_copy(update={"rag": rag}), embedder=HashingEmbedder(dimensions=256)) as engine:
-        opened = engine.tenant("acme")
+        opened = engine.tenant(tenant_name)
         opened.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))
         yield opened
 
@@ -67,19 +67,21 @@ def test_answer__passes_its_own_check(scope: Tenant) -> None:
     assert not scope.check_citations("Churn is 5 percent. [1]", answer.context).supported
 
 
-def test_answer__refuses_below_the_threshold(settings: Settings) -> None:
+def test_answer__refuses_below_the_threshold(settings: Settings, tenant_name: str) -> None:
     answering = settings.rag.answer.model_copy(update={"threshold": 1.0})
     strict = settings.model_copy(update={"rag": settings.rag.model_copy(update={"answer": answering})})
     with Engine(strict, embedder=HashingEmbedder()) as engine:
-        refused = engine.tenant("acme")
+        refused = engine.tenant(tenant_name)
         refused.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))
         answer = refused.answer("How many penguins are there?")
     assert (answer.refused, answer.text, answer.sentences) == (True, REFUSAL, ())
 
 
-def test_answer__of_a_tenant_without_documents_is_a_refusal(scope: Tenant, settings: Settings) -> None:
+def test_answer__of_a_tenant_without_documents_is_a_refusal(
+    scope: Tenant, settings: Settings, tenant_name: str
+) -> None:
     with Engine(settings, embedder=HashingEmbedder(dimensions=256)) as engine:
-        answer = engine.tenant("nobody").answer("How is churn calculated?")
+        answer = engine.tenant(f"{tenant_name}-nobody").answer("How is churn calculated?")
     assert (answer.refused, answer.text, answer.confidence) == (True, REFUSAL, 0.0)
 
 

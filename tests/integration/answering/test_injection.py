@@ -131,7 +131,7 @@ MINILM = [pytest.mark.model, pytest.mark.slow]
 
 
 @pytest.fixture
-def scope(settings: Settings, chat: ChatServer, request: pytest.FixtureRequest) -> Iterator[Tenant]:
+def scope(settings: Settings, chat: ChatServer, request: pytest.FixtureRequest, tenant_name: str) -> Iterator[Tenant]:
     """A tenant whose questions a model answers. What is repeated as it stands is as alike by words as by a model."""
     real = getattr(request, "param", "words") == "minilm"
     embedder = request.getfixturevalue("minilm") if real else HashingEmbedder(dimensions=512)
@@ -143,7 +143,7 @@ def scope(settings: Settings, chat: ChatServer, request: pytest.FixtureRequest) 
         "rag.answer.max_passages": 2,
     }
     with Engine(changed(settings, keys), embedder=embedder) as engine:
-        yield engine.tenant("acme")
+        yield engine.tenant(tenant_name)
 
 
 @pytest.mark.parametrize(

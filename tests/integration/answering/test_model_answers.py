@@ -76,8 +76,8 @@ def by_both_models(by_model: Opened, minilm: SentenceTransformerEmbedder) -> Ope
     return partial(by_model, embedder=minilm, **{"rag.answer.threshold": 0.5})
 
 
-def _ingest(engine: Engine) -> Tenant:
-    scope = engine.tenant("acme")
+def _ingest(engine: Engine, tenant_name: str) -> Tenant:
+    scope = engine.tenant(tenant_name)
     scope.ingest(SourceDocument(source=source, data=text.encode()) for source, text in DOCUMENTS.items())
     return scope
 
@@ -102,10 +102,12 @@ def hallucinating(messages: Messages) -> Iterator[str]:
 
 
 @pytest.mark.model
-def test_obedient__is_answered_verified_and_cited(by_both_models: Opened, chat: ChatServer, protocol: str) -> None:
+def test_obedient__is_answered_verified_and_cited(
+    by_both_models: Opened, chat: ChatServer, protocol: str, tenant_name: str
+) -> None:
     chat.replies = [plays(obedient)]
     with by_both_models(protocol) as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         answer = scope.answer(QUESTION)
         stored = dict(scope.texts())
     assert answer.text == f"All full-time employees receive 20 days of paid annual leave per year. {_marker(answer)}"
@@ -121,10 +123,12 @@ def _marker(answer: Any) -> str:
 
 
 @pytest.mark.model
-def test_hallucinating__is_flagged_by_sentence(by_both_models: Opened, chat: ChatServer, protocol: str) -> None:
+def test_hallucinating__is_flagged_by_sentence(
+    by_both_models: Opened, chat: ChatServer, protocol: str, tenant_name: str
+) -> None:
     chat.replies = [plays(hallucinating)]
     with by_both_models(protocol) as engine:
-        answer = _ingest(engine).answer(QUESTION)
+        answer = _ingest(engine, tenant_name).answer(QUESTION)
     assert not answer.verified
     assert answer.report is not None
     verdicts = [sentence.verdict for sentence in answer.report.sentences]
@@ -133,10 +137,12 @@ def test_hallucinating__is_flagged_by_sentence(by_both_models: Opened, chat: Cha
     assert len(answer.citations) == 1
 
 
-def test_stream__gives_sources_then_pieces_then_the_answer(by_model: Opened, chat: ChatServer) -> None:
+def test_stream__gives_sources_then_pieces_then_the_answer(
+    by_model: Opened, chat: ChatServer, tenant_name: str
+) -> None:
     chat.replies = [plays(obedient)]
     with by_model() as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         first, *pieces, last = scope.stream_answer(QUESTION)
         whole = scope.answer(QUESTION)
     assert isinstance(first, AnswerSources)
@@ -147,10 +153,10 @@ def test_stream__gives_sources_then_pieces_then_the_answer(by_model: Opened, cha
 
 
 @pytest.mark.parametrize("mode", ["extractive", "generative"])
-def test_stream__is_the_same_for_both_modes(by_model: Opened, chat: ChatServer, mode: str) -> None:
+def test_stream__is_the_same_for_both_modes(by_model: Opened, chat: ChatServer, mode: str, tenant_name: str) -> None:
     chat.replies = [plays(obedient)]
     with by_model(**{"rag.answer.mode": mode}) as engine:
-        events = list(_ingest(engine).stream_answer(QUESTION))
+        events = list(_ingest(engine, tenant_name).stream_answer(QUESTION))
     assert [type(event) for event in events[:2]] == [AnswerSources, AnswerPiece]
     assert isinstance(events[-1], AnswerDone)
     assert events[-1].answer.verified
@@ -158,22 +164,24 @@ def test_stream__is_the_same_for_both_modes(by_model: Opened, chat: ChatServer, 
 
 
 @pytest.mark.model
-def test_weak_evidence__is_refused_without_asking_the_model(by_both_models: Opened, chat: ChatServer) -> None:
+def test_weak_evidence__is_refused_without_asking_the_model(
+    by_both_models: Opened, chat: ChatServer, tenant_name: str
+) -> None:
     with by_both_models() as engine:
-        answer = _ingest(engine).answer("Which penguins live on the coast of Antarctica?")
-        nothing = engine.tenant("nobody").answer(QUESTION)
+        answer = _ingest(engine, tenant_name).answer("Which penguins live on the coast of Antarctica?")
+        nothing = engine.tenant(f"{tenant_name}-nobody").answer(QUESTION)
     assert (answer.refused, answer.text) == (nothing.refused, nothing.text) == (True, REFUSAL)
     assert chat.requests == []
 
 
-def test_refusal__of_the_model_is_one(by_model: Opened, chat: ChatServer) -> None:
+def test_refusal__of_the_model_is_one(by_model: Opened, chat: ChatServer, tenant_name: str) -> None:
     chat.replies = [writes("I don't have information about ", "that in the approved knowledge base.")]
     with by_model() as engine:
-        answer = _ingest(engine).answer(QUESTION)
+        answer = _ingest(engine, tenant_name).answer(QUESTION)
     assert (answer.refused, answer.verified, answer.citations) == (True, False, ())
 
 
-def test_slow_model__holds_no_connection(by_model: Opened, chat: ChatServer) -> None:
+def test_slow_model__holds_no_connection(by_model: Opened, chat: ChatServer, tenant_name: str) -> None:
     go_on = threading.Event()
 
     def slow(handler: Handler) -> None:
@@ -185,7 +193,7 @@ def test_slow_model__holds_no_connection(by_model: Opened, chat: ChatServer) -> 
 
     chat.replies = [slow]
     with by_model(**{"database.pool_size": 1, "database.connect_timeout_s": 5.0}) as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         stream = scope.stream_answer(QUESTION)
         assert isinstance(next(stream), AnswerSources)
         assert isinstance(next(stream), AnswerPiece)
@@ -194,10 +202,10 @@ def test_slow_model__holds_no_connection(by_model: Opened, chat: ChatServer) -> 
         assert stream.answer().text.startswith("All full-time employees receive 20 days")
 
 
-def test_closing__ends_the_request_at_once(by_model: Opened, chat: ChatServer, protocol: str) -> None:
+def test_closing__ends_the_request_at_once(by_model: Opened, chat: ChatServer, protocol: str, tenant_name: str) -> None:
     chat.replies = [writes_and_then(drips, "All full-time employees ")]
     with by_model(protocol) as engine:
-        stream = _ingest(engine).stream_answer(QUESTION)
+        stream = _ingest(engine, tenant_name).stream_answer(QUESTION)
         next(stream)
         next(stream)
         started = time.monotonic()
@@ -207,10 +215,10 @@ def test_closing__ends_the_request_at_once(by_model: Opened, chat: ChatServer, p
         assert list(stream) == []
 
 
-def test_closing__from_another_thread_ends_the_waiting(by_model: Opened, chat: ChatServer) -> None:
+def test_closing__from_another_thread_ends_the_waiting(by_model: Opened, chat: ChatServer, tenant_name: str) -> None:
     chat.replies = [writes_and_then(drips)]
     with by_model() as engine:
-        stream = _ingest(engine).stream_answer(QUESTION)
+        stream = _ingest(engine, tenant_name).stream_answer(QUESTION)
         next(stream)
         closing = threading.Timer(0.2, stream.close)
         closing.start()
@@ -222,38 +230,44 @@ def test_closing__from_another_thread_ends_the_waiting(by_model: Opened, chat: C
 
 
 @pytest.mark.parametrize("reply", [breaks_off, writes_and_then(hangs_up, "All ")])
-def test_broken_model__is_an_error_that_says_so(by_model: Opened, chat: ChatServer, reply: Any) -> None:
+def test_broken_model__is_an_error_that_says_so(
+    by_model: Opened, chat: ChatServer, reply: Any, tenant_name: str
+) -> None:
     chat.replies = [reply]
     with by_model() as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         with pytest.raises(ModelError, match=r"broke off|ended before its answer was complete") as raised:
             scope.answer(QUESTION)
     assert "sk-hidden" not in str(raised.value)
 
 
-def test_history__is_made_one_question(by_model: Opened, chat: ChatServer) -> None:
+def test_history__is_made_one_question(by_model: Opened, chat: ChatServer, tenant_name: str) -> None:
     chat.replies = [writes("How many days of paid annual leave do employees get?"), plays(obedient)]
     history = [Turn(question="Tell me about annual leave.", answer="It is paid. [1]")]
     with by_model(**{"rag.answer.history_turns": 3}) as engine:
-        answer = _ingest(engine).answer("And how many days is it?", history=history)
+        answer = _ingest(engine, tenant_name).answer("And how many days is it?", history=history)
     assert (answer.question, answer.search_query) == ("And how many days is it?", QUESTION)
     assert (answer.verified, answer.warnings) == (True, ())
     assert "Tell me about annual leave." in chat.requests[0][2]["messages"][1]["content"]
     assert "Tell me about annual leave." not in chat.requests[1][2]["messages"][1]["content"]
 
 
-def test_history__with_a_model_that_fails_is_the_question_as_asked(by_model: Opened, chat: ChatServer) -> None:
+def test_history__with_a_model_that_fails_is_the_question_as_asked(
+    by_model: Opened, chat: ChatServer, tenant_name: str
+) -> None:
     chat.replies = [breaks_off, plays(obedient)]
     with by_model(**{"rag.answer.history_turns": 3}) as engine:
-        answer = _ingest(engine).answer(QUESTION, history=[Turn(question="Leave?", answer="Yes.")])
+        answer = _ingest(engine, tenant_name).answer(QUESTION, history=[Turn(question="Leave?", answer="Yes.")])
     assert answer.search_query == QUESTION
     assert answer.warnings[0].startswith("searched without the conversation: language model server")
 
 
-def test_quotes__are_known_to_have_gone_after_another_ingestion(by_model: Opened, chat: ChatServer) -> None:
+def test_quotes__are_known_to_have_gone_after_another_ingestion(
+    by_model: Opened, chat: ChatServer, tenant_name: str
+) -> None:
     chat.replies = [plays(obedient)]
     with by_model() as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         answer = scope.answer(QUESTION)
         assert [status.state for status in scope.check_quotes(answer.sentences)] == ["unchanged"]
         text = DOCUMENTS["leave.md"]
@@ -265,10 +279,12 @@ def test_quotes__are_known_to_have_gone_after_another_ingestion(by_model: Opened
         assert [status.state for status in scope.check_quotes(answer.sentences)] == ["gone"]
 
 
-def test_stream__is_in_the_log_before_anything_is_given_out(by_model: Opened, chat: ChatServer) -> None:
+def test_stream__is_in_the_log_before_anything_is_given_out(
+    by_model: Opened, chat: ChatServer, tenant_name: str
+) -> None:
     chat.replies = [plays(obedient)]
     with by_model(**{"rag.audit.enabled": True}) as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         stream = scope.stream_answer(QUESTION)
         [record] = scope.audit.find()
         assert (record.kind, record.outcome, chat.requests) == (AuditKind.ANSWER, AuditOutcome.HITS, [])
@@ -277,10 +293,12 @@ def test_stream__is_in_the_log_before_anything_is_given_out(by_model: Opened, ch
         assert len(scope.audit.find()) == 2
 
 
-def test_stream__that_the_model_refuses_is_in_the_log_as_refused(by_model: Opened, chat: ChatServer) -> None:
+def test_stream__that_the_model_refuses_is_in_the_log_as_refused(
+    by_model: Opened, chat: ChatServer, tenant_name: str
+) -> None:
     chat.replies = [writes("I don't have information about ", "that in the approved knowledge base.")]
     with by_model(**{"rag.audit.enabled": True}) as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         for event in (stream := scope.stream_answer(QUESTION)):
             if not isinstance(event, AnswerDone):
                 assert [record.outcome for record in scope.audit.find()] == [AuditOutcome.HITS]
@@ -294,22 +312,22 @@ def test_stream__that_the_model_refuses_is_in_the_log_as_refused(by_model: Opene
 
 
 def test_stream__whose_end_cannot_be_recorded_has_none(
-    by_model: Opened, chat: ChatServer, database: DatabaseSettings
+    by_model: Opened, chat: ChatServer, database: DatabaseSettings, tenant_name: str
 ) -> None:
     chat.replies = [writes("I don't have information about ", "that in the approved knowledge base.")]
     with by_model(**{"rag.audit.enabled": True}) as engine:
-        stream = _ingest(engine).stream_answer(QUESTION)
+        stream = _ingest(engine, tenant_name).stream_answer(QUESTION)
         with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
             admin.execute("REVOKE INSERT ON kosmos.audit_events FROM kosmos_app")
         with pytest.raises(StatementFailed, match="permission denied"):
             stream.answer()
 
 
-def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: ChatServer) -> None:
+def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: ChatServer, tenant_name: str) -> None:
     refusal = writes("I don't have information about ", "that in the approved knowledge base.")
     chat.replies = [writes(QUESTION), refusal, refusal]
     with by_model(**{"rag.audit.enabled": True, "rag.answer.history_turns": 3}) as engine:
-        scope = _ingest(engine)
+        scope = _ingest(engine, tenant_name)
         scope.answer("And how many days is it?", history=[Turn(question="Tell me about leave.", answer="It is paid.")])
         scope.answer(QUESTION)
         plain, after = scope.audit.find()

@@ -50,20 +50,22 @@ QUESTIONS = """
 
 
 @pytest.fixture
-def filled(engine: Engine) -> Engine:
-    engine.tenant("acme").ingest(SourceDocument(source=f"/kb/{name}", data=text.encode()) for name, text in KB.items())
+def filled(engine: Engine, tenant_name: str) -> Engine:
+    engine.tenant(tenant_name).ingest(
+        SourceDocument(source=f"/kb/{name}", data=text.encode()) for name, text in KB.items()
+    )
     return engine
 
 
-def _run(engine: Engine, tmp_path: Path, *, answers: bool = False) -> Evaluation:
+def _run(engine: Engine, tenant_name: str, tmp_path: Path, *, answers: bool = False) -> Evaluation:
     file = tmp_path / "set.yaml"
     file.write_text(QUESTIONS)
     plan = Plan(label="as configured", settings=engine.settings, answers=answers)
-    return evaluate(engine.tenant("acme"), read_questions(file), plan)
+    return evaluate(engine.tenant(tenant_name), read_questions(file), plan)
 
 
-def test_evaluate__measures_documents_sections_and_lines(filled: Engine, tmp_path: Path) -> None:
-    done = _run(filled, tmp_path, answers=True)
+def test_evaluate__measures_documents_sections_and_lines(filled: Engine, tmp_path: Path, tenant_name: str) -> None:
+    done = _run(filled, tenant_name, tmp_path, answers=True)
     by_text = {result.question: result for result in done.results}
     assert [by_text[text].ranking[0] for text in list(by_text) if by_text[text].judged] == [
         next(iter(by_text[text].judged)) for text in list(by_text) if by_text[text].judged
@@ -80,9 +82,13 @@ def test_evaluate__measures_documents_sections_and_lines(filled: Engine, tmp_pat
     assert done.index_state["chunks"] >= 2
 
 
-def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(filled: Engine, tmp_path: Path) -> None:
-    stored, others = (Evaluations(filled.parts.database, tenant(name)) for name in ("acme", "other"))
-    first, second = _run(filled, tmp_path), _run(filled, tmp_path)
+def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(
+    filled: Engine, tmp_path: Path, tenant_name: str
+) -> None:
+    stored, others = (
+        Evaluations(filled.parts.database, tenant(name)) for name in (tenant_name, f"{tenant_name}-other")
+    )
+    first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
     for one in (first, second):
         stored.add(one)
     # The same twice, but for when and how fast.
@@ -105,11 +111,11 @@ def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(filled: Eng
     assert [one.id for one in stored.recent()] == [second.id]
 
 
-def test_measures__begin_with_those_that_are_configured(filled: Engine) -> None:
+def test_measures__begin_with_those_that_are_configured(filled: Engine, tenant_name: str) -> None:
     unanswerable, answerable = Question(id="a", text="The zoo's orchestra?"), _question("b", "travel.md")
     asked = QuestionSet(name="two", questions=(unanswerable, answerable))
     plan = Plan(label="", settings=filled.settings, answers=True)
-    measures = list(evaluate(filled.tenant("acme"), asked, plan).measures)
+    measures = list(evaluate(filled.tenant(tenant_name), asked, plan).measures)
     assert measures[:5] == list(filled.settings.evaluation.measures)
     assert "degraded" in measures[5:]
 
@@ -118,9 +124,9 @@ def _question(key: str, source: str) -> Question:
     return Question(id=key, text="Which train tickets are paid?", places=(Place(source=source),))
 
 
-def test_evaluate__of_a_tenant_without_documents_is_refused(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="'acme' has no documents to ask"):
-        _run(engine, tmp_path)
+def test_evaluate__of_a_tenant_without_documents_is_refused(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    with pytest.raises(RequestError, match=f"'{tenant_name}' has no documents to ask"):
+        _run(engine, tenant_name, tmp_path)
 
 
 def _beir(folder: Path, documents: dict[str, str]) -> Path:
@@ -138,8 +144,8 @@ def _beir(folder: Path, documents: dict[str, str]) -> Path:
 DOCUMENTS = {f"d{n}": f"A report about word{n}, and thing{n} beside the rest. " * 3 for n in range(24)}
 
 
-def test_bring__is_done_once_and_removes_what_has_gone(engine: Engine, tmp_path: Path) -> None:
-    scope = engine.tenant("eval-tiny")
+def test_bring__is_done_once_and_removes_what_has_gone(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(f"{tenant_name}-eval-tiny")
     bring(scope, load_beir(_beir(tmp_path, DOCUMENTS)))
     assert len(scope.sources()) == 24
     versions = {info.source: info.version for info in scope.documents()}
@@ -163,12 +169,14 @@ def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.Monke
     return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
-def test_commands__list_compare_gate_report_and_delete(filled: Engine, kosmos: Kosmos, tmp_path: Path) -> None:
-    stored = Evaluations(filled.parts.database, tenant("acme"))
-    first, second = _run(filled, tmp_path), _run(filled, tmp_path)
+def test_commands__list_compare_gate_report_and_delete(
+    filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
+) -> None:
+    stored = Evaluations(filled.parts.database, tenant(tenant_name))
+    first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
     for one in (first, second):
         stored.add(one)
-    to = ("-t", "acme")
+    to = ("-t", tenant_name)
     listed = json.loads(kosmos("eval", "list", *to, "--json").stdout)["evaluations"]
     assert [one["name"] for one in listed] == [second.name, first.name]
     assert "as configured" in kosmos("eval", "list", *to).stdout
@@ -211,11 +219,14 @@ class Writer:
 
 
 def test_language_model__is_stored_with_what_it_answered_and_named_where_two_differ(
-    filled: Engine, kosmos: Kosmos, tmp_path: Path, settings: Settings
+    filled: Engine, kosmos: Kosmos, tmp_path: Path, settings: Settings, tenant_name: str
 ) -> None:
-    stored = Evaluations(filled.parts.database, tenant("acme"))
+    stored = Evaluations(filled.parts.database, tenant(tenant_name))
     with opened(settings, {"rag.answer.mode": "generative"}, language_model=Writer()) as engine:
-        done = [_run(filled, tmp_path, answers=True), *(_run(engine, tmp_path, answers=told) for told in (True, False))]
+        done = [
+            _run(filled, tenant_name, tmp_path, answers=True),
+            *(_run(engine, tenant_name, tmp_path, answers=told) for told in (True, False)),
+        ]
     for one in done:
         stored.add(one)
     plain, written, ranked = (stored.get(str(one.id)) for one in done)
@@ -236,13 +247,15 @@ def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos
     assert own.read_text() == "- {question: mine, source: a.md}"
 
 
-def test_questions__of_documents_that_a_log_is_kept_of_are_refused(filled: Engine, kosmos: Kosmos) -> None:
-    acme = filled.tenant("acme")
+def test_questions__of_documents_that_a_log_is_kept_of_are_refused(
+    filled: Engine, kosmos: Kosmos, tenant_name: str
+) -> None:
+    acme = filled.tenant(tenant_name)
     assert not acme.audited
     acme.collections.create("hr", preset="corporate")
     assert acme.audited  # what is read without a collection is of this one too
-    assert "an audit log is kept" in kosmos("eval", "questions", "-t", "acme").stderr
-    assert kosmos("eval", "questions", "-t", "acme", "-C", "default", "-o", "made.yaml").exit_code == 0
+    assert "an audit log is kept" in kosmos("eval", "questions", "-t", tenant_name).stderr
+    assert kosmos("eval", "questions", "-t", tenant_name, "-C", "default", "-o", "made.yaml").exit_code == 0
 
 
 @pytest.mark.model

@@ -20,8 +20,8 @@ def _document(scope: Tenant, **more: object) -> uuid.UUID:
     return info.id
 
 
-def test_lines__are_those_that_a_citation_names(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_lines__are_those_that_a_citation_names(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     document_id = _document(scope)
     hit = scope.search("How many days do employees get?", 1).hits[0]
     whole = scope.read_lines(document_id)
@@ -37,8 +37,8 @@ def test_lines__are_those_that_a_citation_names(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("first", "count"), [(1, 1), (2, 3), (5, 1), (7, 100)])
-def test_lines__are_the_same_as_by_python(engine: Engine, first: int, count: int) -> None:
-    scope = engine.tenant("acme")
+def test_lines__are_the_same_as_by_python(engine: Engine, first: int, count: int, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     document_id = _document(scope)
     whole = scope.read_lines(document_id)
     assert whole is not None
@@ -50,37 +50,38 @@ def test_lines__are_the_same_as_by_python(engine: Engine, first: int, count: int
     assert (found.line_end, found.total_lines) == (min(first + count - 1, len(lines)), len(lines))
 
 
-def test_lines__have_their_pages(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_lines__have_their_pages(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     document_id = _document(scope)
     with psycopg.connect(engine.settings.database.admin_url or "") as admin:
         second = TEXT.index("## Carry")
-        admin.execute("UPDATE kosmos.document_versions SET pages = %s", [[0, second]])
+        query = "UPDATE kosmos.document_versions SET pages = %s WHERE document_id = %s"
+        admin.execute(query, [[0, second], document_id])
     for first, count, pages in ((1, 4, (1, 1)), (1, 5, (1, 2)), (5, 2, (2, 2))):
         found = scope.read_lines(document_id, first=first, count=count)
         assert found is not None
         assert (found.page_start, found.page_end) == pages
 
 
-def test_lines__of_what_is_kept_from_the_reader_are_as_of_nothing(engine: Engine) -> None:
-    document_id = _document(engine.tenant("acme", principals=["department:hr"]), acl=("department:hr",))
-    assert engine.tenant("acme").read_lines(document_id) is None
-    assert engine.tenant("globex", principals=["department:hr"]).read_lines(document_id) is None
-    assert engine.tenant("acme", principals=["department:hr"], collection="other").read_lines(document_id) is None
-    assert engine.tenant("acme", principals=["department:hr"]).read_lines(uuid.uuid4()) is None
+def test_lines__of_what_is_kept_from_the_reader_are_as_of_nothing(engine: Engine, tenant_name: str) -> None:
+    document_id = _document(engine.tenant(tenant_name, principals=["department:hr"]), acl=("department:hr",))
+    assert engine.tenant(tenant_name).read_lines(document_id) is None
+    assert engine.tenant(f"{tenant_name}-globex", principals=["department:hr"]).read_lines(document_id) is None
+    assert engine.tenant(tenant_name, principals=["department:hr"], collection="other").read_lines(document_id) is None
+    assert engine.tenant(tenant_name, principals=["department:hr"]).read_lines(uuid.uuid4()) is None
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 1), (-1, 5), (1, 0), (1, 10_001), (2**40, 1), (100, 1)])
-def test_lines__that_there_cannot_be_are_refused(engine: Engine, first: int, count: int) -> None:
-    scope = engine.tenant("acme")
+def test_lines__that_there_cannot_be_are_refused(engine: Engine, first: int, count: int, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     document_id = _document(scope)
     with pytest.raises(RequestError, match="lines"):
         scope.read_lines(document_id, first=first, count=count)
 
 
-def test_lines__are_in_the_log_before_they_are_given_out(settings: Settings) -> None:
+def test_lines__are_in_the_log_before_they_are_given_out(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:
-        scope = engine.tenant("acme", subject="ada")
+        scope = engine.tenant(tenant_name, subject="ada")
         document_id = _document(scope)
         found = scope.read_lines(document_id, first=3, count=1)
         assert scope.read_lines(uuid.uuid4()) is None
@@ -92,8 +93,8 @@ def test_lines__are_in_the_log_before_they_are_given_out(settings: Settings) -> 
         assert [seen.subject for seen in scope.audit.who_saw("leave.md")] == ["ada"]
 
 
-def test_lines__are_in_the_log_where_the_preset_of_their_collection_keeps_one(engine: Engine) -> None:
-    engine.tenant("acme").collections.create("policies", preset="corporate")
-    document_id = _document(engine.tenant("acme", collection="policies"))
-    assert engine.tenant("acme").read_lines(document_id) is not None
-    assert len(engine.tenant("acme").audit.find()) == 1
+def test_lines__are_in_the_log_where_the_preset_of_their_collection_keeps_one(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).collections.create("policies", preset="corporate")
+    document_id = _document(engine.tenant(tenant_name, collection="policies"))
+    assert engine.tenant(tenant_name).read_lines(document_id) is not None
+    assert len(engine.tenant(tenant_name).audit.find()) == 1

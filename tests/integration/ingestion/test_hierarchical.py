@@ -42,10 +42,10 @@ def preset(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scope(engine: Engine, preset: Path) -> Tenant:
+def scope(engine: Engine, preset: Path, tenant_name: str) -> Tenant:
     """A collection by that preset, with one document."""
-    engine.tenant("acme").collections.create("kb", preset=preset)
-    opened_scope = engine.tenant("acme", collection="kb")
+    engine.tenant(tenant_name).collections.create("kb", preset=preset)
+    opened_scope = engine.tenant(tenant_name, collection="kb")
     opened_scope.ingest(SourceDocument(source="metrics.md", data=METRICS.encode()))
     return opened_scope
 
@@ -176,17 +176,19 @@ def test_excerpts__have_the_pages_of_their_place(scope: Tenant, database: Databa
     assert last.text == dict(scope.texts())["long.pdf"][2**15 - 100 : 2**15 + 100]
 
 
-def test_ingestion_under_another_chunker__replaces_the_chunks(settings: Settings) -> None:
+def test_ingestion_under_another_chunker__replaces_the_chunks(settings: Settings, tenant_name: str) -> None:
     document = SourceDocument(source="metrics.md", data=METRICS.encode())
     strategies = ("paragraph", "hierarchical", "markdown")
-    found = [_around(settings, document, strategy) for strategy in strategies]
+    found = [_around(settings, tenant_name, document, strategy) for strategy in strategies]
     assert found == [{None}, {(0, len(CHURN)), (len(CHURN) + 2, len(METRICS) - 1)}, {None}]
 
 
-def _around(settings: Settings, document: SourceDocument, strategy: str) -> set[tuple[int, int] | None]:
+def _around(
+    settings: Settings, tenant_name: str, document: SourceDocument, strategy: str
+) -> set[tuple[int, int] | None]:
     sizes = {"rag.chunking.strategy": strategy, "rag.chunking.min_size": 10}
     with opened(settings, sizes) as engine:
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
         report = scope.ingest(document)
         assert report.new + report.changed == 1
         return {hit.parent_span for hit in scope.search("churn accounts money", 20).hits}

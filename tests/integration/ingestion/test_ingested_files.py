@@ -12,8 +12,8 @@ def _text(source: str, text: str, **options: object) -> SourceDocument:
     return SourceDocument(source=source, data=text.encode(), **options)  # type: ignore[arg-type]
 
 
-def test_ingest__counts_new_changed_unchanged_and_removed(engine: Engine, tmp_path: Path) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__counts_new_changed_unchanged_and_removed(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     (tmp_path / "a.md").write_text("# A\n\nAbout churn.")
     (tmp_path / "b.txt").write_text("About revenue.")
     first = scope.ingest([tmp_path])
@@ -29,8 +29,8 @@ def test_ingest__counts_new_changed_unchanged_and_removed(engine: Engine, tmp_pa
     assert not any("churn" in hit.text for hit in scope.search("churn", 10).hits)
 
 
-def test_ingest__keeps_missing_documents_when_told_to(engine: Engine, tmp_path: Path) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__keeps_missing_documents_when_told_to(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(f"file {name}")
     scope.ingest([tmp_path])
@@ -39,8 +39,10 @@ def test_ingest__keeps_missing_documents_when_told_to(engine: Engine, tmp_path: 
     assert len(scope.documents()) == 2
 
 
-def test_ingest__keeps_the_documents_of_a_folder_that_is_suddenly_empty(engine: Engine, tmp_path: Path) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__keeps_the_documents_of_a_folder_that_is_suddenly_empty(
+    engine: Engine, tmp_path: Path, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
     (tmp_path / "a.txt").write_text("words")
     scope.ingest([tmp_path])
     (tmp_path / "a.txt").unlink()
@@ -50,8 +52,8 @@ def test_ingest__keeps_the_documents_of_a_folder_that_is_suddenly_empty(engine: 
     assert len(scope.documents()) == 1
 
 
-def test_ingest__leaves_documents_outside_the_folder_alone(engine: Engine, tmp_path: Path) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__leaves_documents_outside_the_folder_alone(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     for folder in ("docs", "docs-old"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.txt").write_text(folder)
@@ -60,13 +62,13 @@ def test_ingest__leaves_documents_outside_the_folder_alone(engine: Engine, tmp_p
     assert len(scope.documents()) == 3
 
 
-def test_ingest__goes_on_past_what_fails(engine: Engine, tmp_path: Path) -> None:
+def test_ingest__goes_on_past_what_fails(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     (tmp_path / "good.txt").write_text("good words")
     (tmp_path / "empty.txt").write_text("  \n ")
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 40)
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\nnot really")
     missing = tmp_path / "missing.txt"
-    report = engine.tenant("acme").ingest([tmp_path, missing])
+    report = engine.tenant(tenant_name).ingest([tmp_path, missing])
     assert report.new == 1
     assert {Path(failure.source).name: failure.code for failure in report.failed} == {
         "empty.txt": "empty",
@@ -77,8 +79,10 @@ def test_ingest__goes_on_past_what_fails(engine: Engine, tmp_path: Path) -> None
     assert report.seen == 5
 
 
-def test_ingest__a_changed_file_that_fails_keeps_its_old_version(engine: Engine, tmp_path: Path) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__a_changed_file_that_fails_keeps_its_old_version(
+    engine: Engine, tmp_path: Path, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
     file = tmp_path / "a.txt"
     file.write_text("about churn")
     scope.ingest([tmp_path])
@@ -88,15 +92,15 @@ def test_ingest__a_changed_file_that_fails_keeps_its_old_version(engine: Engine,
     assert [hit.text for hit in scope.search("churn").hits] == ["about churn"]
 
 
-def test_ingest__refuses_what_is_not_a_regular_file(engine: Engine, tmp_path: Path) -> None:
+def test_ingest__refuses_what_is_not_a_regular_file(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "s"))
-        report = engine.tenant("acme").ingest([tmp_path])
+        report = engine.tenant(tenant_name).ingest([tmp_path])
     assert [failure.code for failure in report.failed] == ["not_a_file", "not_a_file"]
 
 
-def test_ingest__names_what_it_may_not_read(engine: Engine, tmp_path: Path) -> None:
+def test_ingest__names_what_it_may_not_read(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     closed = tmp_path / "closed"
     closed.mkdir()
     (closed / "a.txt").write_text("secret")
@@ -107,11 +111,11 @@ def test_ingest__names_what_it_may_not_read(engine: Engine, tmp_path: Path) -> N
         if folder.owner() == "root" and os.geteuid() == 0:
             folder.chmod(folder.stat().st_mode | 0o055)
     root = os.geteuid() == 0
-    engine.tenant("acme").ingest([_text("first", "words")])  # connections are open before rights are given up
+    engine.tenant(tenant_name).ingest([_text("first", "words")])  # connections are open before rights are given up
     try:
         if root:
             os.seteuid(65534)
-        report = engine.tenant("acme").ingest([tmp_path])
+        report = engine.tenant(tenant_name).ingest([tmp_path])
     finally:
         if root:
             os.seteuid(0)
@@ -122,25 +126,25 @@ def test_ingest__names_what_it_may_not_read(engine: Engine, tmp_path: Path) -> N
     }
 
 
-def test_ingest__a_file_larger_than_allowed_is_named(settings: Settings, tmp_path: Path) -> None:
+def test_ingest__a_file_larger_than_allowed_is_named(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
     limited = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"max_file_mb": 1})})
     (tmp_path / "big.txt").write_bytes(b"a" * (1024 * 1024 + 1))
     with Engine(limited, embedder=HashingEmbedder()) as engine:
-        report = engine.tenant("acme").ingest([tmp_path, _text("big", "b" * (1024 * 1024 + 1))])
+        report = engine.tenant(tenant_name).ingest([tmp_path, _text("big", "b" * (1024 * 1024 + 1))])
     assert [failure.code for failure in report.failed] == ["too_large", "too_large"]
     assert "max_file_mb" in report.failed[0].message
 
 
-def test_progress__is_told_for_every_document(engine: Engine, tmp_path: Path) -> None:
+def test_progress__is_told_for_every_document(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     (tmp_path / "a.txt").write_text("words")
     told: list[tuple[int, int, str]] = []
-    engine.tenant("acme").ingest(
+    engine.tenant(tenant_name).ingest(
         [tmp_path, tmp_path / "missing.txt", _text("b", "more")], on_progress=lambda *state: told.append(state)
     )
     assert [(done, total) for done, total, _ in told] == [(1, 2), (2, 2)]
 
 
-def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp_path: Path) -> None:
+def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a.txt").write_text("behind a link")
     docs = tmp_path / "docs"
@@ -148,7 +152,7 @@ def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp
     (docs / "b.txt").write_text("a file")
     (docs / ".hidden").write_text("hidden words")
     (docs / "link").symlink_to(tmp_path / "elsewhere")
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     given = _text(str(docs / "virtual.md"), "made by a program")
     report = scope.ingest([docs, docs / "link", docs / ".hidden", given])
     assert (report.new, report.removed) == (4, 0)

@@ -39,9 +39,11 @@ def _text(source: str, text: str, **options: object) -> SourceDocument:
     ],
     ids=lambda document: repr(document)[:60].encode("ascii", "replace").decode(),
 )
-def test_ingest__refuses_a_document_that_cannot_be_stored(document: SourceDocument | Path, engine: Engine) -> None:
+def test_ingest__refuses_a_document_that_cannot_be_stored(
+    document: SourceDocument | Path, engine: Engine, tenant_name: str
+) -> None:
     told: list[str] = []
-    report = engine.tenant("acme").ingest(
+    report = engine.tenant(tenant_name).ingest(
         [document, _text("good", "good words")], on_progress=lambda _done, _total, source: told.append(source)
     )
     assert [failure.code for failure in report.failed] == ["unreadable"]
@@ -49,11 +51,11 @@ def test_ingest__refuses_a_document_that_cannot_be_stored(document: SourceDocume
 
 
 def test_ingest__a_document_that_the_database_refuses_does_not_take_others_along(
-    engine: Engine, database: DatabaseSettings
+    engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute("ALTER TABLE kosmos.documents ADD CHECK (source <> 'poison')")
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     documents = [_text("before", "first words"), _text("poison", "words"), _text("after", "last words")]
     report = scope.ingest(documents)
     assert report.new == 2
@@ -61,20 +63,20 @@ def test_ingest__a_document_that_the_database_refuses_does_not_take_others_along
     assert [document.source for document in scope.documents()] == ["after", "before"]
 
 
-def test_ingest__new_metadata_or_readers_of_the_same_content_are_published(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__new_metadata_or_readers_of_the_same_content_are_published(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest([_text("a", "words")])
     assert scope.ingest([_text("a", "words", metadata={"year": 2026})]).changed == 1
     assert scope.documents()[0].metadata == {"year": 2026}
     assert scope.ingest([_text("a", "words", metadata={"year": 2026}, acl=("finance",))]).changed == 1
     assert scope.search("words").returned == 0
-    assert engine.tenant("acme", principals=["finance"]).search("words").returned == 1
+    assert engine.tenant(tenant_name, principals=["finance"]).search("words").returned == 1
 
 
 def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
-    engine: Engine, database: DatabaseSettings
+    engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     texts = [
         "\n\n".join(f"version {number} paragraph {part} " + "x" * 200 for part in range(30)) for number in range(6)
     ]
@@ -98,8 +100,8 @@ def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
     assert len(seen) > 1
 
 
-def test_versions__of_the_same_content_have_the_same_ids(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_versions__of_the_same_content_have_the_same_ids(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
 
     def ids() -> list[object]:
         scope.ingest([_text("a", "alpha beta"), _text("b", "gamma")])
@@ -110,15 +112,15 @@ def test_versions__of_the_same_content_have_the_same_ids(engine: Engine) -> None
     assert ids() == first
 
 
-def test_another_model_is_refused_for_reading_and_for_writing(settings: Settings) -> None:
+def test_another_model_is_refused_for_reading_and_for_writing(settings: Settings, tenant_name: str) -> None:
     with Engine(settings, embedder=HashingEmbedder(dimensions=64)) as engine:
-        engine.tenant("acme").ingest([_text("a", "words")])
+        engine.tenant(tenant_name).ingest([_text("a", "words")])
     with Engine(settings, embedder=HashingEmbedder(dimensions=32)) as engine:
         with pytest.raises(EmbeddingSpaceMismatch, match="64 dimensions, the configured ones 32"):
-            engine.tenant("acme").search("words")
+            engine.tenant(tenant_name).search("words")
         with pytest.raises(EmbeddingSpaceMismatch, match="64 dimensions, the configured ones 32"):
-            engine.tenant("acme").ingest([_text("b", "words")])
-        assert engine.tenant("other").ingest([_text("b", "words")]).new == 1
+            engine.tenant(tenant_name).ingest([_text("b", "words")])
+        assert engine.tenant(f"{tenant_name}-other").ingest([_text("b", "words")]).new == 1
 
 
 class _Shuffled(HashingEmbedder):
@@ -128,32 +130,32 @@ class _Shuffled(HashingEmbedder):
         return super().embed_query(question)[::-1].copy()
 
 
-def test_another_model_of_the_same_name_and_size_is_refused(settings: Settings) -> None:
+def test_another_model_of_the_same_name_and_size_is_refused(settings: Settings, tenant_name: str) -> None:
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        engine.tenant("acme").ingest([_text("a", "words")])
+        engine.tenant(tenant_name).ingest([_text("a", "words")])
     with (
         Engine(settings, embedder=_Shuffled()) as engine,
         pytest.raises(EmbeddingSpaceMismatch, match="one sentence differently"),
     ):
-        engine.tenant("acme").search("words")
+        engine.tenant(tenant_name).search("words")
 
 
-def test_ingest__takes_one_path_or_document_as_well_as_many(engine: Engine, tmp_path: Path) -> None:
+def test_ingest__takes_one_path_or_document_as_well_as_many(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     (tmp_path / "a.txt").write_text("words")
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     assert scope.ingest(str(tmp_path)).new == 1
     assert scope.ingest(tmp_path).unchanged == 1
     assert scope.ingest(_text("b", "words")).new == 1
 
 
-def test_principals__are_names_and_not_letters(engine: Engine) -> None:
+def test_principals__are_names_and_not_letters(engine: Engine, tenant_name: str) -> None:
     for wrong in ("finance", [1], ["a\x00"]):
         with pytest.raises(RequestError, match="give a list of names"):
-            engine.tenant("acme", principals=wrong)  # type: ignore[arg-type]
+            engine.tenant(tenant_name, principals=wrong)  # type: ignore[arg-type]
 
 
-def test_sources__lists_what_the_reader_may_not_read(engine: Engine) -> None:
-    scope = engine.tenant("acme", principals=["guest"])
+def test_sources__lists_what_the_reader_may_not_read(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name, principals=["guest"])
     scope.ingest(_text("board.md", "secret", acl=("board",)))
     assert scope.documents() == []
     assert scope.sources() == ["board.md"]

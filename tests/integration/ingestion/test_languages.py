@@ -9,6 +9,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
 
 ENGLISH = SourceDocument(source="houses.txt", data=b"Houses that were sold in the harbour quarter.")
 GERMAN = SourceDocument(source="haeuser.txt", data="Die Häuser am Hafen wurden verkauft.".encode(), language="german")
@@ -20,20 +21,21 @@ def _lexical(found: SearchResult) -> set[str]:
     return {hit.source for hit in found.hits if hit.lexical_rank is not None}
 
 
-def _languages(database: DatabaseSettings) -> dict[str, list[str]]:
+def _languages(database: DatabaseSettings, tenant_name: str) -> dict[str, list[str]]:
     with psycopg.connect(database.admin_url or "") as connection:
-        return dict(connection.execute("SELECT collection, languages FROM kosmos.acl_statistics").fetchall())
+        query = "SELECT collection, languages FROM kosmos.acl_statistics WHERE tenant_id = %s"
+        return dict(connection.execute(query, [tenant(tenant_name).id]).fetchall())
 
 
 @pytest.fixture
-def mixed(engine: Engine) -> Engine:
+def mixed(engine: Engine, tenant_name: str) -> Engine:
     """A tenant with English, German and code."""
-    assert engine.tenant("acme").ingest([ENGLISH, GERMAN, PYTHON, SQL]).new == 4
+    assert engine.tenant(tenant_name).ingest([ENGLISH, GERMAN, PYTHON, SQL]).new == 4
     return engine
 
 
-def test_documents__say_what_they_were_analysed_as(mixed: Engine) -> None:
-    assert {document.source: document.language for document in mixed.tenant("acme").documents()} == {
+def test_documents__say_what_they_were_analysed_as(mixed: Engine, tenant_name: str) -> None:
+    assert {document.source: document.language for document in mixed.tenant(tenant_name).documents()} == {
         "houses.txt": "english",
         "haeuser.txt": "german",
         "stock.py": "simple",
@@ -57,45 +59,47 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_question__is_analysed_in_each_language_of_the_collection(
-    packed: bool, mixed: Engine, settings: Settings
+    packed: bool, mixed: Engine, settings: Settings, tenant_name: str
 ) -> None:
     if packed:
         indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
         with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
-            other.tenant("acme").indexes.build()
-    found = {question: mixed.tenant("acme").search(question, 10) for question in QUESTIONS}
+            other.tenant(tenant_name).indexes.build()
+    found = {question: mixed.tenant(tenant_name).search(question, 10) for question in QUESTIONS}
     assert {question: _lexical(answer) for question, answer in found.items()} == QUESTIONS
     assert found["in"].retrievers["lexical"].plan == ("segments" if packed else "exact scan")
 
 
-def test_languages__are_recorded_for_each_collection(mixed: Engine, database: DatabaseSettings) -> None:
-    mixed.tenant("acme", collection="wiki").ingest([ENGLISH])
-    assert {name: sorted(held) for name, held in _languages(database).items()} == {
+def test_languages__are_recorded_for_each_collection(
+    mixed: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    mixed.tenant(tenant_name, collection="wiki").ingest([ENGLISH])
+    assert {name: sorted(held) for name, held in _languages(database, tenant_name).items()} == {
         "default": ["english", "german", "simple"],
         "wiki": ["english"],
     }
-    mixed.tenant("acme", collection="wiki").ingest([ENGLISH, GERMAN, PYTHON])
-    assert sorted(_languages(database)["wiki"]) == ["english", "german", "simple"]
-    assert len(_languages(database)["default"]) == 3
+    mixed.tenant(tenant_name, collection="wiki").ingest([ENGLISH, GERMAN, PYTHON])
+    assert sorted(_languages(database, tenant_name)["wiki"]) == ["english", "german", "simple"]
+    assert len(_languages(database, tenant_name)["default"]) == 3
 
 
-def test_a_question_of_one_collection__is_analysed_in_its_languages_alone(engine: Engine) -> None:
-    engine.tenant("acme", collection="code").ingest([PYTHON])
-    engine.tenant("acme", collection="docs").ingest([ENGLISH])
-    assert _lexical(engine.tenant("acme", collection="docs").search("in")) == set()
-    assert _lexical(engine.tenant("acme", collection="code").search("in")) == {"stock.py"}
-    assert _lexical(engine.tenant("acme").search("in")) == {"stock.py"}
+def test_a_question_of_one_collection__is_analysed_in_its_languages_alone(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name, collection="code").ingest([PYTHON])
+    engine.tenant(tenant_name, collection="docs").ingest([ENGLISH])
+    assert _lexical(engine.tenant(tenant_name, collection="docs").search("in")) == set()
+    assert _lexical(engine.tenant(tenant_name, collection="code").search("in")) == {"stock.py"}
+    assert _lexical(engine.tenant(tenant_name).search("in")) == {"stock.py"}
 
 
-def test_language__given_with_a_document_wins_over_its_name(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_language__given_with_a_document_wins_over_its_name(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest(SourceDocument(source="letter.py", data=b"Houses in the quarter.", language="english"))
     assert _lexical(scope.search("house")) == {"letter.py"}
     assert _lexical(scope.search("in")) == set()
 
 
-def test_another_language__is_a_change_of_the_document(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_another_language__is_a_change_of_the_document(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
 
     def ingest(language: str | None) -> tuple[int, int]:
         report = scope.ingest(SourceDocument(source="a.txt", data="Die Häuser.".encode(), language=language))
@@ -109,22 +113,26 @@ def test_another_language__is_a_change_of_the_document(engine: Engine) -> None:
     assert [document.language for document in scope.documents()] == ["english"]
 
 
-def test_another_configured_language__changes_text_and_leaves_code(settings: Settings, tmp_path: Path) -> None:
+def test_another_configured_language__changes_text_and_leaves_code(
+    settings: Settings, tmp_path: Path, tenant_name: str
+) -> None:
     (tmp_path / "a.txt").write_text("Die Häuser.")
     (tmp_path / "b.py").write_text("print('houses')")
     german = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"language": "german"})})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        engine.tenant("acme").ingest(tmp_path)
+        engine.tenant(tenant_name).ingest(tmp_path)
     with Engine(german, embedder=HashingEmbedder()) as engine:
-        assert engine.tenant("acme").ingest(tmp_path).changed == 2, "settings that shape chunks change all documents"
-        assert [d.language for d in engine.tenant("acme").documents()] == ["german", "simple"]
+        assert engine.tenant(tenant_name).ingest(tmp_path).changed == 2, (
+            "settings that shape chunks change all documents"
+        )
+        assert [d.language for d in engine.tenant(tenant_name).documents()] == ["german", "simple"]
 
 
 UNKNOWN = ("klingon", "", "German", "pg_catalog.german", "3748", "x'; --", "ä\x00", 5)
 
 
-def test_an_unknown_language__fails_its_document_alone(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_an_unknown_language__fails_its_document_alone(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     wrong = [
         SourceDocument(source=f"wrong{number}.txt", data=b"words", language=language)  # type: ignore[arg-type]
         for number, language in enumerate(UNKNOWN)
@@ -139,18 +147,18 @@ def test_an_unknown_language__fails_its_document_alone(engine: Engine) -> None:
         assert "\n" not in failure.message
 
 
-def test_an_unknown_configured_language__fails_what_has_none_of_its_own(settings: Settings) -> None:
+def test_an_unknown_configured_language__fails_what_has_none_of_its_own(settings: Settings, tenant_name: str) -> None:
     klingon = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"language": "klingon"})})
     with Engine(klingon, embedder=HashingEmbedder()) as engine:
-        report = engine.tenant("acme").ingest([ENGLISH, GERMAN, PYTHON])
+        report = engine.tenant(tenant_name).ingest([ENGLISH, GERMAN, PYTHON])
         assert report.new == 2
         [failure] = report.failed
         assert (failure.source, failure.code) == ("houses.txt", "unknown_language")
         assert "is 'klingon' (ingestion.language)" in failure.message
 
 
-def test_an_unknown_language__keeps_what_was_stored_before(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_an_unknown_language__keeps_what_was_stored_before(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest(SourceDocument(source="a.txt", data=b"old words"))
     report = scope.ingest(SourceDocument(source="a.txt", data=b"new words", language="klingon"))
     assert (report.changed, len(report.failed)) == (0, 1)

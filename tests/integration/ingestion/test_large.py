@@ -8,17 +8,17 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_fifty_megabytes_in_a_single_line_are_ingested_and_found(settings: Settings) -> None:
+def test_fifty_megabytes_in_a_single_line_are_ingested_and_found(settings: Settings, tenant_name: str) -> None:
     parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 64, "memory_mb": 4096})
     ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
     with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:
-        _ingest_and_find(engine)
+        _ingest_and_find(engine, tenant_name)
 
 
-def _ingest_and_find(engine: Engine) -> None:
+def _ingest_and_find(engine: Engine, tenant_name: str) -> None:
     line = " ".join(f"word{number % 5000} token{number}" for number in range(2_600_000))
     data = line.encode()[: 50 * 1024 * 1024]
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     report = scope.ingest([SourceDocument(source="big.txt", data=data)])
     assert report.failed == ()
     assert report.chunks > 50_000

@@ -58,67 +58,75 @@ def _vectors(database: DatabaseSettings, name: str) -> dict[str, tuple[uuid.UUID
 
 
 def test_a_changed_paragraph__is_all_that_is_embedded(
-    counted: Engine, embedder: Counting, database: DatabaseSettings
+    counted: Engine, embedder: Counting, database: DatabaseSettings, tenant_name: str
 ) -> None:
-    scope = counted.tenant("acme")
+    scope = counted.tenant(tenant_name)
     assert scope.ingest(_document("a", PARAGRAPHS)).chunks == 20
     assert len(embedder.texts) == 20
-    before = _vectors(database, "acme")
+    before = _vectors(database, tenant_name)
     changed = [*PARAGRAPHS[:7], PARAGRAPHS[7].replace("about", "no longer about"), *PARAGRAPHS[8:]]
     embedder.texts.clear()
     report = scope.ingest(_document("a", changed))
     assert (report.changed, report.chunks, report.reused) == (1, 20, 19)
     assert [text.strip() for text in embedder.texts] == [changed[7].strip()]
-    after = _vectors(database, "acme")
+    after = _vectors(database, tenant_name)
     assert len(after) == 20
     kept = before.keys() & after.keys()
     assert len(kept) == 19
     assert all(after[text] == before[text] for text in kept)
 
 
-def test_reused_vectors__are_those_that_embedding_gives(counted: Engine, database: DatabaseSettings) -> None:
-    counted.tenant("acme").ingest(_document("a", PARAGRAPHS))
-    counted.tenant("acme").ingest(_document("b", PARAGRAPHS[5:]))
-    counted.tenant("fresh").ingest(_document("b", PARAGRAPHS[5:]))
-    reused, fresh = _vectors(database, "acme"), _vectors(database, "fresh")
+def test_reused_vectors__are_those_that_embedding_gives(
+    counted: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    counted.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
+    counted.tenant(tenant_name).ingest(_document("b", PARAGRAPHS[5:]))
+    counted.tenant(f"{tenant_name}-fresh").ingest(_document("b", PARAGRAPHS[5:]))
+    reused, fresh = _vectors(database, tenant_name), _vectors(database, f"{tenant_name}-fresh")
     assert len(fresh) == 15
     assert all(reused[text] == fresh[text] for text in fresh)
 
 
-def test_the_same_text_twice_in_a_batch__is_embedded_once(counted: Engine, embedder: Counting) -> None:
-    report = counted.tenant("acme").ingest([_document("a", PARAGRAPHS[:3]), _document("b", PARAGRAPHS[:3])])
+def test_the_same_text_twice_in_a_batch__is_embedded_once(
+    counted: Engine, embedder: Counting, tenant_name: str
+) -> None:
+    report = counted.tenant(tenant_name).ingest([_document("a", PARAGRAPHS[:3]), _document("b", PARAGRAPHS[:3])])
     assert report.chunks == 6
     assert len(embedder.texts) == 3
 
 
-def test_text_of_another_tenant__is_embedded_again(counted: Engine, embedder: Counting) -> None:
-    counted.tenant("acme").ingest(_document("a", PARAGRAPHS))
+def test_text_of_another_tenant__is_embedded_again(counted: Engine, embedder: Counting, tenant_name: str) -> None:
+    counted.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
     embedder.texts.clear()
-    counted.tenant("other").ingest(_document("a", PARAGRAPHS))
+    counted.tenant(f"{tenant_name}-other").ingest(_document("a", PARAGRAPHS))
     assert len(embedder.texts) == 20
 
 
-def test_text_of_another_collection__is_not_embedded_again(counted: Engine, embedder: Counting) -> None:
-    counted.tenant("acme").ingest(_document("a", PARAGRAPHS))
+def test_text_of_another_collection__is_not_embedded_again(
+    counted: Engine, embedder: Counting, tenant_name: str
+) -> None:
+    counted.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
     embedder.texts.clear()
-    assert counted.tenant("acme", collection="more").ingest(_document("a", PARAGRAPHS)).chunks == 20
+    assert counted.tenant(tenant_name, collection="more").ingest(_document("a", PARAGRAPHS)).chunks == 20
     assert embedder.texts == []
 
 
-def test_stored_vectors__are_of_this_tenant_and_this_space(counted: Engine, embedder: Counting) -> None:
-    for name in ("acme", "other"):
+def test_stored_vectors__are_of_this_tenant_and_this_space(
+    counted: Engine, embedder: Counting, tenant_name: str
+) -> None:
+    for name in (tenant_name, f"{tenant_name}-other"):
         counted.tenant(name).ingest(_document("a", PARAGRAPHS))
     texts = [*embedder.texts[:20], "never seen"]
     hashes = [text_hash(text) for text in texts]
-    acme = tenant("acme").id
+    acme = tenant(tenant_name).id
     here, wider = (
         describe_space(acme, model, normalized=True).id for model in (embedder, HashingEmbedder(dimensions=32))
     )
-    elsewhere = describe_space(tenant("other").id, embedder, normalized=True).id
+    elsewhere = describe_space(tenant(f"{tenant_name}-other").id, embedder, normalized=True).id
     with counted.parts.database.worker.transaction(acme, [EVERYONE]) as connection:
         found = stored_vectors(connection, acme, here, hashes)
         assert stored_vectors(connection, acme, wider, hashes) == {}
-        assert stored_vectors(connection, tenant("other").id, elsewhere, hashes) == {}
+        assert stored_vectors(connection, tenant(f"{tenant_name}-other").id, elsewhere, hashes) == {}
     assert found.keys() == set(hashes[:20])
     exact = embedder.embed(texts[:20]).astype(np.float16).astype(np.float32)
     assert all(np.array_equal(found[key], vector) for key, vector in zip(hashes, exact, strict=False))

@@ -42,14 +42,14 @@ def zygote_of(owner: "subprocess.Popen[str]") -> int:
     return int(pid)
 
 
-def test_ingest__a_file_that_cannot_be_parsed_fails_alone(engine: Engine) -> None:
+def test_ingest__a_file_that_cannot_be_parsed_fails_alone(engine: Engine, tenant_name: str) -> None:
     documents = [
         SourceDocument(source="good.txt", data=b"The weather report of Monday."),
         SourceDocument(source="long.txt", data=b"word " * 5_000_000),
         SourceDocument(source="table.csv", data=b"name,city\nAda,London\n"),
     ]
-    engine.tenant("acme").ingest(documents[:1])
-    report = engine.tenant("acme").ingest(documents)
+    engine.tenant(tenant_name).ingest(documents[:1])
+    report = engine.tenant(tenant_name).ingest(documents)
     assert [(failure.source, failure.code) for failure in report.failed] == [("long.txt", "too_large")]
     assert (report.new, report.unchanged) == (1, 1)
 

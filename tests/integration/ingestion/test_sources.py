@@ -106,11 +106,13 @@ def test_sql__a_server_that_is_gone_is_unavailable(
     assert "hunter2" not in str(caught.value)
 
 
-def test_ingest__heeds_ignore_files_and_removes_what_they_come_to_name(engine: Engine, tmp_path: Path) -> None:
+def test_ingest__heeds_ignore_files_and_removes_what_they_come_to_name(
+    engine: Engine, tmp_path: Path, tenant_name: str
+) -> None:
     for name in ("a.txt", "drafts/b.txt", "drafts/c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     (tmp_path / "drafts" / ".kosmosignore").write_text("b.txt")
     assert scope.ingest([tmp_path]).new == 2
     (tmp_path / ".kosmosignore").write_text("drafts/")
@@ -119,14 +121,14 @@ def test_ingest__heeds_ignore_files_and_removes_what_they_come_to_name(engine: E
     assert [document.source for document in scope.documents()] == [str(tmp_path / "a.txt")]
 
 
-def test_ingest__takes_documents_of_a_source(engine: Engine, tmp_path: Path) -> None:
+def test_ingest__takes_documents_of_a_source(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     file = tmp_path / "faq.jsonl"
     file.write_text('{"id": 1, "text": "about churn", "title": "Churn", "year": 2026}\n')
     source = create_source(
         {"kind": "json_lines", "path": str(file), "title_field": "title", "metadata_fields": ["year"]},
         IngestionSettings(),
     )
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     assert scope.ingest(_loaded(source)).new == 1
     [document] = scope.documents()
     assert (document.source, document.title, document.metadata) == (f"{file}#1", "Churn", {"year": 2026})

@@ -23,9 +23,10 @@ def _text(source: str, text: str, **options: object) -> SourceDocument:
     return SourceDocument(source=source, data=text.encode(), **options)  # type: ignore[arg-type]
 
 
-def _rows(database: DatabaseSettings, table: str) -> int:
+def _rows(database: DatabaseSettings, name: str, table: str) -> int:
     with psycopg.connect(database.admin_url or "") as connection:
-        row = connection.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone()
+        query = f"SELECT count(*) FROM kosmos.{table} WHERE tenant_id = %s".encode()
+        row = connection.execute(query, [tenant(name).id]).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -52,8 +53,10 @@ def _assert_statistics(database: DatabaseSettings, name: str) -> None:
         )
 
 
-def test_statistics__are_right_after_any_sequence_of_changes(engine: Engine, database: DatabaseSettings) -> None:
-    scope = engine.tenant("acme")
+def test_statistics__are_right_after_any_sequence_of_changes(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
     dice = random.Random(7)
     words = [f"word{number}" for number in range(40)]
     for _ in range(25):
@@ -64,15 +67,17 @@ def test_statistics__are_right_after_any_sequence_of_changes(engine: Engine, dat
                 _text(f"doc{dice.randrange(12)}", "\n\n".join(" ".join(dice.choices(words, k=30)) for _ in range(5)))
                 for _ in range(4)
             )
-        _assert_statistics(database, "acme")
+        _assert_statistics(database, tenant_name)
 
 
-def test_statistics__are_right_under_concurrent_writers(engine: Engine, database: DatabaseSettings) -> None:
+def test_statistics__are_right_under_concurrent_writers(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     failures: list[BaseException] = []
 
     def write(seed: int) -> None:
         dice = random.Random(seed)
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
         try:
             for _ in range(12):
                 names = [f"doc{dice.randrange(6)}" for _ in range(3)]
@@ -89,37 +94,42 @@ def test_statistics__are_right_under_concurrent_writers(engine: Engine, database
     for thread in threads:
         thread.join()
     assert failures == []
-    _assert_statistics(database, "acme")
-    assert _rows(database, "documents") == _rows(database, "document_versions")
+    _assert_statistics(database, tenant_name)
+    assert _rows(database, tenant_name, "documents") == _rows(database, tenant_name, "document_versions")
 
 
-def test_ingest__the_same_source_twice_in_one_call_is_one_document(engine: Engine, database: DatabaseSettings) -> None:
-    scope = engine.tenant("acme")
+def test_ingest__the_same_source_twice_in_one_call_is_one_document(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
     report = scope.ingest([_text("a", "first words"), _text("a", "second words"), _text("a", "second words")])
     assert (report.new, report.changed, report.unchanged) == (1, 1, 1)
     assert [hit.text for hit in scope.search("words").hits] == ["second words"]
-    _assert_statistics(database, "acme")
+    _assert_statistics(database, tenant_name)
 
 
-def test_the_same_document_from_many_threads_is_one_document(engine: Engine, database: DatabaseSettings) -> None:
+def test_the_same_document_from_many_threads_is_one_document(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     threads = [
-        threading.Thread(target=lambda: engine.tenant("acme").ingest([_text("a", "the same words")])) for _ in range(8)
+        threading.Thread(target=lambda: engine.tenant(tenant_name).ingest([_text("a", "the same words")]))
+        for _ in range(8)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [_rows(database, table) for table in TABLES[:4]] == [1, 1, 1, 1]
-    _assert_statistics(database, "acme")
+    assert [_rows(database, tenant_name, table) for table in TABLES[:4]] == [1, 1, 1, 1]
+    _assert_statistics(database, tenant_name)
 
 
-def test_delete__leaves_no_row(engine: Engine, database: DatabaseSettings) -> None:
-    scope = engine.tenant("acme")
+def test_delete__leaves_no_row(engine: Engine, database: DatabaseSettings, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.ingest([_text("a", "alpha beta"), _text("b", "beta gamma")])
     assert scope.delete(["a", "b", "never there"]) == 2
-    assert [_rows(database, table) for table in TABLES] == [0, 0, 0, 0, 0]
+    assert [_rows(database, tenant_name, table) for table in TABLES] == [0, 0, 0, 0, 0]
     assert scope.delete("a") == 0
-    assert engine.tenant("nobody").delete("a") == 0
+    assert engine.tenant(f"{tenant_name}-nobody").delete("a") == 0
 
 
 @given(

@@ -123,22 +123,22 @@ TABLES = (
 
 
 @pytest.fixture
-def two_tenants(engine: Engine) -> Engine:
+def two_tenants(engine: Engine, tenant_name: str) -> Engine:
     """Tenants `a` and `b` with a document each."""
     for name in ("a", "b"):
-        engine.tenant(name).ingest([SourceDocument(source="doc", data=f"words of {name}".encode())])
+        engine.tenant(f"{tenant_name}-{name}").ingest([SourceDocument(source="doc", data=f"words of {name}".encode())])
     return engine
 
 
 @pytest.mark.parametrize("role", ["url", "worker_url"])
 @pytest.mark.parametrize("table", TABLES)
 def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
-    role: str, table: str, two_tenants: Engine, database: DatabaseSettings
+    role: str, table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     with psycopg.connect(getattr(database, role)) as connection:
         count = f"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.{table}".encode()
         assert connection.execute(count).fetchone() == (0, 0)
-        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(f"{tenant_name}-a").id, [EVERYONE]))
         rows, tenants = connection.execute(count).fetchone() or (0, 0)
         assert rows > 0
         assert tenants == 1
@@ -151,36 +151,40 @@ def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
     ["documents", "document_versions", "chunks", "embeddings", "unsegmented_terms", "acl_statistics", "lexemes"],
 )
 def test_table__hides_rows_from_a_reader_without_the_principal(
-    table: str, two_tenants: Engine, database: DatabaseSettings
+    table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, ["finance"]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(f"{tenant_name}-a").id, ["finance"]))
         assert connection.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone() == (0,)
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_reading_role_may_not_write(table: str, two_tenants: Engine, database: DatabaseSettings) -> None:
+def test_the_reading_role_may_not_write(
+    table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(f"{tenant_name}-a").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(f"DELETE FROM kosmos.{table}".encode())
 
 
-def test_the_writing_role_may_not_write_into_another_tenant(two_tenants: Engine, database: DatabaseSettings) -> None:
+def test_the_writing_role_may_not_write_into_another_tenant(
+    two_tenants: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
     assert database.worker_url
     with psycopg.connect(database.worker_url) as connection:
-        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
+        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(f"{tenant_name}-a").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             connection.execute(
                 "INSERT INTO kosmos.lexemes (tenant_id, lexeme, id, chunks) VALUES (%s, 'planted', 999, 1)",
-                (tenant("b").id,),
+                (tenant(f"{tenant_name}-b").id,),
             )
 
 
-def test_deleting_in_one_tenant_leaves_the_same_source_of_another(two_tenants: Engine) -> None:
-    assert two_tenants.tenant("a").delete("doc") == 1
-    assert two_tenants.tenant("a").documents() == []
-    assert [d.source for d in two_tenants.tenant("b").documents()] == ["doc"]
+def test_deleting_in_one_tenant_leaves_the_same_source_of_another(two_tenants: Engine, tenant_name: str) -> None:
+    assert two_tenants.tenant(f"{tenant_name}-a").delete("doc") == 1
+    assert two_tenants.tenant(f"{tenant_name}-a").documents() == []
+    assert [d.source for d in two_tenants.tenant(f"{tenant_name}-b").documents()] == ["doc"]
 
 
 def test_a_pool_shared_by_many_tenants_never_mixes_them(settings: Settings, database: DatabaseSettings) -> None:

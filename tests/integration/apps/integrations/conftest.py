@@ -30,8 +30,10 @@ QUESTION = "How many days of paid annual leave do employees receive per year?"
 
 
 @pytest.fixture
-def scope(engine: Engine) -> Tenant:
+def scope(engine: Engine, tenant_name: str) -> Tenant:
     """What everyone may read."""
-    engine.tenant("acme").ingest(DOCUMENTS)
-    engine.tenant("globex").ingest(SourceDocument(source="theirs.md", data=b"Paid annual leave is 30 days per year."))
-    return engine.tenant("acme")
+    engine.tenant(tenant_name).ingest(DOCUMENTS)
+    engine.tenant(f"{tenant_name}-globex").ingest(
+        SourceDocument(source="theirs.md", data=b"Paid annual leave is 30 days per year.")
+    )
+    return engine.tenant(tenant_name)

@@ -29,10 +29,10 @@ def recipes(schema: DatabaseSchema) -> list[Recipe]:
 
 
 @pytest.fixture
-def scope(engine: Engine) -> Tenant:
+def scope(engine: Engine, tenant_name: str) -> Tenant:
     """A collection that goes by the preset."""
-    engine.tenant("acme").collections.create("schema", preset="schema")
-    return engine.tenant("acme", collection="schema")
+    engine.tenant(tenant_name).collections.create("schema", preset="schema")
+    return engine.tenant(tenant_name, collection="schema")
 
 
 def _small(*columns: str) -> DatabaseSchema:
@@ -130,13 +130,13 @@ def test_recipes_written_by_hand__make_way_for_those_that_are_given(
     assert {recipe.slug for recipe in template_recipes(schema)} < slugs, "what follows from keys comes by itself"
 
 
-def test_recipes_written_by_hand__are_for_the_readers_of_the_latest_build(engine: Engine) -> None:
-    engine.tenant("acme").collections.create("schema", preset="schema")
-    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+def test_recipes_written_by_hand__are_for_the_readers_of_the_latest_build(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).collections.create("schema", preset="schema")
+    both = engine.tenant(tenant_name, principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("salary"), [_recipe("wages", "salary")])
     SchemaGrounding(both).build(_small("salary"), acl=("role:hr",))
     assert list(_by_hand(both)) == ["wages"]
-    assert engine.tenant("acme", collection="schema").documents() == []
+    assert engine.tenant(tenant_name, collection="schema").documents() == []
 
 
 def test_another_process__sees_a_change_with_the_next_question(scope: Tenant) -> None:
@@ -157,24 +157,24 @@ def test_databases_of_one_collection__are_kept_apart(scope: Tenant, schema: Data
     assert grounding.ask("programs by status", tables=3).database == schema.name
 
 
-def test_readers__see_what_they_may_read_and_no_more(engine: Engine) -> None:
-    collections = engine.tenant("acme").collections
+def test_readers__see_what_they_may_read_and_no_more(engine: Engine, tenant_name: str) -> None:
+    collections = engine.tenant(tenant_name).collections
     collections.create("schema", preset="schema")
     hidden = replace(_small("salary"), name="hidden")
-    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+    both = engine.tenant(tenant_name, principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("colour"))
     SchemaGrounding(both).build(hidden, acl=("role:hr",))
-    outside = SchemaGrounding(engine.tenant("acme", collection="schema")).ask("salary of things")
+    outside = SchemaGrounding(engine.tenant(tenant_name, collection="schema")).ask("salary of things")
     assert {table.database for table in outside.tables} == {"small"}
     assert "hidden" not in str(outside.as_json())
     assert SchemaGrounding(both).ask("salary of things").database == "hidden"
 
 
-def test_what_a_reader_loses__is_named_no_more(engine: Engine) -> None:
-    engine.tenant("acme").collections.create("schema", preset="schema")
-    both = engine.tenant("acme", principals=("everyone", "role:hr"), collection="schema")
+def test_what_a_reader_loses__is_named_no_more(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).collections.create("schema", preset="schema")
+    both = engine.tenant(tenant_name, principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("colour", "salary"))
-    asked = SchemaGrounding(engine.tenant("acme", collection="schema"), refresh_s=0.0)
+    asked = SchemaGrounding(engine.tenant(tenant_name, collection="schema"), refresh_s=0.0)
     assert "salary" in asked.ask("colour of things").prompt
     SchemaGrounding(both).build(_small("colour", "salary"), acl=("role:hr",))
     assert asked.ask("colour of things").tables == ()

@@ -15,13 +15,13 @@ EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
 
 
 def test_documents__are_ingested_as_one_chunk_each_and_only_what_changed_again(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tenant_name: str
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLE)
     schema = from_models("programs:Base")
     recipes = [*read_recipes(EXAMPLE / "recipes.yaml", schema), *template_recipes(schema)]
     documents = list(schema_documents(schema, recipes))
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     first = scope.ingest(documents)
     assert (first.new, first.failed, first.chunks) == (len(documents), (), len(documents))
     again = scope.ingest(schema_documents(schema, recipes))
@@ -33,8 +33,8 @@ def test_documents__are_ingested_as_one_chunk_each_and_only_what_changed_again(
     assert (third.changed, third.unchanged) == (1, len(documents) - 1)
 
 
-def test_documents__of_columns_named_like_file_types_are_text(engine: Engine) -> None:
+def test_documents__of_columns_named_like_file_types_are_text(engine: Engine, tenant_name: str) -> None:
     names = ("json", "csv", "html", "md", "py", "eml", "pdf", "🙂", 'qu"ote', "select")
     table = TableSchema(name="files", columns=tuple(ColumnSchema(name=name, type="text") for name in names))
-    report = engine.tenant("acme").ingest(schema_documents(DatabaseSchema(name="shop", tables=(table,))))
+    report = engine.tenant(tenant_name).ingest(schema_documents(DatabaseSchema(name="shop", tables=(table,))))
     assert (report.new, report.failed) == (len(names) + 1, ())
