@@ -27,8 +27,6 @@ LONG = 600
 # Imports that the next changes remove.
 KNOWN = {
     ("engine/jobs.py", "kosmos_rag.text2sql.catalog.sources"),
-    ("evaluation/monitor/monitor.py", "kosmos_rag.engine.engine"),
-    ("indexing/reembedding/migration.py", "kosmos_rag.evaluation.embedding_quality"),
 }
 
 

@@ -9,7 +9,7 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.engine.collections import Collections, PerCollection
 from kosmos_rag.evaluation.experiments.assignment import Experiments
-from kosmos_rag.indexing.maintenance import Indexes
+from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.retrieval.pipeline import Retriever
@@ -46,7 +46,7 @@ class Parts:
     collections: Collections
     shapes: PerCollection[Shape]
     experiments: Experiments
-    indexes: Indexes
+    indexes: IndexMaintenance
     reembedding: Reembedding
     reembedding_again: Callable[[], Reembedding]
     """Makes the same once more, for processes that open their own."""

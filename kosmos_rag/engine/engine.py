@@ -16,7 +16,7 @@ from kosmos_rag.engine.collections import Collections, PerCollection
 from kosmos_rag.engine.components import Parts, Shape
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.assignment import Experiments
-from kosmos_rag.indexing.maintenance import Indexes
+from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import Ingestor
 from kosmos_rag.models.embedding.registry import create_registry
@@ -80,7 +80,7 @@ class Engine:
         embedders = create_registry(settings, live, next_embedder)
         retriever = Retriever(database, embedders, reranker, language_model, settings, telemetry)
         ingestor = Ingestor(database, embedders, settings, telemetry)
-        indexes = Indexes(database, embedders, settings)
+        indexes = IndexMaintenance(database, embedders, settings)
 
         def shape_under(under: Settings, version: str) -> Shape:
             return Shape(

@@ -1,28 +1,43 @@
-"""The embedding spaces of one tenant, and its move between the two models that are configured."""
+"""The embedding spaces of one tenant, and its migration between the two configured models."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from kosmos_rag.core.types import SpaceInfo, SpaceQuality
-from kosmos_rag.evaluation.embedding_quality import read_judged
+from kosmos_rag.core.types import Space, SpaceInfo, SpaceQuality
+from kosmos_rag.evaluation.embedding_quality import compare_spaces, read_answerable
 from kosmos_rag.indexing.reembedding.migration import Progress, Reembedding
-from kosmos_rag.indexing.reembedding.ray import fill_by_ray
+from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
+from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import TenantRef
 
 
 class TenantSpaces:
     """The embedding spaces of one tenant. Thread-safe."""
 
-    def __init__(self, reembedding: Reembedding, again: Callable[[], Reembedding], owner: TenantRef) -> None:
-        """`again` makes the same once more, for the processes that embed in bulk: they open their own."""
+    def __init__(
+        self,
+        database: Database,
+        reembedding: Reembedding,
+        reembedding_factory: Callable[[], Reembedding],
+        owner: TenantRef,
+    ) -> None:
+        """Bind a tenant.
+
+        Args:
+            database: Connections.
+            reembedding: Migrates tenants.
+            reembedding_factory: Opens another Reembedding, for each process of a distributed backfill.
+            owner: The tenant.
+        """
+        self._database = database
         self._reembedding = reembedding
-        self._again = again
+        self._reembedding_factory = reembedding_factory
         self._owner = owner
 
     def status(self) -> list[SpaceInfo]:
-        """Return the tenant's embedding spaces, the live one first, and how far each has come. Raises DatabaseError."""
+        """Return the tenant's embedding spaces, the live one first. Raises DatabaseError."""
         return self._reembedding.status(self._owner)
 
     def start(
@@ -32,57 +47,76 @@ class TenantSpaces:
         engine: Literal["local", "ray"] = "local",
         on_progress: Progress | None = None,
     ) -> list[SpaceInfo]:
-        """Embed all chunks by the other one of the two models that are configured, beside the live space.
+        """Embed all chunks with the other configured model into a second space, and build its vector index.
 
-        Safe at any time, beside questions and ingestion; interrupted, it goes on when it is called again. `ray` lets
-        the workers of a Ray cluster do it. Raises RequestError for a tenant without documents, ConfigError where there
-        is no other model or no Ray, ModelError, IndexLocked, DatabaseError.
+        Queries and ingestion go on meanwhile. After an interruption, call it again to continue.
+
+        Args:
+            chunks_per_second: Rate limit; None means no limit.
+            engine: `local`: this process; `ray`: the workers of a Ray cluster.
+            on_progress: Called after each batch.
+
+        Raises RequestError for a tenant without documents, ConfigError without another model or without Ray,
+        ModelError, IndexLocked, DatabaseError.
         """
         return self._reembedding.start(
             self._owner,
             chunks_per_second=chunks_per_second,
-            parts=partial(fill_by_ray, self._again, self._owner) if engine == "ray" else None,
-            on_progress=on_progress or _silent,
+            run_partitions=partial(backfill_with_ray, self._reembedding_factory, self._owner)
+            if engine == "ray"
+            else None,
+            on_progress=on_progress or _discard,
         )
 
-    def step(self, limit: int) -> int:
-        """Embed up to `limit` of the chunks that a space lacks, for those who share the work out among others.
+    def backfill(self, limit: int) -> int:
+        """Embed up to `limit` chunks without a vector in a space, for callers that schedule the work themselves.
 
-        Returns how many; 0 where none is missing. Raises ModelError, DatabaseError.
+        Returns the number of embedded chunks; 0 if none is missing. Raises ModelError, DatabaseError.
         """
-        return self._reembedding.step(self._owner, limit)
+        return self._reembedding.backfill(self._owner, limit)
 
-    def switch(
+    def cutover(
         self,
         *,
         questions: str | Path | None = None,
         force: str | None = None,
         on_progress: Progress | None = None,
     ) -> SpaceQuality:
-        """Measure the space of the other model, and answer questions from it from now on.
+        """Measure the space of the other model, and answer queries from it from now on.
 
-        `questions` is a file of questions with the sources of their answers, that both models are compared by. `force`
-        is the reason to switch whatever is measured. Raises RequestError where the space is incomplete or measured to
-        be worse, ConfigError, ModelError, IndexLocked, DatabaseError.
+        Args:
+            questions: A question file with the sources of the answers, to compare both models.
+            force: Reason to cut over in spite of the measurements.
+            on_progress: Called with each step.
+
+        Raises RequestError if the space is incomplete or measured to be worse, ConfigError, ModelError, IndexLocked,
+        DatabaseError.
         """
-        return self._reembedding.switch(
-            self._owner,
-            questions=read_judged(Path(questions)) if questions is not None else (),
-            force=force,
-            on_progress=on_progress or _silent,
-        )
+        report = on_progress or _discard
+        judged = read_answerable(Path(questions)) if questions is not None else []
+
+        def measure(target: Space) -> SpaceQuality:
+            if judged:
+                report(0, 0, f"searching both spaces with {len(judged)} questions")
+            live, embedder_of = (
+                self._reembedding.live_space(self._owner),
+                partial(self._reembedding.embedder, self._owner),
+            )
+            return compare_spaces(self._database, self._owner, target, live, embedder_of, judged)
+
+        return self._reembedding.cutover(self._owner, measure=measure, force=force, on_progress=report)
 
     def rollback(self) -> list[SpaceInfo]:
-        """Answer questions from the space that was live before. Raises RequestError where there is none."""
+        """Answer queries from the space that was live before. Raises RequestError if there is none."""
         return self._reembedding.rollback(self._owner)
 
     def drop(self, space: str, on_progress: Progress | None = None) -> list[SpaceInfo]:
-        """Remove a space that is not live, by its model or id, with its vectors and its index.
+        """Drop a space that is not live, by its model or id, with its vectors and its index.
 
-        Raises RequestError where it is live or not there, IndexLocked, ConfigError, DatabaseError.
+        Raises RequestError if it is live or missing, IndexLocked, ConfigError, DatabaseError.
         """
-        return self._reembedding.drop(self._owner, space, on_progress or _silent)
+        return self._reembedding.drop(self._owner, space, on_progress or _discard)
 
 
-def _silent(*_: object) -> None:
-    """Tell nobody."""
+def _discard(*_: object) -> None:
+    """Ignore progress."""

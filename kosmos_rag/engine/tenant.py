@@ -127,7 +127,7 @@ class Tenant:
     @property
     def spaces(self) -> TenantSpaces:
         """The spaces that the tenant's vectors live in, one for each model."""
-        return TenantSpaces(self._parts.reembedding, self._parts.reembedding_again, self._tenant)
+        return TenantSpaces(self._parts.database, self._parts.reembedding, self._parts.reembedding_again, self._tenant)
 
     def ingest(
         self,

@@ -1,12 +1,11 @@
-"""How good a space is before questions are answered from it: its index against a scan, its model against the live one.
+"""Quality of an embedding space before a cutover: nDCG@10 of its model against that of the live space.
 
-A question of a question file names the source of its answer. Both spaces are searched exactly, so that models are
-compared and not indexes, and documents are ranked by their best chunk.
+Both spaces are searched exactly, so that models are compared and not indexes. Documents are ranked by their best chunk.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,57 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Space, SpaceQuality
 from kosmos_rag.core.types.questions import Question, read_questions
-from kosmos_rag.indexing import recall as tuning
+from kosmos_rag.indexing.recall import exact_search
+from kosmos_rag.indexing.transactions import maintenance_transaction
+from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-MAX_LOSS = 0.02
-"""How much less nDCG@10 than the live space a new one may have."""
 _DEPTH = 10
 
 
-def read_judged(path: Path) -> list[Question]:
-    """Read a question file: those questions that a document answers. Raises RequestError where there is none."""
+def read_answerable(path: Path) -> list[Question]:
+    """Read the answerable questions of a question file. Raises RequestError if there are none."""
     questions = [question for question in read_questions(path).questions if question.answerable]
     if not questions:
         raise RequestError(f"no question of the question file {str(path)!r} names the source of its answer")
     return questions
+
+
+def compare_spaces(
+    database: Database,
+    tenant: TenantRef,
+    target: Space,
+    live: Space,
+    embedder_of: Callable[[Space], Embedder],
+    questions: Sequence[Question],
+) -> SpaceQuality:
+    """Compare the models of two spaces of a tenant.
+
+    Args:
+        database: Connections.
+        tenant: The tenant.
+        target: The space to measure.
+        live: The space to compare it with.
+        embedder_of: Returns the model of a space.
+        questions: Answerable questions; without any, nothing is measured.
+
+    Raises ModelError, DatabaseError.
+    """
+    ndcg: list[float | None] = [None, None]
+    if questions:
+        with maintenance_transaction(database, tenant) as connection:
+            ndcg = [ndcg_at_10(connection, tenant, space, embedder_of(space), questions) for space in (target, live)]
+    return SpaceQuality(
+        model=target.model,
+        live_model=live.model,
+        recall_at_10=None,
+        recall_target=0.0,
+        questions=len(questions),
+        ndcg_at_10=ndcg[0],
+        live_ndcg_at_10=ndcg[1],
+        forced=None,
+    )
 
 
 def ndcg_at_10(
@@ -42,38 +77,33 @@ def ndcg_at_10(
 ) -> float:
     """Return the mean nDCG@10 of documents by the vectors of one space.
 
-    With one relevant document a question that is 1 / log2(1 + rank) of it. Source: Järvelin and Kekäläinen, "Cumulated
-    gain-based evaluation of IR techniques" (2002).
+    With one relevant document for each question, nDCG is 1 / log2(1 + rank).
+
+    Args:
+        connection: A connection in a transaction of the tenant.
+        tenant: The tenant.
+        space: The space to search.
+        embedder: Its model.
+        questions: Answerable questions.
+
+    Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
     """
-    search = tuning.exact(connection, {"tenant_id": tenant.id, "space_id": space.id})
+    search = exact_search(connection, {"tenant_id": tenant.id, "space_id": space.id})
     return statistics.fmean(
-        _gain(_documents(connection, tenant, search(embedder.embed_query(asked.text))), asked) for asked in questions
+        _gain(_rank_sources(connection, tenant, search(embedder.embed_query(question.text))), question)
+        for question in questions
     )
 
 
-def _documents(connection: psycopg.Connection, tenant: TenantRef, chunk_ids: list[Any]) -> list[str]:
-    """Return the sources of chunks, each once, in their order."""
+def _rank_sources(connection: psycopg.Connection, tenant: TenantRef, chunk_ids: list[Any]) -> list[str]:
+    """Return the sources of ranked chunks, each at its best rank."""
     values = {"tenant_id": tenant.id, "chunk_ids": chunk_ids}
     rows = connection.execute(statement("sources_of_chunks"), values).fetchall()
     return list(dict.fromkeys(source for _, source in rows))
 
 
-def _gain(documents: Sequence[str], asked: Question) -> float:
-    for rank, source in enumerate(documents[:_DEPTH], start=1):
-        if any(place.is_in(source) for place in asked.places):
+def _gain(sources: Sequence[str], question: Question) -> float:
+    for rank, source in enumerate(sources[:_DEPTH], start=1):
+        if any(place.is_in(source) for place in question.places):
             return 1 / math.log2(1 + rank)
     return 0.0
-
-
-def refusal(quality: SpaceQuality) -> str | None:
-    """Return why questions should not be answered from a space; None where nothing speaks against it."""
-    if quality.recall_at_10 is not None and quality.recall_at_10 < quality.recall_target:
-        return f"its index finds {quality.recall_at_10:.3f} of the ten nearest, the target is {quality.recall_target}"
-    if quality.ndcg_at_10 is None or quality.live_ndcg_at_10 is None:
-        return None
-    if quality.ndcg_at_10 < quality.live_ndcg_at_10 - MAX_LOSS:
-        return (
-            f"nDCG@10 is {quality.ndcg_at_10:.3f} over {quality.questions} questions, "
-            f"that of {quality.live_model!r} {quality.live_ndcg_at_10:.3f}"
-        )
-    return None

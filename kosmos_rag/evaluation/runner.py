@@ -44,7 +44,7 @@ class HasSpaces(Protocol):
         ...
 
 
-class Scope(Protocol):
+class EvaluatedTenant(Protocol):
     """One tenant as one reader sees it: a Tenant is one."""
 
     @property
@@ -98,7 +98,7 @@ def for_evaluation(settings: Settings) -> Settings:
     return settings.model_copy(update={"rag": rag.model_copy(update={"reranking": reranking, "retrieval": retrieval})})
 
 
-def evaluate(scope: Scope, asked: QuestionSet, plan: Plan, on_progress: Progress | None = None) -> Evaluation:
+def evaluate(scope: EvaluatedTenant, asked: QuestionSet, plan: Plan, on_progress: Progress | None = None) -> Evaluation:
     """Ask every question, and measure what was found.
 
     Raises RequestError where the tenant has no documents, ConfigError on a measure that is none, and what a question
@@ -145,7 +145,7 @@ def _in_order(measures: Mapping[str, float], first: Sequence[str]) -> dict[str, 
     return {name: measures[name] for name in dict.fromkeys([*first, *measures]) if name in measures}
 
 
-def _index_state(scope: Scope) -> dict[str, Any]:
+def _index_state(scope: EvaluatedTenant) -> dict[str, Any]:
     live = next((space for space in scope.spaces.status() if space.live), None)
     if live is None or not live.chunks:
         raise RequestError(
@@ -162,7 +162,7 @@ def _asks_model(plan: Plan) -> bool:
     return rag.expansion.queries > 0 or rag.expansion.hyde or (plan.answers and rag.answer.mode == "generative")
 
 
-def _asked(scope: Scope, question: Question, depth: int, *, answers: bool) -> QuestionResult:
+def _asked(scope: EvaluatedTenant, question: Question, depth: int, *, answers: bool) -> QuestionResult:
     found = scope.search(question.text, depth)
     ranking = tuple(dict.fromkeys(name for hit in found.hits for name in question.names_of(hit)))
     result = QuestionResult(
@@ -176,7 +176,7 @@ def _asked(scope: Scope, question: Question, depth: int, *, answers: bool) -> Qu
     return _answered(scope, question, result) if answers else result
 
 
-def _answered(scope: Scope, question: Question, result: QuestionResult) -> QuestionResult:
+def _answered(scope: EvaluatedTenant, question: Question, result: QuestionResult) -> QuestionResult:
     started = time.perf_counter()
     answer = scope.answer(question.text)
     milliseconds = round((time.perf_counter() - started) * 1000, 3)

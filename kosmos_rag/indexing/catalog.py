@@ -1,4 +1,4 @@
-"""The rows of `kosmos.indexes`: which segments and vector indexes a tenant has, and what is known of them."""
+"""The rows of `kosmos.indexes`: the segments and vector indexes of a tenant, with their settings and measurements."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,18 +14,19 @@ from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.storage.sql import statement
 
 SEGMENT = "segment"
+HNSW, IVFFLAT = "hnsw", "ivfflat"
 BUILDING, READY = "building", "ready"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class IndexRecord:
     """One index: a segment of a collection, or a vector index over a space."""
 
     id: uuid.UUID
     kind: str
     state: str
     rows: int
-    """When it was built."""
+    """Rows at the time of the build."""
     collection: str | None = None
     space_id: uuid.UUID | None = None
     first_sequence: int | None = None
@@ -37,36 +38,36 @@ class Entry:
 
     @property
     def relation(self) -> str:
-        """Name of a vector index in the server's catalogue."""
+        """Name of a vector index in the catalog of the server."""
         return f"vec_{self.id.hex}"
 
 
-def entries(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Entry]:
-    """Return all indexes of a tenant, segments in the order of their serials."""
-    with connection.cursor(row_factory=class_row(Entry)) as cursor:
+def list_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[IndexRecord]:
+    """Return all indexes of a tenant, segments in the order of their sequence numbers."""
+    with connection.cursor(row_factory=class_row(IndexRecord)) as cursor:
         return cursor.execute(statement("list_indexes"), {"tenant_id": tenant_id}).fetchall()
 
 
-def insert(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -> None:
-    """Add an index."""
-    values = {name: getattr(entry, name) for name in Entry.__slots__}
-    values |= {"settings": Jsonb(entry.settings), "health": Jsonb(entry.health), "now": entry.created_at}
+def insert_index(connection: psycopg.Connection, tenant_id: uuid.UUID, index: IndexRecord) -> None:
+    """Insert an index."""
+    values = {name: getattr(index, name) for name in IndexRecord.__slots__}
+    values |= {"settings": Jsonb(index.settings), "health": Jsonb(index.health), "now": index.created_at}
     connection.execute(statement("insert_index"), {"tenant_id": tenant_id, **values})
 
 
-def change(connection: psycopg.Connection, tenant_id: uuid.UUID, entry: Entry) -> None:
-    """Store state, settings and health of an index. Raises IndexLocked where another process has removed it."""
-    values = {"id": entry.id, "state": entry.state, "now": entry.checked_at or datetime.now(UTC)}
-    values |= {"settings": Jsonb(entry.settings), "health": Jsonb(entry.health)}
+def update_index(connection: psycopg.Connection, tenant_id: uuid.UUID, index: IndexRecord) -> None:
+    """Store state, settings and health of an index. Raises IndexLocked if another process has deleted it."""
+    values = {"id": index.id, "state": index.state, "now": index.checked_at or datetime.now(UTC)}
+    values |= {"settings": Jsonb(index.settings), "health": Jsonb(index.health)}
     if not connection.execute(statement("update_index"), {"tenant_id": tenant_id, **values}).rowcount:
-        raise IndexLocked(f"the index {entry.relation} has been removed by another process; try again later")
+        raise IndexLocked(f"the index {index.relation} has been removed by another process; try again later")
 
 
-def retire(connection: psycopg.Connection, tenant_id: uuid.UUID, gone: Sequence[Entry]) -> None:
-    """Take vector indexes out of use; they are dropped afterwards."""
-    connection.execute(statement("retire_indexes"), {"tenant_id": tenant_id, "ids": [entry.id for entry in gone]})
+def retire_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID, indexes: Sequence[IndexRecord]) -> None:
+    """Take vector indexes out of use, before they are dropped."""
+    connection.execute(statement("retire_indexes"), {"tenant_id": tenant_id, "ids": [index.id for index in indexes]})
 
 
-def delete(connection: psycopg.Connection, tenant_id: uuid.UUID, gone: Sequence[Entry]) -> None:
-    """Forget indexes; the postings of segments go with them."""
-    connection.execute(statement("delete_indexes"), {"tenant_id": tenant_id, "ids": [entry.id for entry in gone]})
+def delete_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID, indexes: Sequence[IndexRecord]) -> None:
+    """Delete indexes from the catalog, segments with their postings."""
+    connection.execute(statement("delete_indexes"), {"tenant_id": tenant_id, "ids": [index.id for index in indexes]})

@@ -1,4 +1,4 @@
-"""What was done to vector indexes, and why: written in the transaction that does it."""
+"""The log of changes to vector indexes, written in the transaction of the change."""
 
 import uuid
 from collections.abc import Mapping
@@ -9,25 +9,35 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import IndexStep
-from kosmos_rag.indexing.catalog import Entry
+from kosmos_rag.core.types import IndexEvent
+from kosmos_rag.indexing.catalog import IndexRecord
 from kosmos_rag.storage.sql import statement
 
 REBUILT, TUNED, SEARCH_WIDENED, DROPPED, SKIPPED = "rebuilt", "tuned", "search_widened", "dropped", "skipped"
-_KEPT = timedelta(days=365)
+_RETENTION = timedelta(days=365)
 
 
-def note(
+def log_event(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     action: str,
     reason: str,
     *,
     index_id: uuid.UUID,
-    before: Entry | None = None,
-    after: Entry | None = None,
+    before: IndexRecord | None = None,
+    after: IndexRecord | None = None,
 ) -> None:
-    """Write down a step, and forget those of more than a year ago."""
+    """Store an event, and delete the events that are older than a year.
+
+    Args:
+        connection: A connection in the transaction of the change.
+        tenant_id: The tenant.
+        action: One of the constants of this module.
+        reason: The reason, for people.
+        index_id: The index that was changed; of a rebuild the new one.
+        before: The index before the change; of a rebuild the one that was replaced.
+        after: The index after the change.
+    """
     now = datetime.now(UTC)
     values = {
         "tenant_id": tenant_id,
@@ -36,23 +46,23 @@ def note(
         "index_id": index_id,
         "action": action,
         "reason": reason,
-        "before": Jsonb(_shown(before)),
-        "after": Jsonb(_shown(after)),
+        "before": Jsonb(_summary(before)),
+        "after": Jsonb(_summary(after)),
     }
     connection.execute(statement("insert_index_event"), values)
-    connection.execute(statement("prune_index_events"), {"tenant_id": tenant_id, "before": now - _KEPT})
+    connection.execute(statement("prune_index_events"), {"tenant_id": tenant_id, "before": now - _RETENTION})
 
 
-def steps(connection: psycopg.Connection, tenant_id: uuid.UUID, *, limit: int) -> list[IndexStep]:
-    """Return the latest steps, the newest first."""
-    with connection.cursor(row_factory=class_row(IndexStep)) as cursor:
+def list_events(connection: psycopg.Connection, tenant_id: uuid.UUID, *, limit: int) -> list[IndexEvent]:
+    """Return the latest events, the newest first."""
+    with connection.cursor(row_factory=class_row(IndexEvent)) as cursor:
         return cursor.execute(statement("list_index_events"), {"tenant_id": tenant_id, "limit": limit}).fetchall()
 
 
-def _shown(entry: Entry | None) -> Mapping[str, Any]:
-    if entry is None:
+def _summary(index: IndexRecord | None) -> Mapping[str, Any]:
+    if index is None:
         return {}
     measured: dict[str, Any] = {
-        key: entry.health[key] for key in ("recall_at_10", "recall_target", "p50_ms") if key in entry.health
+        key: index.health[key] for key in ("recall_at_10", "recall_target", "p50_ms") if key in index.health
     }
-    return {"kind": entry.kind, "rows": entry.rows, **entry.settings, **measured}
+    return {"kind": index.kind, "rows": index.rows, **index.settings, **measured}

@@ -1,7 +1,7 @@
-"""How far a vector index has to be searched: recall and latency measured against the exact scan, on the tenant's data.
+"""Recall and latency of a vector index against the exact scan, and the search setting that reaches a target.
 
-Questions are made of the tenant's own text: some words in a row, of chunks drawn at random, embedded as a question is.
-Stored vectors would be easier to find: they lie where the index has its lists, and a question lies beside.
+The queries are made of the tenant's own text: some consecutive words of random chunks, embedded as a query is. Stored
+vectors would be too easy: they lie where the index has its lists, and a query lies near them only.
 """
 
 import math
@@ -22,11 +22,11 @@ from psycopg import sql
 from kosmos_rag.storage.sql import statement
 
 DEPTH = 100
-_QUESTION_CHARS = 120
+_MAX_QUERY_CHARS = 120
 QUERIES = 64
-"""Questions that recall is measured with."""
-_SLACK = 0.02
-"""How much less of the hundred nearest may be found than of the ten nearest."""
+"""Number of queries that recall is measured with."""
+_RECALL_100_SLACK = 0.02
+"""How far recall@100 may lie below the target of recall@10."""
 
 NO_FILTER: dict[str, Any] = {
     "collection": None,
@@ -40,124 +40,154 @@ NO_FILTER: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """What one setting of an index gives."""
+class Recall:
+    """Recall and latency of an index at one search setting."""
 
     setting: int
-    """Probes, or ef_search."""
+    """`probes` or `ef_search`."""
     recall_at_10: float
     recall_at_100: float
-    error: float
-    """Standard error of recall_at_10: other questions would give another mean."""
+    standard_error: float
+    """Of recall_at_10, over the queries."""
     p50_ms: float
 
-    def meets(self, target: float) -> bool:
-        """Whether enough of the nearest are found, with a standard error to spare where not all are."""
-        return self.recall_at_10 - self.error >= target and self.recall_at_100 >= target - _SLACK
+    def reaches(self, target: float) -> bool:
+        """Return whether recall@10 less its standard error, and recall@100, reach the target."""
+        return self.recall_at_10 - self.standard_error >= target and self.recall_at_100 >= target - _RECALL_100_SLACK
 
 
-Search = Callable[[NDArray[np.float32]], list[Any]]
+SearchFunction = Callable[[NDArray[np.float32]], list[Any]]
+"""Returns the ids of the DEPTH nearest chunks of a query vector of shape (dimensions,), the nearest first."""
 
 
-def sample_questions(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
-    """Return questions made of the tenant's text: eight to twelve words in a row, of chunks drawn at random.
-
-    None only where the tenant has no chunks.
-    """
+def sample_queries(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
+    """Return queries of eight to twelve consecutive words of random chunks; empty if the tenant has no chunks."""
     texts = [
         text
         for number in range(QUERIES)
-        # Ids of chunks are hashes: those after evenly spaced ones are chunks at random.
+        # Ids of chunks are hashes, so the chunks after evenly spaced ids are random.
         for (text,) in connection.execute(
             statement("chunk_after"), {"tenant_id": tenant_id, "id": uuid.UUID(int=(number << 128) // QUERIES)}
         ).fetchall()
     ]
-    return [_some_words(text) for text in texts]
+    return [_random_words(text) for text in texts]
 
 
-def _some_words(text: str) -> str:
+def _random_words(text: str) -> str:
     words = text.split()
-    count = random.randint(8, 12)  # noqa: S311 — no secret
+    count = random.randint(8, 12)  # noqa: S311 — not for security
     start = random.randint(0, max(0, len(words) - count))  # noqa: S311
-    # Text without spaces is one word: all of it would be no question.
-    return " ".join(words[start : start + count])[:_QUESTION_CHARS]
+    # Text without spaces is one word of any length.
+    return " ".join(words[start : start + count])[:_MAX_QUERY_CHARS]
 
 
-def exact(connection: psycopg.Connection, scope: Mapping[str, Any]) -> Search:
-    """Return the exact search over a space."""
-    return lambda query: [chunk_id for chunk_id, _ in nearest(connection, scope, query)]
+def exact_search(connection: psycopg.Connection, scope: Mapping[str, Any]) -> SearchFunction:
+    """Return the exact search over a space; `scope` binds `tenant_id` and `space_id`."""
+    return lambda query: [chunk_id for chunk_id, _ in nearest_neighbours(connection, scope, query)]
 
 
-def nearest(
+def nearest_neighbours(
     connection: psycopg.Connection, scope: Mapping[str, Any], query: NDArray[np.float32]
 ) -> list[tuple[uuid.UUID, float]]:
-    """Return the nearest of a space with their scores, by an exact scan."""
+    """Return the DEPTH nearest chunks of a query with their scores, by an exact scan.
+
+    Args:
+        connection: A connection in a transaction of the tenant.
+        scope: Binds `tenant_id` and `space_id`, and may bind the values of NO_FILTER.
+        query: The query vector, of shape (dimensions,).
+    """
     values = {**NO_FILTER, **scope, "vector": HalfVector(query.astype(np.float16)), "depth": DEPTH}
     return connection.execute(statement("dense_exact"), values).fetchall()
 
 
-def by_index(
+def index_search(
     connection: psycopg.Connection, scope: Mapping[str, Any], *, dimensions: int, oversampling: int | None
-) -> Search:
-    """Return the search by index over a space, as far as the transaction is set to search."""
-    text = sql.SQL(statement("dense_by_bits") if oversampling else statement("dense_by_index"))
-    query_text = text.format(dimensions=sql.Literal(dimensions))
+) -> SearchFunction:
+    """Return the search by an index, at the search setting of the transaction.
+
+    Args:
+        connection: A connection in a transaction of the tenant.
+        scope: Binds `tenant_id`, `space_id` and `index_id`.
+        dimensions: Dimensions of the space.
+        oversampling: Candidates for each hit of an index over bits; None for an index over half-precision vectors.
+    """
+    template = sql.SQL(statement("dense_by_bits") if oversampling else statement("dense_by_index"))
+    search_statement = template.format(dimensions=sql.Literal(dimensions))
 
     def search(query: NDArray[np.float32]) -> list[Any]:
         vector = HalfVector(query.astype(np.float16))
         values = {**NO_FILTER, **scope, "vector": vector, "depth": DEPTH, "pool": DEPTH * (oversampling or 1)}
-        rows = connection.execute(query_text, values).fetchall()
+        rows = connection.execute(search_statement, values).fetchall()
         return [row[0] for row in sorted(rows, key=lambda row: (-row[1], row[0]))]
 
     return search
 
 
-def measure(search: Search, setting: int, queries: Sequence[NDArray[np.float32]], truth: list[list[Any]]) -> Measured:
-    """Return recall and median latency of a search over these queries."""
-    found, p50_ms = timed(search, queries)
-    return summary(setting, found, truth, p50_ms)
+def measure_recall(
+    search: SearchFunction, setting: int, queries: Sequence[NDArray[np.float32]], truth: list[list[Any]]
+) -> Recall:
+    """Return recall and median latency of a search.
+
+    Args:
+        search: The search to measure.
+        setting: Its search setting, for the result.
+        queries: Query vectors.
+        truth: Ids of the nearest chunks of each query, by an exact scan.
+    """
+    results, p50_ms = time_queries(search, queries)
+    return summarise_recall(setting, results, truth, p50_ms)
 
 
-def summary(setting: int, found: list[list[Any]], truth: list[list[Any]], p50_ms: float) -> Measured:
-    """Return recall of what searches found, by what an exact scan did."""
-    at_10 = [_share(hits, nearest, 10) for hits, nearest in zip(found, truth, strict=True)]
-    at_100 = [_share(hits, nearest, DEPTH) for hits, nearest in zip(found, truth, strict=True)]
-    return Measured(
+def summarise_recall(setting: int, results: list[list[Any]], truth: list[list[Any]], p50_ms: float) -> Recall:
+    """Return the mean recall of ranked results.
+
+    Args:
+        setting: The search setting of the results.
+        results: Ids by query, the nearest first.
+        truth: Ids of the nearest chunks by query, by an exact scan.
+        p50_ms: Median latency of the searches.
+    """
+    at_10 = [_overlap(ids, nearest, 10) for ids, nearest in zip(results, truth, strict=True)]
+    at_100 = [_overlap(ids, nearest, DEPTH) for ids, nearest in zip(results, truth, strict=True)]
+    return Recall(
         setting=setting,
         recall_at_10=statistics.fmean(at_10),
-        error=statistics.stdev(at_10) / math.sqrt(len(at_10)) if len(at_10) > 1 else 0.0,
+        standard_error=statistics.stdev(at_10) / math.sqrt(len(at_10)) if len(at_10) > 1 else 0.0,
         recall_at_100=statistics.fmean(at_100),
         p50_ms=p50_ms,
     )
 
 
-def timed(search: Search, queries: Sequence[NDArray[np.float32]]) -> tuple[list[list[Any]], float]:
-    """Return what each query finds, and the median latency in milliseconds."""
-    took, found = [], []
+def time_queries(search: SearchFunction, queries: Sequence[NDArray[np.float32]]) -> tuple[list[list[Any]], float]:
+    """Return the result of each query, and the median latency in milliseconds."""
+    latencies_ms, results = [], []
     for query in queries:
         started = time.perf_counter()
-        found.append(search(query))
-        took.append((time.perf_counter() - started) * 1000)
-    return found, statistics.median(took)
+        results.append(search(query))
+        latencies_ms.append((time.perf_counter() - started) * 1000)
+    return results, statistics.median(latencies_ms)
 
 
-def _share(found: list[Any], nearest: list[Any], k: int) -> float:
-    wanted = set(nearest[:k])
-    return len(wanted.intersection(found[:k])) / len(wanted) if wanted else 1.0
+def _overlap(ids: list[Any], nearest: list[Any], k: int) -> float:
+    relevant = set(nearest[:k])
+    return len(relevant.intersection(ids[:k])) / len(relevant) if relevant else 1.0
 
 
-def smallest_that_meets(target: float, settings: list[int], measured: Callable[[int], Measured]) -> Measured:
-    """Return the measurement of the smallest setting that meets the target, else of the largest.
+def smallest_sufficient_setting(target: float, settings: list[int], measure: Callable[[int], Recall]) -> Recall:
+    """Return the measurement of the smallest setting that reaches the target, else of the largest setting.
 
-    `settings` rise, and recall with them: a bisection, so that few are measured.
+    Args:
+        target: The recall target.
+        settings: Search settings, ascending; recall rises with them, so that a bisection finds the smallest.
+        measure: Measures one setting.
     """
     low, high = 0, len(settings) - 1
     best = None
     while low <= high:
         middle = (low + high) // 2
-        result = measured(settings[middle])
-        if result.meets(target):
-            best, high = result, middle - 1
+        recall = measure(settings[middle])
+        if recall.reaches(target):
+            best, high = recall, middle - 1
         else:
             low = middle + 1
-    return best or measured(settings[-1])
+    return best or measure(settings[-1])

@@ -1,9 +1,9 @@
-"""Segments of packed postings: the tail is packed into a new one, and small ones are merged into larger.
+"""Segments of packed postings: unsegmented chunks are packed into a new one, small ones are merged into larger ones.
 
-Every change is one transaction: a reader sees the chunks in the tail or in the segment, and after a crash the corpus is
-as it was. Segments lie one after the other by serial, each at least twice as large as the next: so there are few of
-them, and a chunk is packed again only about once for each doubling of the corpus (O'Neil et al., "The Log-Structured
-Merge-Tree", 1996).
+Every change is one transaction: a query sees each chunk either unsegmented or in one segment, and a crash changes
+nothing. Segments follow each other by sequence number, each at least twice as large as the next: so there are few, and
+a chunk is packed again about once for each doubling of the collection (O'Neil et al., "The Log-Structured Merge-Tree",
+1996).
 """
 
 import uuid
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.core.text import bm25
-from kosmos_rag.indexing import catalog as catalogue
-from kosmos_rag.indexing.catalog import READY, SEGMENT, Entry
+from kosmos_rag.indexing.catalog import READY, SEGMENT, IndexRecord, delete_indexes, insert_index, list_indexes
 from kosmos_rag.storage.binary import pack_frequencies, pack_numbers, sparse_entries, unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
-PIECE_CHUNKS = 32_768
-"""Chunks packed at once at most: bounds memory and the length of the transaction."""
+PACK_BATCH_CHUNKS = 32_768
+"""Maximum number of chunks packed at once: bounds memory and the length of the transaction."""
 _BATCH_ROWS = 4_096
 _BATCH_BYTES = 8 * 1024 * 1024
 
@@ -34,54 +33,65 @@ Packed = tuple[int, bytes, bytes]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Chunks:
-    """The chunks of a segment, by offset. Offsets are dense, so that what was deleted takes no room after a merge."""
+    """The chunks of a segment, by offset. Offsets are dense: a merge leaves no room for deleted chunks."""
 
-    serials: NDArray[np.integer]
+    sequences: NDArray[np.integer]
     lengths: NDArray[np.int32]
 
 
-def pack_tail(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, covered: int) -> Entry | None:
-    """Pack the oldest chunks of the tail into a segment, in the caller's transaction; None where there are none.
+def pack_unsegmented(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, first_sequence: int
+) -> IndexRecord | None:
+    """Pack the oldest unsegmented chunks into a segment, in the caller's transaction; None if there are none.
 
-    `covered` is the serial up to which segments exist. Publications take turns and serials rise with their commits, so
-    whatever is to come has a serial above those that are seen here. Raises IndexLocked.
+    Publications are serialised and sequence numbers rise with their commits, so that later chunks have higher ones.
+
+    Args:
+        connection: A connection in a transaction of the tenant.
+        tenant_id: The tenant.
+        collection: The collection.
+        first_sequence: The first sequence number after the existing segments.
+
+    Raises IndexLocked.
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     cursor = connection.cursor(binary=True)
-    rows = cursor.execute(statement("unsegmented_batch"), {**scope, "limit": PIECE_CHUNKS}).fetchall()
+    rows = cursor.execute(statement("unsegmented_batch"), {**scope, "limit": PACK_BATCH_CHUNKS}).fetchall()
     if not rows:
         return None
-    serials = np.array([row[0] for row in rows])
+    sequences = np.array([row[0] for row in rows])
     lengths = np.array([row[1] for row in rows], dtype=np.float64)
     pivots = np.array([row[2] for row in rows])
     weights = sparse_entries([row[3] for row in rows])
     frequencies = bm25.frequencies(weights.values, bm25.norms(lengths, pivots)[weights.rows])
 
-    last = int(serials[-1]) + 1
+    last = int(sequences[-1]) + 1
     order = np.argsort(weights.lexeme_ids, kind="stable")
     lexeme_ids = weights.lexeme_ids[order]
     bounds = [0, *(np.flatnonzero(np.diff(lexeme_ids)) + 1).tolist(), len(lexeme_ids)] if len(lexeme_ids) else [0]
-    held, counted = weights.rows[order], frequencies[order]
+    offsets, counts = weights.rows[order], frequencies[order]
     packed = (
-        (int(lexeme_ids[start]), pack_numbers(held[start:end]), pack_frequencies(counted[start:end]))
+        (int(lexeme_ids[start]), pack_numbers(offsets[start:end]), pack_frequencies(counts[start:end]))
         for start, end in pairwise(bounds)
     )
-    entry = _entry(collection, covered, last, len(rows))
-    _write(connection, tenant_id, entry, _Chunks(serials=serials, lengths=lengths.astype(np.int32)), packed)
-    # A publication deletes rows of the tail in an order of its own: without taking turns the two could wait for each
-    # other. Last, so that publications wait for no more than this.
+    segment = _segment(collection, first_sequence, last, len(rows))
+    _insert_segment(
+        connection, tenant_id, segment, _Chunks(sequences=sequences, lengths=lengths.astype(np.int32)), packed
+    )
+    # A publication deletes unsegmented rows in another order: without the lock the two could deadlock. The lock is
+    # taken last, so that publications wait for the deletion only.
     connection.execute(statement("lock_collection"), scope)
-    _require_alone(connection, tenant_id, entry)
+    _require_no_overlap(connection, tenant_id, segment)
     connection.execute(statement("delete_segmented_terms"), {**scope, "last_sequence": last})
-    return entry
+    return segment
 
 
-def mergeable(segments: Sequence[Entry]) -> list[Entry]:
-    """Return the segments to merge into one: from the oldest that is less than twice what follows it, to the newest.
+def mergeable(segments: Sequence[IndexRecord]) -> list[IndexRecord]:
+    """Return the segments to merge into one: from the oldest that is less than twice its successors, to the newest.
 
-    None where each is at least twice as large as the next.
+    Empty if each is at least twice as large as the next.
     """
-    rows = [entry.rows for entry in segments]
+    rows = [segment.rows for segment in segments]
     start = next((at for at, (older, newer) in enumerate(pairwise(rows)) if older < 2 * newer), None)
     if start is None:
         return []
@@ -90,87 +100,89 @@ def mergeable(segments: Sequence[Entry]) -> list[Entry]:
     return list(segments[start:])
 
 
-def merge(connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[Entry]) -> Entry:
-    """Merge neighbouring segments into one without what has been deleted, in the caller's transaction.
+def merge_segments(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[IndexRecord]
+) -> IndexRecord:
+    """Merge neighbouring segments into one without the deleted chunks, in the caller's transaction.
 
     Raises IndexLocked.
     """
-    collection, first, last = segments[0].collection, _serials(segments[0]).start, _serials(segments[-1]).stop
+    collection, first, last = segments[0].collection, _sequences(segments[0]).start, _sequences(segments[-1]).stop
     assert collection is not None, "a segment is of a collection"
-    scope = {"tenant_id": tenant_id, "collection": collection, "ids": [entry.id for entry in segments]}
+    scope = {"tenant_id": tenant_id, "collection": collection, "ids": [segment.id for segment in segments]}
     bounds = {"first_sequence": first, "last_sequence": last}
     cursor = connection.cursor(binary=True)
     row = cursor.execute(statement("live_sequences"), {**scope, **bounds}).fetchone()
     assert row is not None, "an aggregate has a row"
-    renumbered, chunks = _renumbered(
+    new_offsets, chunks = _renumber(
         cursor.execute(statement("chunks_of_segments"), scope).fetchall(), np.frombuffer(row[0], dtype=">i4")
     )
-    entry = _entry(collection, first, last, len(chunks.serials))
+    merged = _segment(collection, first, last, len(chunks.sequences))
     with connection.cursor("kosmos_postings", binary=True) as stream:
         stream.itersize = _BATCH_ROWS
         rows = stream.execute(statement("postings_of_segments"), scope)
-        _write(connection, tenant_id, entry, chunks, _merged(rows, renumbered))
-    catalogue.delete(connection, tenant_id, segments)
-    _require_alone(connection, tenant_id, entry)
-    return entry
+        _insert_segment(connection, tenant_id, merged, chunks, _merge_postings(rows, new_offsets))
+    delete_indexes(connection, tenant_id, segments)
+    _require_no_overlap(connection, tenant_id, merged)
+    return merged
 
 
-def _serials(segment: Entry) -> range:
-    """Return the serials that a segment covers."""
-    assert segment.first_sequence is not None, "a segment has a first serial"
-    assert segment.last_sequence is not None, "a segment has a last serial"
+def _sequences(segment: IndexRecord) -> range:
+    """Return the sequence numbers that a segment covers."""
+    assert segment.first_sequence is not None, "a segment has a first sequence number"
+    assert segment.last_sequence is not None, "a segment has a last sequence number"
     return range(segment.first_sequence, segment.last_sequence)
 
 
-def _require_alone(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> None:
-    """Raise IndexLocked where another transaction has packed or merged these chunks in the meantime.
+def _require_no_overlap(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: IndexRecord) -> None:
+    """Raise IndexLocked if another transaction has packed or merged these chunks in the meantime.
 
     The lock of a maintenance ends with its session, and its last transaction may end a moment later.
     """
-    mine = _serials(segment)
-    for other in catalogue.entries(connection, tenant_id):
+    sequences = _sequences(segment)
+    for other in list_indexes(connection, tenant_id):
         if other.collection != segment.collection or other.id == segment.id:
             continue
-        theirs = _serials(other)
-        if theirs.start < mine.stop and mine.start < theirs.stop:
+        other_sequences = _sequences(other)
+        if other_sequences.start < sequences.stop and sequences.start < other_sequences.stop:
             raise IndexLocked(
                 f"segments of collection {segment.collection} have been changed by another process; try again later"
             )
 
 
-def _renumbered(
+def _renumber(
     segments: Iterable[tuple[uuid.UUID, bytes, bytes]], live: NDArray[np.integer]
 ) -> tuple[dict[uuid.UUID, NDArray[np.int32]], _Chunks]:
-    """Return the new offset of each chunk by segment and old offset, -1 where it is gone, and the chunks that stay."""
-    renumbered = {}
-    serials: list[NDArray[np.int32]] = []
+    """Return the new offsets by segment and old offset, -1 for deleted chunks, and the live chunks."""
+    new_offsets = {}
+    sequences: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int32]] = []
     start = 0
-    for index_id, packed_serials, packed_lengths in segments:
-        held = unpack_numbers(packed_serials)
-        kept = np.isin(held, live)
-        renumbered[index_id] = np.where(kept, start + np.cumsum(kept) - 1, -1).astype(np.int32)
-        serials.append(held[kept])
-        lengths.append(unpack_numbers(packed_lengths)[kept])
-        start += len(serials[-1])
-    return renumbered, _Chunks(serials=np.concatenate(serials), lengths=np.concatenate(lengths))
+    for index_id, packed_sequences, packed_lengths in segments:
+        segment_sequences = unpack_numbers(packed_sequences)
+        is_live = np.isin(segment_sequences, live)
+        new_offsets[index_id] = np.where(is_live, start + np.cumsum(is_live) - 1, -1).astype(np.int32)
+        sequences.append(segment_sequences[is_live])
+        lengths.append(unpack_numbers(packed_lengths)[is_live])
+        start += len(sequences[-1])
+    return new_offsets, _Chunks(sequences=np.concatenate(sequences), lengths=np.concatenate(lengths))
 
 
-def _merged(
-    rows: Iterable[tuple[int, uuid.UUID, bytes, bytes]], renumbered: dict[uuid.UUID, NDArray[np.int32]]
+def _merge_postings(
+    rows: Iterable[tuple[int, uuid.UUID, bytes, bytes]], new_offsets: dict[uuid.UUID, NDArray[np.int32]]
 ) -> Iterator[Packed]:
-    """Join the postings of each lexeme; `rows` come by lexeme, and within one in the order of the segments."""
-    for lexeme_id, parts in groupby(rows, key=itemgetter(0)):
-        held = list(parts)
-        offsets = np.concatenate([renumbered[part[1]][unpack_numbers(part[2])] for part in held])
-        frequencies = unpack_frequencies(b"".join(part[3] for part in held))
-        kept = offsets >= 0
-        if kept.any():
-            yield lexeme_id, pack_numbers(offsets[kept]), pack_frequencies(frequencies[kept])
+    """Join the postings of each lexeme; `rows` are ordered by lexeme, then by segment."""
+    for lexeme_id, group in groupby(rows, key=itemgetter(0)):
+        postings = list(group)
+        offsets = np.concatenate([new_offsets[posting[1]][unpack_numbers(posting[2])] for posting in postings])
+        frequencies = unpack_frequencies(b"".join(posting[3] for posting in postings))
+        is_live = offsets >= 0
+        if is_live.any():
+            yield lexeme_id, pack_numbers(offsets[is_live]), pack_frequencies(frequencies[is_live])
 
 
-def _entry(collection: str, first: int, last: int, rows: int) -> Entry:
-    return Entry(
+def _segment(collection: str, first: int, last: int, rows: int) -> IndexRecord:
+    return IndexRecord(
         id=uuid.uuid4(),
         kind=SEGMENT,
         state=READY,
@@ -181,16 +193,16 @@ def _entry(collection: str, first: int, last: int, rows: int) -> Entry:
     )
 
 
-def _write(
+def _insert_segment(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
-    entry: Entry,
+    segment: IndexRecord,
     chunks: _Chunks,
     postings: Iterable[Packed],
 ) -> None:
-    scope = {"tenant_id": tenant_id, "id": entry.id}
-    catalogue.insert(connection, tenant_id, entry)
-    packed = {"sequences": pack_numbers(chunks.serials), "lengths": pack_numbers(chunks.lengths)}
+    scope = {"tenant_id": tenant_id, "id": segment.id}
+    insert_index(connection, tenant_id, segment)
+    packed = {"sequences": pack_numbers(chunks.sequences), "lengths": pack_numbers(chunks.lengths)}
     connection.execute(statement("insert_segment"), {**scope, **packed})
     for batch in _batches(postings):
         columns = dict(zip(("lexeme_ids", "offsets", "frequencies"), map(list, zip(*batch, strict=True)), strict=True))

@@ -1,4 +1,4 @@
-"""What indexes a tenant has, how they are, and what is due: looked up, never changed."""
+"""The status of a tenant's indexes: their size and measurements, and the maintenance that is due."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -8,184 +8,210 @@ import psycopg
 
 from kosmos_rag.core.config import IndexSettings
 from kosmos_rag.core.types import IndexInfo
-from kosmos_rag.indexing import catalog as catalogue
-from kosmos_rag.indexing.catalog import READY, SEGMENT, Entry
+from kosmos_rag.indexing.catalog import READY, SEGMENT, IndexRecord, list_indexes
 from kosmos_rag.indexing.segments import mergeable
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-LIVE_SHARE = 0.7
-"""A segment is packed again when less of it than this is still there."""
-_GROWN, _SHRUNK = 2.0, 0.5
-"""A vector index is made again for this many times the rows that it was built on."""
+MIN_LIVE_SHARE = 0.7
+"""Share of live chunks below which a segment is fragmented and packed again."""
+_MAX_GROWTH, _MIN_SHRINKAGE = 2.0, 0.5
+"""A vector index is rebuilt when its rows change by more than these factors."""
+_KEEP_SHARE = 0.5
+"""An existing vector index is kept down to this share of `indexes.vector_min_chunks`."""
 
 
-def segments_of(entries: Sequence[Entry], collection: str) -> list[Entry]:
-    """Return the segments of a collection, in the order of their serials."""
-    return [entry for entry in entries if entry.kind == SEGMENT and entry.collection == collection]
+def segments_of(indexes: Sequence[IndexRecord], collection: str) -> list[IndexRecord]:
+    """Return the segments of a collection, in the order of their sequence numbers."""
+    return [index for index in indexes if index.kind == SEGMENT and index.collection == collection]
 
 
-def covered(segments: Sequence[Entry]) -> int:
-    """Return the serial up to which these segments hold the corpus."""
-    last = segments[-1].last_sequence if segments else 1
-    assert last is not None, "a segment has a last serial"
-    return last
+def segments_end(segments: Sequence[IndexRecord]) -> int:
+    """Return the first sequence number after the segments."""
+    end = segments[-1].last_sequence if segments else 1
+    assert end is not None, "a segment has a last sequence number"
+    return end
 
 
-def rows_of(connection: psycopg.Connection, scope: Mapping[str, Any]) -> int:
-    """Return how many vectors a space of a tenant has."""
-    return _number(connection, statement("vectors_of_space"), scope)
+def list_collections(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
+    """Return the collections of a tenant."""
+    rows = connection.execute(statement("collections_of_tenant"), {"tenant_id": tenant_id}).fetchall()
+    return [collection for collection, _ in rows]
 
 
-def live_chunks(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> int:
-    """Return how many chunks of a segment are still there."""
+def count_unsegmented(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> int:
+    """Count the chunks of a collection that are in no segment."""
+    return _count(connection, statement("count_unsegmented_chunks"), {"tenant_id": tenant_id, "collection": collection})
+
+
+def count_vectors(connection: psycopg.Connection, scope: Mapping[str, Any]) -> int:
+    """Count the vectors of a space; `scope` binds `tenant_id` and `space_id`."""
+    return _count(connection, statement("vectors_of_space"), scope)
+
+
+def count_live_chunks(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: IndexRecord) -> int:
+    """Count the chunks of a segment that have not been deleted."""
     bounds = {name: getattr(segment, name) for name in ("collection", "first_sequence", "last_sequence")}
-    return _number(connection, statement("live_chunks"), {"tenant_id": tenant_id, **bounds})
+    return _count(connection, statement("live_chunks"), {"tenant_id": tenant_id, **bounds})
 
 
-def live_share(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: Entry) -> float:
-    """Return the share of a segment that is still there."""
-    return live_chunks(connection, tenant_id, segment) / segment.rows if segment.rows else 1.0
+def live_share(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: IndexRecord) -> float:
+    """Return the share of a segment's chunks that have not been deleted."""
+    return count_live_chunks(connection, tenant_id, segment) / segment.rows if segment.rows else 1.0
 
 
-def is_large(rows: int, settings: IndexSettings, *, indexed: bool) -> bool:
-    """Return whether so many vectors are to have an index: the one that is there is kept down to half the number."""
-    return settings.vector != "none" and rows >= settings.vector_min_chunks * (0.5 if indexed else 1)
+def needs_vector_index(rows: int, settings: IndexSettings, *, indexed: bool) -> bool:
+    """Return whether to build or keep a vector index.
+
+    Args:
+        rows: Number of vectors.
+        settings: `indexes`.
+        indexed: Whether an index exists: it is kept down to half of the threshold.
+    """
+    return settings.vector != "none" and rows >= settings.vector_min_chunks * (_KEEP_SHARE if indexed else 1)
 
 
-def published_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> int:
-    """Return how many chunks have been published into a tenant so far, whether they are still there or not."""
+def count_published(connection: psycopg.Connection, tenant_id: uuid.UUID) -> int:
+    """Count the chunks that were ever published into a tenant, deleted ones included."""
     rows = connection.execute(statement("collections_of_tenant"), {"tenant_id": tenant_id}).fetchall()
     return sum(next_sequence - 1 for _, next_sequence in rows)
 
 
-def why_due(entry: Entry, rows: int, published: int, settings: IndexSettings) -> str | None:
-    """Return why a vector index should be built again; None where it need not."""
-    if settings.vector not in {"auto", entry.kind}:
+def rebuild_reason(index: IndexRecord, rows: int, published: int, settings: IndexSettings) -> str | None:
+    """Return why a vector index is due for a rebuild; None if it is not.
+
+    Args:
+        index: The index.
+        rows: Number of vectors now.
+        published: `count_published` now.
+        settings: `indexes`.
+    """
+    if settings.vector not in {"auto", index.kind}:
         return f"indexes.vector is {settings.vector}"
-    if entry.settings["precision"] != settings.precision:
+    if index.settings["precision"] != settings.precision:
         return f"indexes.precision is {settings.precision}"
-    if not is_large(rows, settings, indexed=True):
+    if not needs_vector_index(rows, settings, indexed=True):
         return f"{rows:,} rows are too few, indexes.vector_min_chunks is {settings.vector_min_chunks:,}"
-    if rows > _GROWN * entry.rows:
-        return f"grown from {entry.rows:,} to {rows:,} rows"
-    if rows < _SHRUNK * entry.rows:
-        return f"shrunk from {entry.rows:,} to {rows:,} rows"
-    if (since := published - entry.health.get("published", published)) > entry.rows:
+    if rows > _MAX_GROWTH * index.rows:
+        return f"grown from {index.rows:,} to {rows:,} rows"
+    if rows < _MIN_SHRINKAGE * index.rows:
+        return f"shrunk from {index.rows:,} to {rows:,} rows"
+    if (since := published - index.health.get("published", published)) > index.rows:
         return f"{since:,} chunks published since"
     return None
 
 
-def inspect(connection: psycopg.Connection, tenant: TenantRef, settings: IndexSettings) -> list[IndexInfo]:
-    """Return the indexes of a tenant, and what is scanned for want of one."""
-    entries = catalogue.entries(connection, tenant.id)
+def index_status(connection: psycopg.Connection, tenant: TenantRef, settings: IndexSettings) -> list[IndexInfo]:
+    """Return the indexes of a tenant, and the rows that are scanned because no index covers them."""
+    indexes = list_indexes(connection, tenant.id)
+    status: list[IndexInfo] = []
+    for collection in list_collections(connection, tenant.id):
+        status += _lexical_status(connection, tenant.id, collection, segments_of(indexes, collection), settings)
     values = {"tenant_id": tenant.id}
-    corpora = connection.execute(statement("collections_of_tenant"), values).fetchall()
-    found: list[IndexInfo] = []
-    for collection, _ in corpora:
-        found += _lexical(connection, tenant.id, collection, segments_of(entries, collection), settings)
-    space = connection.execute(statement("space_of_tenant"), values).fetchone()
-    if space is not None:
-        rows = rows_of(connection, {**values, "space_id": space[0]})
-        vectors = [entry for entry in entries if entry.kind != SEGMENT]
-        physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
-        live = [entry for entry in vectors if entry.space_id == space[0]]
-        published = published_of(connection, tenant.id)
-        found += [_vector(entry, rows, published, physical.get(entry.relation), settings) for entry in live]
-        for entry in (entry for entry in vectors if entry not in live):
-            beside = rows_of(connection, {**values, "space_id": entry.space_id})
-            found.append(_of_other_space(entry, beside, physical.get(entry.relation)))
-        if not any(entry.state == READY for entry in live):
-            found.append(_scanned(rows, settings))
-    return found
+    live_space = connection.execute(statement("space_of_tenant"), values).fetchone()
+    if live_space is not None:
+        vector_indexes = [index for index in indexes if index.kind != SEGMENT]
+        status += _vector_status(connection, tenant.id, live_space[0], vector_indexes, settings)
+    return status
 
 
-def _lexical(
+def _lexical_status(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     collection: str,
-    segments: Sequence[Entry],
+    segments: Sequence[IndexRecord],
     settings: IndexSettings,
 ) -> list[IndexInfo]:
-    merging = {entry.id for entry in mergeable(segments)}
-    found = []
+    due_for_merge = {segment.id for segment in mergeable(segments)}
+    status = []
     for segment in segments:
-        live = live_chunks(connection, tenant_id, segment)
-        due: str | None = "small beside the next" if segment.id in merging else None
-        if segment.rows and live < LIVE_SHARE * segment.rows:
-            due = f"{segment.rows - live:,} of {segment.rows:,} chunks are gone"
-        size = _number(connection, statement("segment_bytes"), {"tenant_id": tenant_id, "id": segment.id})
-        found.append(_info(segment, rows_now=live, size=size, due=due))
-    tail = _number(
-        connection, statement("count_unsegmented_chunks"), {"tenant_id": tenant_id, "collection": collection}
-    )
-    grown = tail >= settings.lexical_tail_chunks
-    found.append(
-        IndexInfo(
-            kind="tail",
-            state="exact",
-            collection=collection,
-            rows=tail,
-            rows_now=tail,
-            bytes=0,
-            settings={},
-            health={},
-            checked_at=None,
-            due=f"indexes.lexical_tail_chunks is {settings.lexical_tail_chunks:,}" if grown else None,
-        )
-    )
-    return found
+        live = count_live_chunks(connection, tenant_id, segment)
+        due: str | None = "smaller than twice the next segment" if segment.id in due_for_merge else None
+        if segment.rows and live < MIN_LIVE_SHARE * segment.rows:
+            due = f"{segment.rows - live:,} of {segment.rows:,} chunks are deleted"
+        size = _count(connection, statement("segment_bytes"), {"tenant_id": tenant_id, "id": segment.id})
+        status.append(_info(segment, rows_now=live, size=size, due=due))
+    unsegmented = count_unsegmented(connection, tenant_id, collection)
+    is_due = unsegmented >= settings.unsegmented_chunks
+    threshold = f"indexes.unsegmented_chunks is {settings.unsegmented_chunks:,}"
+    status.append(_scan_info("unsegmented", unsegmented, collection=collection, due=threshold if is_due else None))
+    return status
 
 
-def _vector(
-    entry: Entry, rows: int, published: int, physical: tuple[Any, ...] | None, settings: IndexSettings
-) -> IndexInfo:
-    if physical is None or not physical[1]:
-        due: str | None = "it is not in the server's catalogue" if physical is None else "it was not built to the end"
-    elif entry.state != READY:
-        due = "left by an interrupted run"
-    else:
-        due = why_due(entry, rows, published, settings)
-    return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
+def _vector_status(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    live_space_id: uuid.UUID,
+    indexes: Sequence[IndexRecord],
+    settings: IndexSettings,
+) -> list[IndexInfo]:
+    values = {"tenant_id": tenant_id}
+    rows = count_vectors(connection, {**values, "space_id": live_space_id})
+    published = count_published(connection, tenant_id)
+    physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
+    live = [index for index in indexes if index.space_id == live_space_id]
+    status = []
+    for index in live:
+        due = _vector_due(index, rows, published, physical.get(index.relation), settings)
+        status.append(_info(index, rows_now=rows, size=_size(physical.get(index.relation)), due=due))
+    for index in (index for index in indexes if index not in live):
+        # `reembed` builds the index of a space that is not live, and drops it with its space.
+        due = None if index.state == READY else "left by an interrupted run"
+        rows_of_space = count_vectors(connection, {**values, "space_id": index.space_id})
+        status.append(_info(index, rows_now=rows_of_space, size=_size(physical.get(index.relation)), due=due))
+    if not any(index.state == READY for index in live):
+        is_due = needs_vector_index(rows, settings, indexed=False)
+        threshold = f"indexes.vector_min_chunks is {settings.vector_min_chunks:,}"
+        status.append(_scan_info("none", rows, collection=None, due=threshold if is_due else None))
+    return status
 
 
-def _of_other_space(entry: Entry, rows: int, physical: tuple[Any, ...] | None) -> IndexInfo:
-    """Describe an index over a space that is not live: `embed` builds it, and drops it with its space."""
-    due = None if entry.state == READY else "left by an interrupted run"
-    return _info(entry, rows_now=rows, size=physical[2] if physical else 0, due=due)
+def _vector_due(
+    index: IndexRecord, rows: int, published: int, physical: tuple[Any, ...] | None, settings: IndexSettings
+) -> str | None:
+    if physical is None:
+        return "it is not in the catalog of the server"
+    if not physical[1]:
+        return "its build did not finish"
+    if index.state != READY:
+        return "left by an interrupted run"
+    return rebuild_reason(index, rows, published, settings)
 
 
-def _scanned(rows: int, settings: IndexSettings) -> IndexInfo:
-    wanted = is_large(rows, settings, indexed=False)
+def _size(physical: tuple[Any, ...] | None) -> int:
+    return int(physical[2]) if physical else 0
+
+
+def _scan_info(kind: str, rows: int, *, collection: str | None, due: str | None) -> IndexInfo:
     return IndexInfo(
-        kind="none",
+        kind=kind,
         state="exact",
-        collection=None,
+        collection=collection,
         rows=rows,
         rows_now=rows,
         bytes=0,
         settings={},
         health={},
         checked_at=None,
-        due=f"indexes.vector_min_chunks is {settings.vector_min_chunks:,}" if wanted else None,
-    )
-
-
-def _info(entry: Entry, *, rows_now: int, size: int, due: str | None) -> IndexInfo:
-    return IndexInfo(
-        kind=entry.kind,
-        state=entry.state,
-        collection=entry.collection,
-        rows=entry.rows,
-        rows_now=rows_now,
-        bytes=size,
-        settings=entry.settings,
-        health=entry.health,
-        checked_at=entry.checked_at,
         due=due,
     )
 
 
-def _number(connection: psycopg.Connection, query: LiteralString, values: Mapping[str, Any]) -> int:
+def _info(index: IndexRecord, *, rows_now: int, size: int, due: str | None) -> IndexInfo:
+    return IndexInfo(
+        kind=index.kind,
+        state=index.state,
+        collection=index.collection,
+        rows=index.rows,
+        rows_now=rows_now,
+        bytes=size,
+        settings=index.settings,
+        health=index.health,
+        checked_at=index.checked_at,
+        due=due,
+    )
+
+
+def _count(connection: psycopg.Connection, query: LiteralString, values: Mapping[str, Any]) -> int:
     row = connection.execute(query, values).fetchone()
     return int(row[0]) if row else 0

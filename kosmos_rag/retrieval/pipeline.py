@@ -82,7 +82,7 @@ class Retriever:
         self._results = Results(kept=retrieval.cached_results)
         self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
         self._reranking = Reranking(reranker, settings.rag.reranking, telemetry) if reranker else None
-        self._sampler: Sampler | None = Sampler(database.app, settings.guard, telemetry)
+        self._sampler: Sampler | None = Sampler(database.app, settings.monitor, telemetry)
         self._tell_of_caches()
         self._go_by(settings, version=None)
 

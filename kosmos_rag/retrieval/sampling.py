@@ -103,8 +103,11 @@ class Sampler:
             self.flush()
 
     def _place(self, space_id: uuid.UUID, collection: str | None) -> uuid.UUID:
-        """Return the place of this slice of time: `guard.samples` of them in `guard.every_s`, then they come again."""
-        number = int(time.time() / self._settings.every_s * self._settings.samples) % self._settings.samples
+        """Return the slot of this moment: `monitor.samples_per_run` slots repeat every `monitor.interval_s`."""
+        number = (
+            int(time.time() / self._settings.interval_s * self._settings.samples_per_run)
+            % self._settings.samples_per_run
+        )
         return uuid.uuid5(space_id, f"{collection or ''}/{number}")
 
     def _run(self) -> None:

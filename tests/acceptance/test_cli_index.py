@@ -105,12 +105,12 @@ def test_build__says_what_it_does_and_shows_what_there_is(built: Result, kosmos:
 
 def test_status__as_json_is_one_object(built: Result, kosmos: Run) -> None:
     found = _indexes(kosmos("index", "status", "--json"))
-    assert found.keys() == {"segment", "tail", "ivfflat"}
+    assert found.keys() == {"segment", "unsegmented", "ivfflat"}
     assert found["ivfflat"]["settings"] == {"precision": "half", "lists": 1, "probes": 1}
     assert found["ivfflat"]["health"]["recall_at_10"] == 1.0
     assert found["ivfflat"]["bytes"] > 0
     assert found["ivfflat"]["due"] is None
-    assert found["tail"]["rows"] == 0
+    assert found["unsegmented"]["rows"] == 0
 
 
 def test_setting__of_one_call_is_obeyed(built: Result, kosmos: Run) -> None:

@@ -1,6 +1,6 @@
 """Drift: an index over one topic, as many chunks of another inserted beside questions. Prints its figures.
 
-The guard has to see it within its period, the lifecycle to bring recall back, and no question may fail meanwhile.
+The monitor has to see it within its period, the lifecycle to bring recall back, and no question may fail meanwhile.
 """
 
 import re
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
-from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import TopicEmbedder, load, only
 from tests.integration.variants import changed
@@ -71,10 +71,10 @@ EMBEDDER = DriftEmbedder()
 
 @pytest.fixture
 def engine(settings: Settings) -> Iterator[Engine]:
-    """An engine whose every question is a sample, with a guard that has a second in two for itself."""
+    """An engine whose every question is a sample, with a monitor that has a second in two for itself."""
     drifting = {
-        "indexes.vector": "ivfflat", "indexes.lexical_tail_chunks": 1_000_000,
-        "guard.every_s": PERIOD_S, "guard.database_share": 0.5, "guard.permission_every_s": None,
+        "indexes.vector": "ivfflat", "indexes.unsegmented_chunks": 1_000_000,
+        "monitor.interval_s": PERIOD_S, "monitor.database_share": 0.5, "monitor.isolation_interval_s": None,
         "rag.retrieval.similarity_threshold": -1.0, "rag.retrieval.keyword_weight": 0.0,
     }  # fmt: skip
     with Engine(changed(settings, drifting), embedder=EMBEDDER) as running:
@@ -119,7 +119,7 @@ class Load:
 def maintained(engine: Engine) -> list[MonitorRun]:
     """A round of maintenance, as a worker does it."""
     engine.tenant("acme").indexes.build()
-    return RecallMonitor(engine).run_due(tenant("acme"), print)
+    return recall_monitor(engine).run_due(tenant("acme"), print)
 
 
 def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: DatabaseSettings) -> None:
@@ -131,7 +131,9 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
         running = threads.submit(asking.ask)
         try:
             states = _until(engine, lambda run: run.state is MonitorState.OK)
-            print(f"A: {built.settings['lists']} lists, probes {built.settings['probes']}; guard: {states[-1].reason}")
+            print(
+                f"A: {built.settings['lists']} lists, probes {built.settings['probes']}; monitor: {states[-1].reason}"
+            )
             load(engine, "acme", range(CHUNKS, 2 * CHUNKS), text=text_of)
             oracle, asking.question = Oracle(2 * CHUNKS), question_of_b
             low, drifted_at = oracle.recall(engine, question_of_b), time.monotonic()
@@ -145,7 +147,7 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
     print(f"B: recall@10 {low:.3f}, alarm by run {len(runs)}, after {seen_s:.0f} s: {runs[-1].reason}")
     for step in reversed(scope.indexes.log()):
         print(f"{step.at:%H:%M:%S} {step.action}: {dict(step.before)} -> {dict(step.after)}")
-    print(f"restored to {restored:.3f} of B, {oracle.recall(engine, question_of_a):.3f} of A; guard: {good.reason}")
+    print(f"restored to {restored:.3f} of B, {oracle.recall(engine, question_of_a):.3f} of A; monitor: {good.reason}")
     print(f"{asking.answered} questions meanwhile, {asking.short} short")
     assert low < 0.95
     assert len(runs) <= 2, "the first may still hold questions of before"
@@ -166,15 +168,15 @@ def _until(engine: Engine, wanted: Callable[[MonitorRun], bool]) -> list[Monitor
     raise AssertionError(f"it did not come: {[run.reason for run in seen]}")
 
 
-def test_guard__takes_a_fiftieth_of_one_connection_at_its_default_rate(
+def test_monitor__takes_a_fiftieth_of_one_connection_at_its_default_rate(
     settings: Settings, engine: Engine, database: DatabaseSettings
 ) -> None:
     load(engine, "acme", range(CHUNKS), text=text_of)
     engine.tenant("acme").indexes.build()
-    sampling = changed(engine.settings, {"guard.every_s": 0.5})
+    sampling = changed(engine.settings, {"monitor.interval_s": 0.5})
     with (
         Engine(sampling, embedder=EMBEDDER) as asked,
-        Engine(changed(engine.settings, {"guard": Settings().guard}), embedder=EMBEDDER) as usual,
+        Engine(changed(engine.settings, {"monitor": Settings().monitor}), embedder=EMBEDDER) as usual,
     ):
         for number in range(200):
             asked.tenant("acme").search(question_of_a(number), FULL)
@@ -182,16 +184,16 @@ def test_guard__takes_a_fiftieth_of_one_connection_at_its_default_rate(
         assert sampler is not None
         sampler.flush()
         before = _active_ms(database)
-        [run] = RecallMonitor(usual).run("acme", [MonitorKind.RECALL])
+        [run] = recall_monitor(usual).run("acme", [MonitorKind.RECALL])
         used_ms = _active_ms(database) - before
-        guard = usual.settings.guard
-        wait_s = max(guard.every_s, run.milliseconds / 1000 / guard.database_share)
+        monitor = usual.settings.monitor
+        wait_s = max(monitor.every_s, run.milliseconds / 1000 / monitor.database_share)
     print(
         f"{run.figures['samples']} samples of {CHUNKS:,} chunks: {run.milliseconds:.0f} ms of one connection, "
         f"{used_ms:.0f} ms active in the server, every {wait_s:.0f} s: {used_ms / 1000 / wait_s:.3%} of its time"
     )
     assert run.state is MonitorState.OK, "all of the samples were searched"
-    assert used_ms / 1000 <= guard.database_share * wait_s
+    assert used_ms / 1000 <= monitor.database_share * wait_s
 
 
 def _active_ms(database: DatabaseSettings) -> float:

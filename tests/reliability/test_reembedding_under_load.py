@@ -87,7 +87,7 @@ def test_move__under_load_fails_no_question_and_mixes_no_spaces(engine: Engine) 
             scope.spaces.start(chunks_per_second=400)
             load.wait_for_answers()
             at.append(time.monotonic())
-            for turn in (scope.spaces.switch, scope.spaces.rollback, scope.spaces.switch):
+            for turn in (scope.spaces.cutover, scope.spaces.rollback, scope.spaces.cutover):
                 turn()
                 since = time.monotonic()
                 load.wait_for_answers()
@@ -137,7 +137,7 @@ def test_publication__that_a_switch_overtakes_is_written_in_the_space_that_is_li
         coming = threads.submit(other.tenant("acme", collection="wiki").ingest, document(500))
         assert slow.waiting.wait(30)
         scope.spaces.start()
-        scope.spaces.switch()
+        scope.spaces.cutover()
         slow.may.set()
         assert coming.result().failed == ()
     assert _missing(scope) == [0, 0]
@@ -183,4 +183,4 @@ def test_start__that_is_killed_goes_on_where_it_was(settings: Settings) -> None:
         scope.spaces.start(on_progress=lambda done, _total, _step: seen.append(done))
         assert seen[-1] == CHUNKS
         assert _missing(scope) == [0, 0]
-        scope.spaces.switch()
+        scope.spaces.cutover()

@@ -20,13 +20,13 @@ from kosmos_rag.apps.cli import (
     keyword_context,
     mcp,
     migrate,
+    monitor,
+    reembed,
     schema,
     search,
     serve,
     worker,
 )
-from kosmos_rag.apps.cli import monitor as guard
-from kosmos_rag.apps.cli import reembed as embed
 from kosmos_rag.core.version import __version__
 
 app = typer.Typer(
@@ -69,8 +69,8 @@ app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")
-app.add_typer(guard.app, name="guard")
-app.add_typer(embed.app, name="embed")
+app.add_typer(monitor.app, name="monitor")
+app.add_typer(reembed.app, name="reembed")
 app.add_typer(schema.app, name="schema")
 app.add_typer(evaluation.app, name="eval")
 app.add_typer(experiment.app, name="experiment")

@@ -1,4 +1,4 @@
-"""kosmos-rag index: look after the indexes of a tenant."""
+"""kosmos-rag index: status, maintenance and log of a tenant's indexes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -18,57 +18,58 @@ if TYPE_CHECKING:
     from kosmos_rag.core.types import IndexInfo
     from kosmos_rag.engine.tenant import Tenant
 
-app = typer.Typer(help="Look after a tenant's indexes: what there is, what is due, and building it.")
+app = typer.Typer(help="Show and maintain the indexes of a tenant.")
 
 
 @app.command("status")
 @command
 def status(*, common: TenantOptions) -> None:
-    """Show the indexes, how they are, and what is due."""
-    _run(lambda scope, _: scope.indexes.status(), common)
+    """Show the indexes and their due maintenance."""
+    _run(lambda tenant, _: tenant.indexes.status(), common)
 
 
 @app.command("build")
 @command
 def build(*, common: TenantOptions) -> None:
-    """Build what is due. Safe to run at any time, beside questions and ingestion; run it by the clock."""
-    _run(lambda scope, tell: scope.indexes.build(tell), common)
+    """Do all due maintenance; safe at any time, while queries and ingestion go on."""
+    _run(lambda tenant, report: tenant.indexes.build(report), common)
 
 
 @app.command("tune")
 @command
 def tune(*, common: TenantOptions) -> None:
-    """Measure the vector index, and search it as far as indexes.recall_target asks."""
-    _run(lambda scope, tell: scope.indexes.tune(tell), common)
+    """Set the search setting of the vector index to what indexes.recall_target needs."""
+    _run(lambda tenant, report: tenant.indexes.tune(report), common)
 
 
 @app.command("rebuild")
 @command
 def rebuild(*, common: TenantOptions) -> None:
-    """Build all indexes again, whether due or not; the old ones serve until the new are ready."""
-    _run(lambda scope, tell: scope.indexes.rebuild(tell), common)
+    """Rebuild all indexes, due or not; queries use the old ones until the new ones are ready."""
+    _run(lambda tenant, report: tenant.indexes.rebuild(report), common)
 
 
 @app.command("log")
 @command
 def log(
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many steps, the latest first.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of events, the newest first.")] = 20,
     *,
     common: TenantOptions,
 ) -> None:
-    """Show what was done to the vector indexes, and why."""
+    """Show the changes to the vector indexes with their reasons."""
     with common.open_tenant() as owner:
-        steps = owner.indexes.log(limit)
+        events = owner.indexes.log(limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "steps": [plain(step) for step in steps]})
+        print_json({"tenant": common.tenant, "events": [plain(event) for event in events]})
         return
-    shown = table("at", "action", "before", "after", "reason")
-    for step in steps:
-        shown.add_row(f"{step.at:%Y-%m-%d %H:%M:%S}", step.action, _how(step.before), _how(step.after), step.reason)
-    console().print(shown if steps else "nothing was done to vector indexes")
+    rows = table("at", "action", "before", "after", "reason")
+    for event in events:
+        before, after = _settings(event.before), _settings(event.after)
+        rows.add_row(f"{event.at:%Y-%m-%d %H:%M:%S}", event.action, before, after, event.reason)
+    console().print(rows if events else "no vector index was changed")
 
 
-def _how(index: Mapping[str, Any]) -> str:
+def _settings(index: Mapping[str, Any]) -> str:
     named = {name: index[name] for name in ("kind", "probes", "ef_search", "recall_at_10") if name in index}
     kind = named.pop("kind", "")
     return " ".join([kind, *(f"{name} {value}" for name, value in named.items())]).strip()

@@ -1,4 +1,4 @@
-"""kosmos-rag guard: whether questions find what they should, and no more."""
+"""kosmos-rag monitor: recall of live queries, known answers, isolation of tenants."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,53 +17,53 @@ if TYPE_CHECKING:
 
     from kosmos_rag.core.types import MonitorRun
 
-app = typer.Typer(help="Measure live questions again, ask what has known answers, and try to read others' secrets.")
+app = typer.Typer(help="Measure the recall of live queries and of questions with known answers, and tenant isolation.")
 
 
 @app.command("run")
 @command
 def run(*, common: TenantOptions) -> None:
-    """Look at everything now, due or not, and act as guard.act says. Exits with 1 on an alarm."""
+    """Measure now, due or not, and repair as monitor.auto_repair says. Exit with 1 on an alarm."""
     with common.open_engine() as engine:
-        from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+        from kosmos_rag.engine.monitor import recall_monitor
 
-        found = RecallMonitor(engine).run(
+        runs = recall_monitor(engine).run(
             common.tenant, progress=None if common.as_json else lambda step: typer.echo(f"{step} …", err=True)
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "runs": [plain(one) for one in found]})
+        print_json({"tenant": common.tenant, "runs": [plain(run) for run in runs]})
     else:
-        _print(found)
-    if any(one.state == "alarm" for one in found):
+        _print(runs)
+    if any(run.state == "alarm" for run in runs):
         raise typer.Exit(1)
 
 
 @app.command("status")
 @command
 def status(
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many runs, the latest first.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of runs, the newest first.")] = 20,
     *,
     common: TenantOptions,
 ) -> None:
-    """Show what the latest runs came to, and how many samples wait for the next."""
+    """Show the latest runs, and the number of samples for the next one."""
     with common.open_engine() as engine:
-        from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+        from kosmos_rag.engine.monitor import recall_monitor
 
-        guard = RecallMonitor(engine)
-        found, waiting = guard.status(common.tenant, limit=limit), guard.waiting(common.tenant)
+        monitor = recall_monitor(engine)
+        runs, samples = monitor.status(common.tenant, limit=limit), monitor.count_samples(common.tenant)
     if common.as_json:
-        print_json({"tenant": common.tenant, "waiting": waiting, "runs": [plain(one) for one in found]})
+        print_json({"tenant": common.tenant, "samples": samples, "runs": [plain(run) for run in runs]})
         return
-    _print(found)
-    console().print(f"{waiting} samples wait")
+    _print(runs)
+    console().print(f"{samples} samples for the next run")
 
 
-def _print(found: "Sequence[MonitorRun]") -> None:
-    if not found:
+def _print(runs: "Sequence[MonitorRun]") -> None:
+    if not runs:
         console().print("nothing was measured: no vector index, and no question file")
         return
-    shown = table("at", "kind", "state", "reason", "done", "ms", right={"ms"})
-    for one in found:
-        done = str(one.figures.get("action", ""))
-        shown.add_row(f"{one.at:%Y-%m-%d %H:%M:%S}", one.kind, one.state, one.reason, done, f"{one.milliseconds:,.0f}")
-    console().print(shown)
+    rows = table("at", "kind", "state", "reason", "repair", "ms", right={"ms"})
+    for run in runs:
+        repair = str(run.figures.get("action", ""))
+        rows.add_row(f"{run.at:%Y-%m-%d %H:%M:%S}", run.kind, run.state, run.reason, repair, f"{run.milliseconds:,.0f}")
+    console().print(rows)

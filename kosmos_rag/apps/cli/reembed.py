@@ -1,4 +1,4 @@
-"""kosmos-rag embed: move a tenant to another embedding model, while its questions are answered."""
+"""kosmos-rag reembed: migrate a tenant to another embedding model, while queries are answered."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.tenant import Tenant
     from kosmos_rag.indexing.reembedding.migration import Progress
 
-app = typer.Typer(help="Move a tenant to the model of rag.next_embedding, or back, without downtime.")
+app = typer.Typer(help="Migrate a tenant to the model of rag.next_embedding, or back, without downtime.")
 
 
 class Engine(StrEnum):
-    """Who embeds."""
+    """Where the backfill runs."""
 
     local = "local"
     ray = "ray"
@@ -35,46 +35,46 @@ class Engine(StrEnum):
 @app.command("status")
 @command
 def status(*, common: TenantOptions) -> None:
-    """Show the embedding spaces, and how far each has come."""
-    _run(lambda scope, _: scope.spaces.status(), common)
+    """Show the embedding spaces and the progress of the backfill."""
+    _run(lambda tenant, _: tenant.spaces.status(), common)
 
 
 @app.command("start")
 @command
 def start(
     chunks_per_second: Annotated[
-        float | None, typer.Option("--chunks-per-second", metavar="N", help="Embed no faster than this.")
+        float | None, typer.Option("--chunks-per-second", metavar="N", help="Rate limit.")
     ] = None,
     engine: Annotated[Engine, typer.Option(help="This process, or the workers of a Ray cluster.")] = Engine.local,
     *,
     common: TenantOptions,
 ) -> None:
-    """Embed all chunks by the other model, beside the live space. Go on with it where it was interrupted."""
+    """Embed all chunks with the other model into a second space; continue after an interruption."""
     _run(
-        lambda scope, tell: scope.spaces.start(
-            chunks_per_second=chunks_per_second, engine=engine.value, on_progress=tell
+        lambda tenant, report: tenant.spaces.start(
+            chunks_per_second=chunks_per_second, engine=engine.value, on_progress=report
         ),
         common,
     )
 
 
-@app.command("switch")
+@app.command("cutover")
 @command
-def switch(
+def cutover(
     questions: Annotated[
-        Path | None, typer.Option("--questions", metavar="FILE", help="Compare both models by this evaluation set.")
+        Path | None, typer.Option("--questions", metavar="FILE", help="Compare both models with this question file.")
     ] = None,
     force: Annotated[
-        str | None, typer.Option("--force", metavar="REASON", help="Switch whatever is measured, and say why.")
+        str | None, typer.Option("--force", metavar="REASON", help="Cut over in spite of the measurements.")
     ] = None,
     *,
     common: TenantOptions,
 ) -> None:
-    """Answer questions from the other model's space, if it is complete and measured to be good enough."""
-    with common.open_engine() as running, progress(shown=not common.as_json) as tell:
-        quality = running.tenant(common.tenant).spaces.switch(questions=questions, force=force, on_progress=tell)
+    """Answer queries from the space of the other model, if it is complete and good enough."""
+    with common.open_engine() as running, progress(shown=not common.as_json) as report:
+        quality = running.tenant(common.tenant).spaces.cutover(questions=questions, force=force, on_progress=report)
     if common.as_json:
-        print_json({"tenant": common.tenant, "switched": asdict(quality)})
+        print_json({"tenant": common.tenant, "quality": asdict(quality)})
     else:
         _print_quality(quality)
 
@@ -82,8 +82,8 @@ def switch(
 @app.command("rollback")
 @command
 def rollback(*, common: TenantOptions) -> None:
-    """Answer questions from the space that was live before."""
-    _run(lambda scope, _: scope.spaces.rollback(), common)
+    """Answer queries from the space that was live before."""
+    _run(lambda tenant, _: tenant.spaces.rollback(), common)
 
 
 @app.command("drop")
@@ -93,30 +93,30 @@ def drop(
     *,
     common: TenantOptions,
 ) -> None:
-    """Remove a space that is not live, with its vectors and its index. What was interrupted goes on."""
-    _run(lambda scope, tell: scope.spaces.drop(space, tell), common)
+    """Drop a space that is not live, with its vectors and its index; continue after an interruption."""
+    _run(lambda tenant, report: tenant.spaces.drop(space, report), common)
 
 
 def _run(
     action: "Callable[[Tenant, Progress | None], Sequence[SpaceInfo]]",
     common: TenantOptions,
 ) -> None:
-    with common.open_tenant() as owner, progress(shown=not common.as_json) as tell:
-        found = action(owner, tell)
+    with common.open_tenant() as tenant, progress(shown=not common.as_json) as report:
+        spaces = action(tenant, report)
     if common.as_json:
-        print_json({"tenant": common.tenant, "spaces": [asdict(info) for info in found]})
+        print_json({"tenant": common.tenant, "spaces": [asdict(info) for info in spaces]})
     else:
-        _print(found)
+        _print(spaces)
 
 
-def _print(found: "Sequence[SpaceInfo]") -> None:
-    if not found:
+def _print(spaces: "Sequence[SpaceInfo]") -> None:
+    if not spaces:
         console().print("no documents, and so no embedding spaces")
         return
     right = ("dimensions", "embedded", "chunks", "truncated", "recall@10")
     columns = ("model", "dimensions", "state", "live", "embedded", "chunks", "truncated", "index", "recall@10", "id")
     rows = table(*columns, right=right)
-    for info in found:
+    for info in spaces:
         rows.add_row(
             info.model,
             str(info.dimensions),
@@ -134,7 +134,7 @@ def _print(found: "Sequence[SpaceInfo]") -> None:
 
 def _print_quality(quality: "SpaceQuality") -> None:
     out = console()
-    out.print(f"questions are answered by {quality.model}, {quality.live_model} before")
+    out.print(f"queries are answered by {quality.model}, {quality.live_model} before")
     if quality.recall_at_10 is not None:
         out.print(f"  recall@10 of its index {quality.recall_at_10}, target {quality.recall_target}")
     if quality.ndcg_at_10 is not None:

@@ -1,11 +1,21 @@
 """The keys of the configuration, read off the models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+RENAMED: Mapping[str, str] = {
+    "guard": "monitor",
+    "guard.act": "monitor.auto_repair",
+    "guard.every_s": "monitor.interval_s",
+    "guard.permission_every_s": "monitor.isolation_interval_s",
+    "guard.samples": "monitor.samples_per_run",
+    "indexes.lexical_tail_chunks": "indexes.unsegmented_chunks",
+}
+"""Keys and sections that have another name now, by their old one: read by the message about an unknown key only."""
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
@@ -29,6 +39,15 @@ def nearest_key(model: type[BaseModel], key: str) -> str | None:
     names = {name: None for name, _ in keys_of(model)}
     sections = {name.rpartition(".")[0]: None for name in names} | dict.fromkeys(model.model_fields)
     return next(iter(get_close_matches(key.lower(), [*names, *sections], n=1)), None)
+
+
+def renamed_key(key: str) -> str | None:
+    """The present name of a renamed key, or of a key of a renamed section; None where it was not renamed."""
+    if key in RENAMED:
+        return RENAMED[key]
+    section, dot, name = key.rpartition(".")
+    new_section = renamed_key(section) if dot else None
+    return None if new_section is None else f"{new_section}.{name}"
 
 
 def nest(values: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from kosmos_rag.core.config.display import mask_password, one_line, show
-from kosmos_rag.core.config.keys import keys_of, nearest_key, section_of
+from kosmos_rag.core.config.keys import keys_of, nearest_key, renamed_key, section_of
 from kosmos_rag.core.errors import ConfigError
 
 DEFAULT_FILE = Path("rag-config.yaml")
@@ -205,7 +205,8 @@ def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, pref
         known = model.model_fields.get(name)
         section = None if known is None else section_of(known)
         if known is None:
-            layer.faults.append(_unknown(model, str(name), layer.origin, prefix))
+            unknown = _unknown_names(str(name), prefix, value)
+            layer.faults.extend(_unknown(model, key, layer.origin, prefix) for key in unknown)
         elif section is None:
             layer.values[key] = value
         elif isinstance(value, dict):
@@ -216,12 +217,25 @@ def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, pref
             layer.faults.append(f"{key} is {show(value)} ({layer.origin}): it must be a mapping of {keys}")
 
 
+def _unknown_names(name: str, prefix: str, value: Any) -> list[str]:
+    """Return an unknown name, or the keys below it where it is a renamed section: each has a new name of its own."""
+    if isinstance(value, dict) and value and renamed_key(prefix + name) is not None:
+        return [f"{name}.{key}" for key in value]
+    return [name]
+
+
 def _unknown(model: type[BaseModel], key: str, origin: Origin, prefix: str = "") -> str:
+    new = renamed_key(prefix + key.lower())
     near = nearest_key(model, key)
-    if near is None:
-        remedy = f"known here are {', '.join(model.model_fields)}"
-    elif origin.level == "environment":
-        remedy = f"did you mean {PREFIX}{(prefix + near).upper().replace('.', DELIMITER)}?"
+    if new is not None:
+        remedy = f"it was renamed to {_as_written(new, origin)}"
+    elif near is not None:
+        remedy = f"did you mean {_as_written(prefix + near, origin)}?"
     else:
-        remedy = f"did you mean {prefix}{near}?"
+        remedy = f"known here are {', '.join(model.model_fields)}"
     return f"{prefix}{mask_password(key)} ({origin}) is not a key of the configuration: {remedy}"
+
+
+def _as_written(key: str, origin: Origin) -> str:
+    """Return a dotted key as it is written in this place: in the environment it is the name of a variable."""
+    return f"{PREFIX}{key.upper().replace('.', DELIMITER)}" if origin.level == "environment" else key

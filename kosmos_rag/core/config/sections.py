@@ -238,7 +238,7 @@ class IndexSettings(Section):
         default=0,
         description="Parallel workers of the server that build a vector index; 0 leaves other cores to questions.",
     )
-    lexical_tail_chunks: Count = Field(
+    unsegmented_chunks: Count = Field(
         default=2_000, description="Chunks that are scanned by the keyword leg before they are packed into a segment."
     )
     postings_cache_mb: Count = Field(

@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
-    guard: MonitorSettings = MonitorSettings()
+    monitor: MonitorSettings = MonitorSettings()
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()

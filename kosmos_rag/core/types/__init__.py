@@ -58,7 +58,7 @@ from kosmos_rag.core.types.experiments import (
 )
 from kosmos_rag.core.types.indexes import IndexInfo, Space, SpaceInfo, SpaceQuality
 from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
-from kosmos_rag.core.types.monitoring import IndexStep, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types.monitoring import IndexEvent, MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.core.types.search import (
     Candidate,
     Citation,
@@ -112,8 +112,8 @@ __all__ = [
     "Feedback",
     "Filter",
     "Heading",
+    "IndexEvent",
     "IndexInfo",
-    "IndexStep",
     "IngestFailure",
     "IngestReport",
     "Job",

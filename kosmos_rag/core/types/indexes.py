@@ -1,4 +1,4 @@
-"""Records of what answers are found with: embedding spaces and indexes."""
+"""Records of indexes and embedding spaces."""
 
 import uuid
 from collections.abc import Mapping
@@ -12,60 +12,60 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """An embedding space: the model that a tenant's vectors were made by."""
+    """An embedding space: the model of a tenant's vectors."""
 
     id: uuid.UUID
     model: str
     dimensions: int
     normalized: bool
     probe: NDArray[np.float32]
-    """The vector of a fixed sentence: tells two models of one size apart."""
+    """The vector of a fixed sentence, of shape (dimensions,): distinguishes two models of one size."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexInfo:
-    """An index of a tenant, or one that it should have: of a collection's terms, or of its vectors."""
+    """Status of an index of a tenant, or of rows that are scanned because no index covers them."""
 
     kind: str
-    """`segment`, `ivfflat`, `hnsw`; `tail`: chunks that no segment holds; `none`: vectors without an index."""
+    """`segment`, `ivfflat`, `hnsw`; `unsegmented`: chunks in no segment; `none`: vectors without an index."""
     state: str
-    """`ready`, `building`, `retired`, or `exact` where rows are scanned."""
+    """`ready`, `building`, `retired`, or `exact` if the rows are scanned."""
     collection: str | None
-    """None for vectors: their index is over all collections."""
+    """None for vectors: their index covers all collections."""
     rows: int
-    """When it was built."""
+    """Rows at the time of the build."""
     rows_now: int
     bytes: int
     settings: Mapping[str, Any]
-    """How it was built and how far it is searched: lists, probes, m, ef_construction, ef_search, precision."""
+    """Build and search settings: lists, probes, m, ef_construction, ef_search, precision."""
     health: Mapping[str, Any]
-    """What was measured when it was tuned: recall_at_10, recall_at_100, p50_ms, rows, recall_target."""
+    """Measurements of the last tuning: recall_at_10, recall_at_100, p50_ms, rows, recall_target."""
     checked_at: datetime | None
     due: str | None
-    """Why `index build` would work on it; None where it would not."""
+    """The reason why `index build` would change it; None if it would not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceInfo:
-    """An embedding space of a tenant: what it is, and how far it has come."""
+    """Status of an embedding space of a tenant."""
 
     id: uuid.UUID
     model: str
     dimensions: int
     state: str
-    """`building`: has never been live; `ready`: has; `dropping`: its vectors are being deleted."""
+    """`building`: has never been live; `ready`: has been live; `dropping`: its vectors are being deleted."""
     live: bool
-    """Whether questions are answered from it."""
+    """Whether queries are answered from it."""
     live_until: datetime | None
-    """When another became live in its place: the latest is what a rollback goes back to."""
+    """When another space replaced it; a rollback returns to the latest."""
     embedded: int
-    """How many of the tenant's chunks have a vector in it."""
+    """Number of the tenant's chunks with a vector in it."""
     chunks: int
-    """How many the tenant has."""
+    """Number of the tenant's chunks."""
     truncated_tokens: int
-    """Tokens that its model did not read of chunks that were too long for it, while the space was filled."""
+    """Tokens that exceeded the model's maximum and were not embedded, during the backfill."""
     index: str | None
-    """Kind of its vector index; None where its vectors are scanned."""
+    """Kind of its vector index; None if its vectors are scanned."""
     recall_at_10: float | None
     """Of the index, when it was last measured."""
     created_at: datetime
@@ -73,19 +73,19 @@ class SpaceInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceQuality:
-    """What was measured of a space before questions were switched to it."""
+    """Measurements of a space before a cutover to it."""
 
     model: str
     live_model: str
-    """Of the space that was live before."""
+    """Model of the live space before the cutover."""
     recall_at_10: float | None
-    """Of its vector index against an exact scan; None where it is scanned."""
+    """Of its vector index against an exact scan; None if it is scanned."""
     recall_target: float
     questions: int
-    """Of the evaluation set that the sources of answers were known of."""
+    """Number of evaluation questions with judged sources."""
     ndcg_at_10: float | None
-    """Of the vectors alone, by exact scan; None without an evaluation set."""
+    """Of its vectors by exact scan; None without questions."""
     live_ndcg_at_10: float | None
-    """The same of the space that was live."""
+    """The same of the live space."""
     forced: str | None
-    """Why it was switched to in spite of what was measured; None where that was good enough."""
+    """Reason given to cut over in spite of the measurements; None if they were good enough."""

@@ -1,4 +1,4 @@
-"""Records of the guard of recall, and of what became of vector indexes."""
+"""Records of the recall monitor, and of changes to vector indexes."""
 
 import uuid
 from collections.abc import Mapping
@@ -9,46 +9,46 @@ from typing import Any
 
 
 class MonitorKind(StrEnum):
-    """What a run of the guard looks at."""
+    """What a run measures."""
 
     RECALL = "recall"
-    """Samples of live questions, searched again through the index and exactly."""
+    """Recall of live queries: samples, searched again by the index and exactly."""
     QUESTIONS = "questions"
     """Questions with known answers."""
     ISOLATION = "isolation"
-    """Two tenants of the guard's own, each asked for the other's secret."""
+    """The isolation canary: two tenants, each searched for the other's secrets."""
 
 
 class MonitorState(StrEnum):
-    """What a run comes to."""
+    """The verdict of a run."""
 
     OK = "ok"
     ALARM = "alarm"
     UNKNOWN = "unknown"
-    """Too little was there to be measured, or it could not be measured."""
+    """There were too few samples, or the measurement failed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MonitorRun:
-    """One run of the guard over a tenant."""
+    """One run of the recall monitor over a tenant."""
 
     id: uuid.UUID
     at: datetime
     kind: MonitorKind
     state: MonitorState
     reason: str
-    """In words: the figures that it goes by."""
+    """The reason of the state, for people."""
     index_id: uuid.UUID | None
-    """The vector index that was measured."""
+    """The measured vector index."""
     figures: Mapping[str, Any]
-    """By name; docs/guard.md lists them."""
+    """Measurements by name; docs/monitor.md lists them."""
     milliseconds: float
-    """Time of one connection that it took."""
+    """Time of one connection that the run used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IndexStep:
-    """What was done to a vector index, and why."""
+class IndexEvent:
+    """A change to a vector index, with its reason."""
 
     at: datetime
     index_id: uuid.UUID
@@ -56,5 +56,5 @@ class IndexStep:
     """`rebuilt`, `tuned`, `search_widened`, `dropped`, or `skipped`: a repair was due and could not be done."""
     reason: str
     before: Mapping[str, Any]
-    """How it was searched, and what that found; of one that was built, of the one that it replaces."""
+    """Settings and recall before the change; of a rebuild, those of the replaced index."""
     after: Mapping[str, Any]

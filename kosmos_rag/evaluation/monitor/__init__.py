@@ -1,1 +1,1 @@
-"""The guard of recall: live questions measured again, known answers, secrets of others; and what is done about it."""
+"""Monitoring of live retrieval: recall of the vector index, known answers, isolation of tenants; and repairs."""

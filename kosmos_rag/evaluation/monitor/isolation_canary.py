@@ -1,16 +1,16 @@
-"""The permission canary: two tenants with secrets, each asked for the other's as anybody would, by the public library.
+"""The isolation canary: two tenants with secrets; every reader searches for all of them through the public library.
 
-Of each tenant one secret is for everyone in it and one for a department. What finds its own shows that the question
-could have found the other's.
+Each tenant has one secret for everyone and one for a department. A reader that retrieves its own secret shows that the
+query could have retrieved the others.
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kosmos_rag.core.types import EVERYONE, IngestReport, SearchResult, SourceDocument
-from kosmos_rag.evaluation.monitor.verdict import Verdict, judged_permission
+from kosmos_rag.evaluation.monitor.verdict import Verdict, judge_isolation
 
 TENANTS = ("kosmos-canary-a", "kosmos-canary-b")
 _DEPARTMENT = "department:kosmos-canary"
@@ -18,22 +18,22 @@ _NAMESPACE = uuid.UUID("4d4e8f7a-9a0e-5b51-8c55-0f1f6ad5a3c2")
 _K = 10
 
 
-class Scope(Protocol):
+class CanaryTenant(Protocol):
     """One tenant as one reader sees it: a Tenant is one."""
 
     def ingest(self, items: Sequence[SourceDocument]) -> IngestReport:
-        """Ingest documents; unchanged ones are passed over."""
+        """Ingest documents; skip unchanged ones."""
         ...
 
     def search(self, question: str, k: int | None = None) -> SearchResult:
-        """Return the best passages for a question."""
+        """Return the best passages for a query."""
         ...
 
 
-class OpenScope(Protocol):
+class OpenCanaryTenant(Protocol):
     """Opens tenants: an Engine's `tenant` does."""
 
-    def __call__(self, name: str, *, principals: Sequence[str]) -> Scope:
+    def __call__(self, name: str, *, principals: Sequence[str]) -> CanaryTenant:
         """Return a tenant as a reader with these principals sees it."""
         ...
 
@@ -44,35 +44,36 @@ class _Secret:
     reader: str
 
     @property
-    def words(self) -> str:
+    def word(self) -> str:
         return f"canary{uuid.uuid5(_NAMESPACE, f'{self.tenant}/{self.reader}').hex}"
 
     @property
     def document(self) -> SourceDocument:
-        text = f"The secret word of {self.tenant} for {self.reader} is {self.words}."
+        text = f"The secret word of {self.tenant} for {self.reader} is {self.word}."
         return SourceDocument(source=self.reader, data=text.encode(), acl=(self.reader,))
 
 
 SECRETS = tuple(_Secret(tenant=name, reader=reader) for name in TENANTS for reader in (EVERYONE, _DEPARTMENT))
 
 
-def check(open_scope: OpenScope) -> Verdict:
-    """Put the secrets in place where they are not, and ask every reader for all of them. Raises what asking raises."""
+def check_isolation(open_tenant: OpenCanaryTenant) -> Verdict:
+    """Ingest the secrets, then search for all of them as every reader. Raises what ingestion and search raise."""
     for name in TENANTS:
-        open_scope(name, principals=(EVERYONE,)).ingest([one.document for one in SECRETS if one.tenant == name])
+        own = [secret.document for secret in SECRETS if secret.tenant == name]
+        open_tenant(name, principals=(EVERYONE,)).ingest(own)
     leaks, missed = [], []
     for name, reader in ((name, reader) for name in TENANTS for reader in (EVERYONE, _DEPARTMENT)):
-        scope = open_scope(name, principals=(reader,))
+        tenant = open_tenant(name, principals=(reader,))
         for secret in SECRETS:
-            own = (secret.tenant, secret.reader) == (name, reader)
-            seen = secret.words in " ".join(_texts(scope, secret))
-            if seen and not own:
+            is_own = (secret.tenant, secret.reader) == (name, reader)
+            retrieved = _retrieves(tenant, secret)
+            if retrieved and not is_own:
                 leaks.append(f"{reader} of {name} found the secret of {secret.tenant} for {secret.reader}")
-            elif own and not seen:
+            elif is_own and not retrieved:
                 missed.append(f"{reader} of {name} did not find the own secret")
-    return judged_permission(leaks, missed)
+    return judge_isolation(leaks, missed)
 
 
-def _texts(scope: Scope, secret: _Secret) -> Iterator[str]:
-    for hit in scope.search(f"secret word {secret.words}", _K).hits:
-        yield hit.text
+def _retrieves(tenant: CanaryTenant, secret: _Secret) -> bool:
+    hits = tenant.search(f"secret word {secret.word}", _K).hits
+    return secret.word in " ".join(hit.text for hit in hits)

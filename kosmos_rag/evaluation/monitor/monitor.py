@@ -1,4 +1,4 @@
-"""Runs of the guard over a tenant: measure, judge, have the indexes put right, write down what was seen and done."""
+"""The recall monitor: measures live recall, known answers and isolation, has low recall repaired, stores each run."""
 
 import time
 import uuid
@@ -6,36 +6,54 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError
 from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorRun, MonitorState, Space
-from kosmos_rag.engine.engine import Engine
-from kosmos_rag.evaluation import Plan, evaluate, for_evaluation, read_questions
-from kosmos_rag.evaluation.monitor import isolation_canary as permission
-from kosmos_rag.evaluation.monitor.recall import Sample, remeasure
-from kosmos_rag.evaluation.monitor.store import Stored
+from kosmos_rag.core.types.questions import read_questions
+from kosmos_rag.evaluation.monitor import isolation_canary
+from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
+from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.evaluation.monitor.verdict import (
     MEASURES,
     MIN_SAMPLES,
     Verdict,
-    judged_answers,
-    judged_permission,
-    judged_recall,
-    too_few,
+    insufficient_samples,
+    judge_answers,
+    judge_isolation,
+    judge_recall,
 )
-from kosmos_rag.indexing import history as log
+from kosmos_rag.evaluation.runner import EvaluatedTenant, Plan, evaluate, for_evaluation
+from kosmos_rag.indexing import history
+from kosmos_rag.indexing.maintenance import IndexMaintenance
+from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, live_space, tenant
 
 Progress = Callable[[str], None]
-"""Told what is being done, one line a step."""
+"""Called with one line for each step."""
 
 BUSY = "busy"
-"""What was done about low recall while other maintenance of the tenant ran: nothing, and the next run tries again."""
+"""The repair of a run during which other maintenance of the tenant held the lock: none, the next run tries again."""
+
+
+class MonitoredTenant(EvaluatedTenant, isolation_canary.CanaryTenant, Protocol):
+    """One tenant as one reader sees it: a Tenant is one."""
+
+
+class OpenTenant(Protocol):
+    """Opens tenants: an Engine's `tenant` does."""
+
+    def __call__(
+        self, name: str, *, principals: Sequence[str] = (EVERYONE,), collection: str | None = None
+    ) -> MonitoredTenant:
+        """Return a tenant, or one collection of it, as a reader with these principals sees it."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Seen:
-    """What one look came to."""
+class _Measurement:
+    """What is stored of one run."""
 
     verdict: Verdict
     index_id: uuid.UUID | None = None
@@ -44,201 +62,227 @@ class _Seen:
 
 
 class RecallMonitor:
-    """Watches the recall of the tenants of one engine's database, and acts on it. Thread-safe."""
+    """Monitors the tenants of one database and has low recall repaired. Thread-safe."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._settings = engine.settings.guard
-        self._database = engine.parts.database
+    def __init__(
+        self, database: Database, maintenance: IndexMaintenance, settings: Settings, open_tenant: OpenTenant
+    ) -> None:
+        """Create a monitor.
+
+        Args:
+            database: Connections: samples are searched as the app role, the rest is done as the worker role.
+            maintenance: Repairs indexes.
+            settings: `monitor`, `evaluation`, `indexes` and `worker`.
+            open_tenant: Opens a tenant for the questions with known answers and for the isolation canary.
+        """
+        self._database = database
+        self._maintenance = maintenance
+        self._all_settings = settings
+        self._settings = settings.monitor
+        self._open_tenant = open_tenant
 
     def run(
         self, name: str, kinds: Collection[MonitorKind] = tuple(MonitorKind), *, progress: Progress | None = None
     ) -> list[MonitorRun]:
-        """Look at a tenant now, and at the secrets of the permission canary; or at these kinds of it.
+        """Measure a tenant now, and run the isolation canary.
+
+        Args:
+            name: Name of the tenant.
+            kinds: What to measure; all by default.
+            progress: Called with one line for each step.
 
         Raises ConfigError without `database.worker_url`, DatabaseError.
         """
-        owner, tell = tenant(name), progress or _silent
+        owner, report = tenant(name), progress or _discard
 
-        def due(_stored: Stored, kind: MonitorKind) -> bool:
+        def is_due(_store: MonitorStore, kind: MonitorKind) -> bool:
             return kind in kinds
 
-        return [*self._looked_at(owner, tell, due=due), *self._permission(tell, due=due)]
+        return [*self._measure_tenant(owner, report, is_due), *self._check_isolation(report, is_due)]
 
     def run_due(self, owner: TenantRef, progress: Progress) -> list[MonitorRun]:
-        """Look at what has not been looked at for long enough. Raises what `run` raises."""
+        """Measure what is due by its interval. Raises what `run` raises."""
         runs: list[MonitorRun] = []
-        if (every_s := self._settings.permission_every_s) is not None:
-            # The first of all: a leak must be told though nothing else can be looked at.
-            runs += self._permission(progress, due=lambda stored, kind: _older(stored, kind, every_s))
-        return [*runs, *self._looked_at(owner, progress, due=self._is_due)]
+        if (interval_s := self._settings.isolation_interval_s) is not None:
+            # First of all: a leak has to be reported even if nothing else can be measured.
+            runs += self._check_isolation(progress, lambda store, kind: _is_older(store, kind, interval_s))
+        return [*runs, *self._measure_tenant(owner, progress, self._is_due)]
 
     def status(self, name: str, *, limit: int = 20) -> list[MonitorRun]:
-        """Return the latest runs, the newest first; the permission canary's are of its own tenant. Raises as `run`."""
-        return Stored(self._database, tenant(name)).runs(limit=limit)
+        """Return the latest runs of a tenant, the newest first. Raises what `run` raises.
 
-    def wait_s(self, owner: TenantRef, run: MonitorRun) -> float:
-        """Return how long a tenant waits after a run. Raises as `run`."""
+        Runs of the isolation canary belong to its own tenant.
+        """
+        return MonitorStore(self._database, tenant(name)).list_runs(limit=limit)
+
+    def next_run_in_s(self, owner: TenantRef, run: MonitorRun) -> float:
+        """Return the seconds between a run and the next one of its kind. Raises what `run` raises."""
         if run.kind is MonitorKind.ISOLATION:
-            return self._settings.permission_every_s or 0.0
-        return self._wait_s(Stored(self._database, owner), run)
+            return self._settings.isolation_interval_s or 0.0
+        return self._interval_s(MonitorStore(self._database, owner), run)
 
-    def waiting(self, name: str) -> int:
-        """Return how many samples wait to be measured, up to as many as one run takes. Raises as `run`."""
+    def count_samples(self, name: str) -> int:
+        """Count the samples for the next run, up to `monitor.samples_per_run`. Raises what `run` raises."""
         owner = tenant(name)
-        if (space := self._space(owner)) is None:
+        if (space := self._live_space(owner)) is None:
             return 0
-        return len(Stored(self._database, owner).samples(space.id, limit=self._settings.samples))
+        store = MonitorStore(self._database, owner)
+        return len(store.list_samples(space.id, limit=self._settings.samples_per_run))
 
-    # --- what there is to look at ------------------------------------------------------------------------------------
+    # --- what is due -------------------------------------------------------------------------------------------------
 
-    def _looked_at(
-        self, owner: TenantRef, tell: Progress, *, due: Callable[[Stored, MonitorKind], bool]
+    def _measure_tenant(
+        self, owner: TenantRef, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]
     ) -> Iterator[MonitorRun]:
-        stored, space = Stored(self._database, owner), self._space(owner)
+        store, space = MonitorStore(self._database, owner), self._live_space(owner)
         if space is None:
             return
-        index = self._index(owner)
-        if index is not None and due(stored, MonitorKind.RECALL):
-            yield self._recall(stored, owner, space, *index, tell)
+        index = self._maintenance.live_vector_index(owner)
+        if index is not None and is_due(store, MonitorKind.RECALL):
+            yield self._measure_recall(store, owner, space, *index, report)
         files = self._question_files(owner)
-        if files and due(stored, MonitorKind.QUESTIONS):
+        if files and is_due(store, MonitorKind.QUESTIONS):
             for collection, path in files:
-                yield self._questions(stored, owner, collection, path, tell)
+                yield self._measure_answers(store, owner, collection, path, report)
 
-    def _space(self, owner: TenantRef) -> Space | None:
+    def _live_space(self, owner: TenantRef) -> Space | None:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             return live_space(connection, owner.id)
-
-    def _index(self, owner: TenantRef) -> tuple[uuid.UUID, datetime] | None:
-        """Return the index that questions are answered by, and when it was last measured."""
-        return self._engine.parts.indexes.in_use(owner)
 
     def _question_files(self, owner: TenantRef) -> list[tuple[str | None, Path]]:
         named = ((*key.partition("/"), path) for key, path in self._settings.questions.items())
         return [(collection or None, path) for name, _, collection, path in named if name == owner.name]
 
-    def _is_due(self, stored: Stored, kind: MonitorKind) -> bool:
-        last = next(iter(stored.runs(kind, limit=1)), None)
-        return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=self._wait_s(stored, last))
+    def _is_due(self, store: MonitorStore, kind: MonitorKind) -> bool:
+        last = next(iter(store.list_runs(kind, limit=1)), None)
+        return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=self._interval_s(store, last))
 
-    def _wait_s(self, stored: Stored, run: MonitorRun) -> float:
-        """Keep to the guard's share of the database, which all tenants with an index share."""
-        share_s = run.milliseconds / 1000 * max(1, stored.vector_indexes()) / self._settings.database_share
-        return max(self._settings.every_s, share_s)
+    def _interval_s(self, store: MonitorStore, run: MonitorRun) -> float:
+        """Return the interval that keeps all tenants together within `monitor.database_share`."""
+        share_s = run.milliseconds / 1000 * max(1, store.count_vector_indexes()) / self._settings.database_share
+        return max(self._settings.interval_s, share_s)
 
-    # --- looks -------------------------------------------------------------------------------------------------------
+    # --- measurements ------------------------------------------------------------------------------------------------
 
-    def _recall(
-        self, stored: Stored, owner: TenantRef, space: Space, index_id: uuid.UUID, since: datetime, tell: Progress
+    def _measure_recall(
+        self,
+        store: MonitorStore,
+        owner: TenantRef,
+        space: Space,
+        index_id: uuid.UUID,
+        tuned_at: datetime,
+        report: Progress,
     ) -> MonitorRun:
-        samples = stored.samples(space.id, limit=self._settings.samples)
+        samples = store.list_samples(space.id, limit=self._settings.samples_per_run)
         if len(samples) < MIN_SAMPLES:
-            stored.forget(space.id, ())
-            return self._kept(stored, MonitorKind.RECALL, _Seen(verdict=too_few(len(samples)), index_id=index_id))
-        tell(f"searching {len(samples)} questions again, by index and exactly")
-        found = remeasure(self._database.app, owner, samples, self._settings)
-        target = self._engine.settings.indexes.recall_target
-        verdict = judged_recall(found, stored.baseline(index_id, since), target, indexes=stored.vector_indexes())
+            store.delete_samples(space.id, ())
+            verdict = insufficient_samples(len(samples))
+            return self._store(store, MonitorKind.RECALL, _Measurement(verdict=verdict, index_id=index_id))
+        report(f"measuring recall with {len(samples)} live queries")
+        live = measure_live_recall(self._database.app, owner, samples, self._settings)
+        target = self._all_settings.indexes.recall_target
+        baseline = store.read_baseline(index_id, tuned_at)
+        verdict = judge_recall(live, baseline, target, indexes=store.count_vector_indexes())
         if verdict.state is not MonitorState.UNKNOWN:
-            row = _alarms_in_a_row(stored) + 1 if verdict.state is MonitorState.ALARM else 0
-            verdict = replace(verdict, figures={**verdict.figures, "alarms_in_a_row": row})
-        if verdict.state is MonitorState.ALARM and self._settings.act:
-            verdict = self._acted_on(verdict, owner, samples, tell)
-        run = self._kept(
-            stored,
+            alarms = _consecutive_alarms(store) + 1 if verdict.state is MonitorState.ALARM else 0
+            verdict = replace(verdict, figures={**verdict.figures, "consecutive_alarms": alarms})
+        if verdict.state is MonitorState.ALARM and self._settings.auto_repair:
+            verdict = self._repair(verdict, owner, samples, report)
+        run = self._store(
+            store,
             MonitorKind.RECALL,
-            _Seen(verdict=verdict, index_id=index_id, scores=found.scores, milliseconds=found.milliseconds),
+            _Measurement(verdict=verdict, index_id=index_id, scores=live.scores, milliseconds=live.milliseconds),
         )
-        stored.forget(space.id, samples)
+        store.delete_samples(space.id, samples)
         return run
 
-    def _acted_on(self, verdict: Verdict, owner: TenantRef, samples: Sequence[Sample], tell: Progress) -> Verdict:
-        tell(f"{verdict.reason}: putting it right")
+    def _repair(self, verdict: Verdict, owner: TenantRef, samples: Sequence[Sample], report: Progress) -> Verdict:
+        report(f"{verdict.reason}: repairing the index")
         vectors = [sample.vector for sample in samples]
         try:
-            action = self._engine.parts.indexes.restore(owner, vectors, verdict.reason, tell)
+            action = self._maintenance.repair_recall(owner, vectors, verdict.reason, report)
         except IndexLocked as error:
-            tell(str(error))
+            report(str(error))
             action = BUSY
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
-            verdict = replace(verdict, reason=f"{verdict.reason}; it could not be put right: {error}")
-            action = log.SKIPPED
-        return replace(verdict, figures={**verdict.figures, "action": action or log.SKIPPED})
+            verdict = replace(verdict, reason=f"{verdict.reason}; the repair failed: {error}")
+            action = history.SKIPPED
+        return replace(verdict, figures={**verdict.figures, "action": action or history.SKIPPED})
 
-    def _questions(
-        self, stored: Stored, owner: TenantRef, collection: str | None, path: Path, tell: Progress
+    def _measure_answers(
+        self, store: MonitorStore, owner: TenantRef, collection: str | None, path: Path, report: Progress
     ) -> MonitorRun:
         started = time.perf_counter()
         try:
-            asked = read_questions(path)
-            answerable = asked.part(asked.name, lambda question: question.answerable)
-            tell(f"asking the {len(answerable.questions)} questions of {asked.name}")
-            verdict = judged_answers({}, 0, {})
+            question_set = read_questions(path)
+            answerable = question_set.part(question_set.name, lambda question: question.answerable)
+            report(f"evaluating the {len(answerable.questions)} questions of {question_set.name}")
+            verdict = judge_answers({}, 0, {})
             if answerable.questions:
-                settings = for_evaluation(self._engine.settings)
-                measured = settings.evaluation.model_copy(update={"measures": MEASURES})
+                settings = for_evaluation(self._all_settings)
+                measures = settings.evaluation.model_copy(update={"measures": MEASURES})
                 plan = Plan(
-                    label="guard",
-                    settings=settings.model_copy(update={"evaluation": measured}),
+                    label="monitor",
+                    settings=settings.model_copy(update={"evaluation": measures}),
                     collection=collection,
                 )
-                found = evaluate(self._engine.tenant(owner.name, collection=collection), answerable, plan)
-                verdict = judged_answers(found.measures, found.questions, settings.evaluation.alerts)
+                evaluation = evaluate(self._open_tenant(owner.name, collection=collection), answerable, plan)
+                verdict = judge_answers(evaluation.measures, evaluation.questions, settings.evaluation.alerts)
         except KosmosError as error:
             verdict = Verdict(state=MonitorState.UNKNOWN, reason=str(error))
         figures = {**verdict.figures, "collection": collection, "set": path.stem}
-        seen = _Seen(
-            verdict=replace(verdict, figures=figures), milliseconds=round((time.perf_counter() - started) * 1000, 1)
-        )
-        return self._kept(stored, MonitorKind.QUESTIONS, seen)
+        milliseconds = round((time.perf_counter() - started) * 1000, 1)
+        measurement = _Measurement(verdict=replace(verdict, figures=figures), milliseconds=milliseconds)
+        return self._store(store, MonitorKind.QUESTIONS, measurement)
 
-    def _permission(self, tell: Progress, *, due: Callable[[Stored, MonitorKind], bool]) -> Iterator[MonitorRun]:
-        owner = tenant(permission.TENANTS[0])
-        stored = Stored(self._database, owner)
-        if not due(stored, MonitorKind.ISOLATION):
+    def _check_isolation(
+        self, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]
+    ) -> Iterator[MonitorRun]:
+        owner = tenant(isolation_canary.TENANTS[0])
+        store = MonitorStore(self._database, owner)
+        if not is_due(store, MonitorKind.ISOLATION):
             return
-        tell("asking two tenants for each other's secrets")
+        report("searching two tenants for each other's secrets")
         started = time.perf_counter()
         try:
-            verdict = permission.check(self._engine.tenant)
+            verdict = isolation_canary.check_isolation(self._open_tenant)
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
-            verdict = judged_permission([], [f"the secrets could not be asked for: {error}"])
+            verdict = judge_isolation([], [f"the secrets could not be searched: {error}"])
             with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 create_tenant(connection, owner, now=datetime.now(UTC))
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
-        yield self._kept(stored, MonitorKind.ISOLATION, _Seen(verdict=verdict, milliseconds=milliseconds))
+        yield self._store(store, MonitorKind.ISOLATION, _Measurement(verdict=verdict, milliseconds=milliseconds))
 
-    def _kept(self, stored: Stored, kind: MonitorKind, seen: _Seen) -> MonitorRun:
+    def _store(self, store: MonitorStore, kind: MonitorKind, measurement: _Measurement) -> MonitorRun:
         run = MonitorRun(
             id=uuid.uuid4(),
             at=datetime.now(UTC),
             kind=kind,
-            state=seen.verdict.state,
-            reason=seen.verdict.reason,
-            index_id=seen.index_id,
-            figures=seen.verdict.figures,
-            milliseconds=seen.milliseconds,
+            state=measurement.verdict.state,
+            reason=measurement.verdict.reason,
+            index_id=measurement.index_id,
+            figures=measurement.verdict.figures,
+            milliseconds=measurement.milliseconds,
         )
-        stored.keep(run, seen.scores, keep_days=self._engine.settings.worker.keep_dead_days)
+        store.add_run(run, measurement.scores, keep_days=self._all_settings.worker.keep_dead_days)
         return run
 
 
-def _older(stored: Stored, kind: MonitorKind, seconds: float) -> bool:
-    last = next(iter(stored.runs(kind, limit=1)), None)
+def _is_older(store: MonitorStore, kind: MonitorKind, seconds: float) -> bool:
+    last = next(iter(store.list_runs(kind, limit=1)), None)
     return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=seconds)
 
 
-def _alarms_in_a_row(stored: Stored) -> int:
-    """Return how many of the latest measurements came to an alarm; those that came to nothing do not count."""
-    known = (run for run in stored.runs(MonitorKind.RECALL, limit=20) if run.state is not MonitorState.UNKNOWN)
+def _consecutive_alarms(store: MonitorStore) -> int:
+    """Return the number of alarms of the latest measurements in a row; unknown ones do not count."""
+    known = (run for run in store.list_runs(MonitorKind.RECALL, limit=20) if run.state is not MonitorState.UNKNOWN)
     last = next(known, None)
-    return 0 if last is None else int(last.figures.get("alarms_in_a_row", 0))
+    return 0 if last is None else int(last.figures.get("consecutive_alarms", 0))
 
 
-def _silent(*_: object) -> None:
-    """Tell nobody."""
+def _discard(*_: object) -> None:
+    """Ignore progress."""

@@ -1,4 +1,4 @@
-"""The guard's rows: samples that wait, and what runs came to. Written and read as the role that maintains."""
+"""Samples and runs of the recall monitor in the database, as the worker role."""
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -17,11 +17,11 @@ from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-_SAMPLE_AGE = timedelta(days=1)
+_MAX_SAMPLE_AGE = timedelta(days=1)
 
 
-class Stored:
-    """Samples and runs of one tenant."""
+class MonitorStore:
+    """Samples and runs of one tenant. Every method raises DatabaseError."""
 
     def __init__(self, database: Database, owner: TenantRef) -> None:
         self._database = database
@@ -32,8 +32,8 @@ class Stored:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             yield connection
 
-    def samples(self, space_id: uuid.UUID, *, limit: int) -> list[Sample]:
-        """Return samples that wait, at random."""
+    def list_samples(self, space_id: uuid.UUID, *, limit: int) -> list[Sample]:
+        """Return up to `limit` samples of a space, at random."""
         values = {"tenant_id": self._owner.id, "space_id": space_id, "limit": limit}
         with self._transaction() as connection:
             rows = connection.execute(statement("monitor_samples"), values).fetchall()
@@ -47,26 +47,32 @@ class Stored:
             for sample_id, collection, principals, vector in rows
         ]
 
-    def forget(self, space_id: uuid.UUID, measured: Collection[Sample]) -> None:
-        """Remove samples that were measured, that are old, and that are of another space than this live one."""
+    def delete_samples(self, space_id: uuid.UUID, measured: Collection[Sample]) -> None:
+        """Delete measured samples, and all that are older than a day or of another space than this one."""
         values = {
             "tenant_id": self._owner.id,
             "space_id": space_id,
             "ids": [sample.id for sample in measured],
-            "before": datetime.now(UTC) - _SAMPLE_AGE,
+            "before": datetime.now(UTC) - _MAX_SAMPLE_AGE,
         }
         with self._transaction() as connection:
             connection.execute(statement("delete_monitor_samples"), values)
 
-    def baseline(self, index_id: uuid.UUID, since: datetime) -> list[float]:
-        """Return the best scores that the first run since then found in an index; none where there was no run."""
+    def read_baseline(self, index_id: uuid.UUID, since: datetime) -> list[float]:
+        """Return the best scores of the first run over an index since then; empty if there was none."""
         values = {"tenant_id": self._owner.id, "index_id": index_id, "at": since}
         with self._transaction() as connection:
             row = connection.execute(statement("monitor_baseline"), values).fetchone()
         return [] if row is None else list(row[0])
 
-    def keep(self, run: MonitorRun, scores: Sequence[float], *, keep_days: int) -> None:
-        """Write down a run, and forget those that are older than that."""
+    def add_run(self, run: MonitorRun, scores: Sequence[float], *, keep_days: int) -> None:
+        """Store a run, and delete the runs that are older than `keep_days`.
+
+        Args:
+            run: The run.
+            scores: The best score of each sample, ascending: the baseline of later runs.
+            keep_days: Retention of runs.
+        """
         values: dict[str, Any] = {
             "tenant_id": self._owner.id,
             "id": run.id,
@@ -84,7 +90,7 @@ class Stored:
             before = run.at - timedelta(days=keep_days)
             connection.execute(statement("prune_monitor_runs"), {"tenant_id": self._owner.id, "before": before})
 
-    def runs(self, kind: MonitorKind | None = None, *, limit: int) -> list[MonitorRun]:
+    def list_runs(self, kind: MonitorKind | None = None, *, limit: int) -> list[MonitorRun]:
         """Return the latest runs, the newest first."""
         values = {"tenant_id": self._owner.id, "kind": None if kind is None else str(kind), "limit": limit}
         with self._transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
@@ -93,7 +99,7 @@ class Stored:
             MonitorRun(**{**row, "kind": MonitorKind(row["kind"]), "state": MonitorState(row["state"])}) for row in rows
         ]
 
-    def vector_indexes(self) -> int:
+    def count_vector_indexes(self) -> int:
         """Count the vector indexes of all tenants."""
         with self._transaction() as connection:
             row = connection.execute(statement("count_vector_indexes")).fetchone()

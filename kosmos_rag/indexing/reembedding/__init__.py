@@ -1,1 +1,1 @@
-"""Moving a tenant to another model: a space built beside the live one, measured, switched to, and back if need be."""
+"""Migration of a tenant to another embedding model: backfill a second space, measure it, cut over, roll back."""

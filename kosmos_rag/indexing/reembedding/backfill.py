@@ -1,13 +1,14 @@
-"""Vectors for the chunks that a space lacks.
+"""Backfill: embeds the chunks that have no vector in a space.
 
-What is missing is looked up each time, and a batch is written in one transaction: nothing is remembered that a crash
-could lose, and two that fill one space write no vector twice.
+Each batch looks up missing chunks and is written in one transaction. No state is kept outside the vectors, so that a
+crash loses nothing and two processes that fill one space write no vector twice.
 """
 
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import psycopg
@@ -15,7 +16,8 @@ from pgvector import HalfVector
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, Tokenizer
-from kosmos_rag.core.types import EVERYONE, Space
+from kosmos_rag.core.types import Space
+from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
@@ -23,103 +25,125 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, written_spaces
 
 BATCH_CHUNKS = 256
-"""Chunks embedded and written together: publications wait while they are written, for less than a second."""
-_LAST = (1 << 128) - 1
+"""Chunks embedded and written together: publications wait for the write, less than a second."""
+_MAX_ID = (1 << 128) - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdRange:
-    """Chunks with ids above `after`, up to and with `until`."""
+    """Chunks with ids above `after`, up to and including `until`."""
 
     after: uuid.UUID
     until: uuid.UUID
 
 
-EVERY_ID = IdRange(after=uuid.UUID(int=0), until=uuid.UUID(int=_LAST))
+ALL_IDS = IdRange(after=uuid.UUID(int=0), until=uuid.UUID(int=_MAX_ID))
 
 
-def part_of_ids(number: int, parts: int) -> IdRange:
-    """Return one of so many equal parts of all ids. Ids of chunks are hashes, so each part has as many chunks."""
-    bounds = [_LAST * part // parts for part in (number, number + 1)]
+def id_partition(number: int, partitions: int) -> IdRange:
+    """Return one of equal partitions of all ids, `number` from 0. Ids are hashes: each has about as many chunks."""
+    bounds = [_MAX_ID * part // partitions for part in (number, number + 1)]
     return IdRange(after=uuid.UUID(int=bounds[0]), until=uuid.UUID(int=bounds[1]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Filled:
-    """What one batch did."""
+class BackfilledBatch:
+    """Result of one batch."""
 
     chunks: int
-    last: uuid.UUID
+    last_id: uuid.UUID
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Filler:
-    """Fills one space of one tenant."""
+class SpaceBackfill:
+    """Backfill of one space of one tenant."""
 
     database: Database
     tenant: TenantRef
     space: Space
     embedder: Embedder
     tokenizer: Tokenizer
-    """Of the model that documents are ingested with: long headers are cut by it, as they are in a publication."""
+    """Tokenizer of ingestion: it truncates long headings here as it does in a publication."""
 
-    def fill(self, ids: IdRange, limit: int) -> Filled | None:
-        """Embed the first chunks of a range that the space lacks, `limit` at most; None where it lacks none.
+    def run_batch(self, ids: IdRange, limit: int) -> BackfilledBatch | None:
+        """Embed the first chunks of a range without a vector, at most `limit`; None if there are none.
 
-        Raises RequestError where the space is dropped meanwhile, ModelError, DatabaseError.
+        Raises RequestError if the space is being dropped, ModelError, DatabaseError.
         """
         scope = {"tenant_id": self.tenant.id, "space_id": self.space.id}
         bounds = {"after": ids.after, "until": ids.until, "limit": limit}
-        with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
-            # A space that is nearly complete is read to the end to find what it lacks.
-            connection.execute(statement("no_statement_timeout"))
+        # Of a space that is nearly complete, all is read to find what is missing: without a statement timeout.
+        with maintenance_transaction(self.database, self.tenant) as connection:
             rows = connection.execute(statement("chunks_without_vectors"), {**scope, **bounds}).fetchall()
         if not rows:
             return None
-        chunks = [
-            ChunkText(title=title, source=source, section=section, text=text)
-            for _, text, section, title, source in rows
+        pieces = [
+            ChunkText(title=title, source=source, section=section, text=text) for _, text, section, title, source in rows
         ]
-        texts, _ = embedding_texts(chunks, self.tokenizer)
+        texts, _ = embedding_texts(pieces, self.tokenizer)
         columns = {
             "ids": [row[0] for row in rows],
             "vectors": [HalfVector(vector.astype(np.float16)) for vector in self.embedder.embed(texts)],
             "hashes": [text_hash(text) for text in texts],
         }
         truncated = [max(0, tokens - self.embedder.max_tokens) for tokens in self.embedder.tokenizer.count(texts)]
-        with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+        with maintenance_transaction(self.database, self.tenant) as connection:
             self._write(connection, columns, dict(zip(columns["ids"], truncated, strict=True)))
-        return Filled(chunks=len(rows), last=columns["ids"][-1])
+        return BackfilledBatch(chunks=len(rows), last_id=columns["ids"][-1])
 
     def _write(
         self, connection: psycopg.Connection, columns: dict[str, list[Any]], truncated: dict[uuid.UUID, int]
     ) -> None:
         scope = {"tenant_id": self.tenant.id, "space_id": self.space.id}
-        # Nobody deletes one of the chunks from here on: a vector refers to its chunk.
+        # From here on nobody deletes one of the chunks: a vector refers to its chunk.
         connection.execute(statement("lock_collections"), scope)
         if all(space.id != self.space.id for space in written_spaces(connection, self.tenant.id)):
-            raise RequestError(f"the space of {self.space.model!r} has been dropped; run kosmos-rag embed start")
+            raise RequestError(f"the space of {self.space.model!r} has been dropped; run kosmos-rag reembed start")
         written = connection.execute(statement("backfill_embeddings"), {**scope, **columns}).fetchall()
-        if tokens := sum(truncated[key] for (key,) in written):
+        if tokens := sum(truncated[chunk_id] for (chunk_id,) in written):
             connection.execute(statement("add_truncated"), {**scope, "tokens": tokens})
 
 
-class Throttle:
-    """Keeps to so many chunks a second, from when it is made."""
+class RateLimit:
+    """Limits chunks per second, from its creation on."""
 
     def __init__(self, chunks_per_second: float | None) -> None:
-        """Begin to count; None is no limit."""
-        self._rate = chunks_per_second
+        """Start the clock; None means no limit."""
+        self._chunks_per_second = chunks_per_second
         self._started = time.monotonic()
         self.chunks = 0
 
     @property
-    def batch(self) -> int:
-        """Chunks to take at once: not more than a second's."""
-        return BATCH_CHUNKS if self._rate is None else max(1, min(BATCH_CHUNKS, int(self._rate)))
+    def batch_size(self) -> int:
+        """Chunks of the next batch: at most those of one second."""
+        if self._chunks_per_second is None:
+            return BATCH_CHUNKS
+        return max(1, min(BATCH_CHUNKS, int(self._chunks_per_second)))
 
     def wait(self, chunks: int) -> None:
-        """Count chunks that are done, and wait until as many may be."""
+        """Count embedded chunks, and sleep until the rate allows as many."""
         self.chunks += chunks
-        if self._rate is not None:
-            time.sleep(max(0.0, self.chunks / self._rate - (time.monotonic() - self._started)))
+        if self._chunks_per_second is not None:
+            elapsed_s = time.monotonic() - self._started
+            time.sleep(max(0.0, self.chunks / self._chunks_per_second - elapsed_s))
+
+
+def count_chunks(connection: psycopg.Connection, tenant: TenantRef) -> int:
+    """Count the chunks of a tenant."""
+    return _count(connection, statement("count_chunks"), {"tenant_id": tenant.id})
+
+
+def count_embedded(connection: psycopg.Connection, tenant: TenantRef, space: Space) -> int:
+    """Count the chunks of a tenant with a vector in a space."""
+    return _count(connection, statement("vectors_of_space"), {"tenant_id": tenant.id, "space_id": space.id})
+
+
+def count_missing(connection: psycopg.Connection, tenant: TenantRef, space: Space) -> int:
+    """Count the chunks of a tenant without a vector in a space."""
+    return _count(connection, statement("count_without_vectors"), {"tenant_id": tenant.id, "space_id": space.id})
+
+
+def _count(connection: psycopg.Connection, query: LiteralString, values: Mapping[str, Any]) -> int:
+    row = connection.execute(query, values).fetchone()
+    assert row is not None, "an aggregate has a row"
+    return int(row[0])

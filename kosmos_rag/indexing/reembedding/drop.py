@@ -1,4 +1,4 @@
-"""Removing a space that is not live, in slices: first nobody uses it any more, then its vectors go, then itself."""
+"""Drop a space that is not live: retire it, then delete its vectors in batches, then the space."""
 
 import uuid
 from collections.abc import Callable
@@ -7,60 +7,72 @@ import psycopg
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Space
-from kosmos_rag.indexing.reembedding.backfill import EVERY_ID
-from kosmos_rag.indexing.reembedding.transactions import alone, count_vectors, transaction
+from kosmos_rag.indexing.reembedding.backfill import ALL_IDS, count_embedded
+from kosmos_rag.indexing.transactions import exclusive_transaction, maintenance_transaction
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, spaces_of
 
-_SLICE = 4_096
+_BATCH_VECTORS = 4_096
 """Vectors deleted in one transaction: publications wait for it."""
 
 
-def condemn(database: Database, tenant: TenantRef, name: str) -> Space:
-    """Take the space of that id or model out of use, so that nobody writes to it or switches to it; returns it.
+def retire(database: Database, tenant: TenantRef, name: str) -> Space:
+    """Take a space out of use, so that nobody writes to it or cuts over to it; return it.
 
-    Raises RequestError where it is live, not there or ambiguous.
+    Args:
+        database: Connections.
+        tenant: The tenant.
+        name: Id or model of the space.
+
+    Raises RequestError if it is live, missing or ambiguous, DatabaseError.
     """
-    with alone(database, tenant) as connection:
-        named = [
+    with exclusive_transaction(database, tenant) as connection:
+        matching = [
             stored for stored in spaces_of(connection, tenant.id) if name in (stored.space.model, str(stored.space.id))
         ]
-        if len(named) != 1:
-            count = f"{len(named)} spaces" if named else "no space"
+        if len(matching) != 1:
+            count = f"{len(matching)} spaces" if matching else "no space"
             raise RequestError(
-                f"tenant {tenant.name!r} has {count} of {name!r}; give an id that kosmos-rag embed status shows"
+                f"tenant {tenant.name!r} has {count} of {name!r}; give an id that kosmos-rag reembed status shows"
             )
-        [found] = named
-        if found.live:
+        [stored] = matching
+        if stored.live:
             raise RequestError(
-                f"the space of {found.space.model!r} is live: questions are answered from it; switch first"
+                f"the space of {stored.space.model!r} is live: queries are answered from it; cut over first"
             )
-        connection.execute(statement("mark_space_dropping"), {"tenant_id": tenant.id, "space_id": found.space.id})
-    return found.space
+        connection.execute(statement("mark_space_dropping"), {"tenant_id": tenant.id, "space_id": stored.space.id})
+    return stored.space
 
 
 def delete_space(database: Database, tenant: TenantRef, space: Space, on_progress: Callable[[int, int], None]) -> None:
-    """Delete a condemned space without indexes, and tell how many of how many vectors are gone."""
-    with transaction(database, tenant) as connection:
-        total = count_vectors(connection, tenant, space)
-    done, after = 0, EVERY_ID.after
+    """Delete a retired space without indexes.
+
+    Args:
+        database: Connections.
+        tenant: The tenant.
+        space: From `retire`.
+        on_progress: Called with the number of deleted vectors and of all.
+    """
+    with maintenance_transaction(database, tenant) as connection:
+        total = count_embedded(connection, tenant, space)
+    done, after = 0, ALL_IDS.after
     while True:
-        with transaction(database, tenant) as connection:
-            # Who deletes chunks deletes their vectors, in another order: without taking turns the two could deadlock.
+        with maintenance_transaction(database, tenant) as connection:
+            # A publication deletes vectors with their chunks, in another order: without the lock both could deadlock.
             connection.execute(statement("lock_collections"), {"tenant_id": tenant.id})
-            gone = _delete_slice(connection, tenant, space, after)
-        if not gone:
+            deleted = _delete_batch(connection, tenant, space, after)
+        if not deleted:
             break
-        done, after = done + len(gone), max(gone)
+        done, after = done + len(deleted), max(deleted)
         on_progress(done, total)
-    with alone(database, tenant) as connection:
-        # What publications that were under way have still written.
-        while _delete_slice(connection, tenant, space, EVERY_ID.after):
+    with exclusive_transaction(database, tenant) as connection:
+        # Publications that were running during the retirement may have written vectors.
+        while _delete_batch(connection, tenant, space, ALL_IDS.after):
             pass
         connection.execute(statement("delete_space"), {"tenant_id": tenant.id, "space_id": space.id})
 
 
-def _delete_slice(connection: psycopg.Connection, tenant: TenantRef, space: Space, after: uuid.UUID) -> list[uuid.UUID]:
-    values = {"tenant_id": tenant.id, "space_id": space.id, "after": after, "limit": _SLICE}
-    return [key for (key,) in connection.execute(statement("delete_vectors"), values).fetchall()]
+def _delete_batch(connection: psycopg.Connection, tenant: TenantRef, space: Space, after: uuid.UUID) -> list[uuid.UUID]:
+    values = {"tenant_id": tenant.id, "space_id": space.id, "after": after, "limit": _BATCH_VECTORS}
+    return [chunk_id for (chunk_id,) in connection.execute(statement("delete_vectors"), values).fetchall()]

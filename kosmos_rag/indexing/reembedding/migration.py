@@ -1,26 +1,35 @@
-"""Moving a tenant from the model of its live space to the other one that is configured, while questions are answered.
+"""Migration of a tenant to the other configured embedding model, while queries are answered.
 
-A space is built beside the live one. Publications write both from the moment that it is there; `step` fills in what was
-there before, and whatever a process without the second model has published since. Questions are switched by one row,
-in a transaction that no publication overlaps and that finds no chunk without a vector, and back in the same way.
+A target space is created next to the live one. Publications write both from then on; `backfill` embeds older chunks,
+and those that a process without the second model has published since. The cutover changes one row, in a transaction
+that no publication overlaps and only if no chunk lacks a vector; a rollback does the same in reverse.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Space, SpaceInfo, SpaceQuality
-from kosmos_rag.core.types.questions import Question
-from kosmos_rag.evaluation.embedding_quality import ndcg_at_10, refusal
-from kosmos_rag.indexing import catalog as catalogue
-from kosmos_rag.indexing.maintenance import Indexes
-from kosmos_rag.indexing.reembedding.backfill import EVERY_ID, Filler, IdRange, Throttle, part_of_ids
-from kosmos_rag.indexing.reembedding.drop import condemn, delete_space
-from kosmos_rag.indexing.reembedding.transactions import alone, count_chunks, count_missing, count_vectors, transaction
+from kosmos_rag.indexing.catalog import READY as INDEX_READY
+from kosmos_rag.indexing.catalog import IndexRecord, list_indexes
+from kosmos_rag.indexing.maintenance import IndexMaintenance
+from kosmos_rag.indexing.reembedding.backfill import (
+    ALL_IDS,
+    IdRange,
+    RateLimit,
+    SpaceBackfill,
+    count_chunks,
+    count_embedded,
+    count_missing,
+    id_partition,
+)
+from kosmos_rag.indexing.reembedding.drop import delete_space, retire
+from kosmos_rag.indexing.transactions import exclusive_transaction, maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.models.embedding.space import check_compatible, find_difference
 from kosmos_rag.storage.pool import Database
@@ -38,139 +47,181 @@ from kosmos_rag.storage.tenants import (
 
 _LOG = logging.getLogger(__name__)
 
+MAX_NDCG_LOSS = 0.02
+"""How far nDCG@10 of the target space may lie below that of the live space."""
+
 Progress = Callable[[int, int, str], None]
-"""Called with how many chunks are done, how many there are, and what is being done."""
+"""Called with the number of chunks done, the number of all, and the current step."""
+PartitionRunner = Callable[[float | None], Iterator[int]]
+"""Backfills by other processes at a rate limit in chunks per second; yields the chunks of each partition."""
+MeasureQuality = Callable[[Space], SpaceQuality]
+"""Compares the model of the target space with that of the live one; `cutover` adds the recall of the vector index."""
 
 
 class Reembedding:
-    """Moves any tenant of one database between the models that are configured. Thread-safe."""
+    """Migrates any tenant of one database between the configured models. Thread-safe."""
 
-    def __init__(self, database: Database, embedders: EmbedderRegistry, indexes: Indexes, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, embedders: EmbedderRegistry, maintenance: IndexMaintenance, settings: Settings
+    ) -> None:
         self._database = database
         self._embedders = embedders
-        self._indexes = indexes
+        self._maintenance = maintenance
         self._recall_target = settings.indexes.recall_target
-        self._reached: dict[uuid.UUID, uuid.UUID] = {}
+        self._last_ids: dict[uuid.UUID, uuid.UUID] = {}
 
     def status(self, tenant: TenantRef) -> list[SpaceInfo]:
         """Return the tenant's spaces, the live one first. Loads no model. Raises DatabaseError."""
-        with transaction(self._database, tenant) as connection:
+        with maintenance_transaction(self._database, tenant) as connection:
             chunks = count_chunks(connection, tenant)
-            ready = [entry for entry in catalogue.entries(connection, tenant.id) if entry.state == catalogue.READY]
-            indexes = {entry.space_id: entry for entry in ready}
+            ready = [index for index in list_indexes(connection, tenant.id) if index.state == INDEX_READY]
+            indexes = {index.space_id: index for index in ready}
             return [
                 _info(
                     stored,
                     indexes.get(stored.space.id),
-                    embedded=count_vectors(connection, tenant, stored.space),
+                    embedded=count_embedded(connection, tenant, stored.space),
                     chunks=chunks,
                 )
                 for stored in spaces_of(connection, tenant.id)
             ]
 
-    def begin(self, tenant: TenantRef) -> None:
-        """Make the space of the other model, empty, where it is not there: publications write it from now on.
+    def create_target_space(self, tenant: TenantRef) -> None:
+        """Create the empty space of the other model if it is missing: publications write it from now on.
 
-        Raises RequestError for a tenant without documents, ConfigError where no other model is configured,
-        EmbeddingSpaceMismatch where the model of the live space is not, ModelUnavailable, DatabaseError.
+        Raises RequestError for a tenant without documents, ConfigError without another configured model,
+        EmbeddingSpaceMismatch if the model of the live space is not configured, ModelUnavailable, DatabaseError.
         """
-        space, there = self._other(tenant)
-        if there is not None and there.state == DROPPING:
+        space, stored = self._target_space(tenant)
+        if stored is not None and stored.state == DROPPING:
             raise RequestError(
-                f"the space of {space.model!r} is being dropped; finish that first: kosmos-rag embed drop"
+                f"the space of {space.model!r} is being dropped; finish that first: kosmos-rag reembed drop"
             )
-        if there is None:
-            with transaction(self._database, tenant) as connection:
+        if stored is None:
+            with maintenance_transaction(self._database, tenant) as connection:
                 create_space(connection, tenant.id, space, state=BUILDING, now=datetime.now(UTC))
 
-    def step(self, tenant: TenantRef, limit: int) -> int:
-        """Embed up to `limit` chunks that a space lacks; returns how many, 0 where no space lacks any.
+    def backfill(self, tenant: TenantRef, limit: int) -> int:
+        """Embed up to `limit` chunks without a vector in a space; return how many, 0 if none is missing.
 
-        Spaces are those whose models are configured here, the live one among them.
-        Raises EmbeddingSpaceMismatch where its model is not, ModelUnavailable, DatabaseError.
+        Fills the spaces of the models that are configured here, the live one included.
+        Raises EmbeddingSpaceMismatch if the model of the live space is not, ModelUnavailable, DatabaseError.
         """
-        # The live space last: it lacks something only where a model was not configured everywhere.
-        for filler in reversed(self._fillers(tenant)):
-            key = filler.space.id
-            ahead = IdRange(after=self._reached.get(key, EVERY_ID.after), until=EVERY_ID.until)
-            # Behind what was reached, chunks may have been published without vectors of this space.
-            filled = filler.fill(ahead, limit) or (filler.fill(EVERY_ID, limit) if ahead != EVERY_ID else None)
-            if filled is not None:
-                self._reached[key] = filled.last
-                return filled.chunks
-            self._reached.pop(key, None)
+        # The live space last: it has gaps only if a model was not configured in every process.
+        for space_backfill in reversed(self._backfills(tenant)):
+            space_id = space_backfill.space.id
+            ahead = IdRange(after=self._last_ids.get(space_id, ALL_IDS.after), until=ALL_IDS.until)
+            batch = space_backfill.run_batch(ahead, limit)
+            if batch is None and ahead != ALL_IDS:
+                # Before the last id, chunks may have been published without vectors of this space.
+                batch = space_backfill.run_batch(ALL_IDS, limit)
+            if batch is not None:
+                self._last_ids[space_id] = batch.last_id
+                return batch.chunks
+            self._last_ids.pop(space_id, None)
         return 0
 
-    def fill_part(self, tenant: TenantRef, number: int, parts: int, chunks_per_second: float | None) -> int:
-        """Fill one of so many equal parts of every space; returns how many chunks were embedded. Raises as `step`."""
-        throttle = Throttle(chunks_per_second)
-        for filler in self._fillers(tenant):
-            ids = part_of_ids(number, parts)
-            while (filled := filler.fill(ids, throttle.batch)) is not None:
-                throttle.wait(filled.chunks)
-                ids = replace(ids, after=filled.last)
-        return throttle.chunks
+    def backfill_partition(
+        self, tenant: TenantRef, number: int, partitions: int, chunks_per_second: float | None
+    ) -> int:
+        """Backfill one of equal partitions of every space; return the number of embedded chunks.
+
+        Args:
+            tenant: The tenant.
+            number: Number of the partition, from 0.
+            partitions: Number of partitions.
+            chunks_per_second: Rate limit; None means no limit.
+
+        Raises what `backfill` raises.
+        """
+        rate_limit = RateLimit(chunks_per_second)
+        for space_backfill in self._backfills(tenant):
+            ids = id_partition(number, partitions)
+            while (batch := space_backfill.run_batch(ids, rate_limit.batch_size)) is not None:
+                rate_limit.wait(batch.chunks)
+                ids = replace(ids, after=batch.last_id)
+        return rate_limit.chunks
 
     def start(
         self,
         tenant: TenantRef,
         *,
         chunks_per_second: float | None,
-        parts: Callable[[float | None], Iterator[int]] | None,
+        run_partitions: PartitionRunner | None,
         on_progress: Progress,
     ) -> list[SpaceInfo]:
-        """Make the space of the other model, fill it, and build its vector index; goes on where one was interrupted.
+        """Create the target space, backfill it and build its vector index; continue after an interruption.
 
-        `parts` fills most of it by other processes, and yields how many chunks each part had. Raises what `begin`,
-        `step` and `Indexes.build` raise, RequestError on a rate that is not above 0.
+        Args:
+            tenant: The tenant.
+            chunks_per_second: Rate limit; None means no limit.
+            run_partitions: Backfills most chunks by other processes; None backfills all in this one.
+            on_progress: Called after each batch.
+
+        Raises what `create_target_space`, `backfill` and `IndexMaintenance.build` raise, RequestError on a rate that is
+        not above 0.
         """
         if chunks_per_second is not None and not chunks_per_second > 0:
             raise RequestError(f"chunks per second are {chunks_per_second:g}; give a number above 0")
-        self.begin(tenant)
-        space, _ = self._other(tenant)
-        with transaction(self._database, tenant) as connection:
-            done, total = count_vectors(connection, tenant, space), count_chunks(connection, tenant)
-        for chunks in self._filling(tenant, chunks_per_second, parts):
+        self.create_target_space(tenant)
+        space, _ = self._target_space(tenant)
+        with maintenance_transaction(self._database, tenant) as connection:
+            done, total = count_embedded(connection, tenant, space), count_chunks(connection, tenant)
+        for chunks in self._backfill_all(tenant, chunks_per_second, run_partitions):
             done = min(total, done + chunks)
             on_progress(done, total, f"embedding with {space.model}")
-        self._indexes.prepare_space(tenant, space, lambda line: on_progress(done, total, line))
+        self._maintenance.prepare_space(tenant, space, lambda line: on_progress(done, total, line))
         return self.status(tenant)
 
-    def switch(
-        self, tenant: TenantRef, *, questions: Sequence[Question], force: str | None, on_progress: Progress
+    def cutover(
+        self, tenant: TenantRef, *, measure: MeasureQuality, force: str | None, on_progress: Progress
     ) -> SpaceQuality:
-        """Measure the space of the other model, and answer questions from it from now on.
+        """Measure the target space, and answer queries from it from now on.
 
-        `force` says why that is done whatever is measured. Raises RequestError where the space is not there or
-        incomplete, or measured to be worse; what `Indexes.build` raises.
+        Args:
+            tenant: The tenant.
+            measure: Measures the target space after its vector index was built.
+            force: Reason to cut over in spite of the measurements; None refuses a worse space.
+            on_progress: Called with each step.
+
+        Raises RequestError if the space is missing, incomplete or worse; what `IndexMaintenance.build` raises.
         """
         if force is not None and not force.strip():
-            raise RequestError("the reason for forcing the switch is empty; say in a word why")
-        _, there = self._other(tenant)
-        if there is None:
-            raise RequestError(f"tenant {tenant.name!r} has no space to switch to; run kosmos-rag embed start")
-        quality = self._measured(tenant, there.space, questions, on_progress)
-        if (why := refusal(quality)) is not None:
+            raise RequestError("the reason for forcing the cutover is empty; say in a word why")
+        _, stored = self._target_space(tenant)
+        if stored is None:
+            raise RequestError(f"tenant {tenant.name!r} has no space to cut over to; run kosmos-rag reembed start")
+        index = self._maintenance.prepare_space(tenant, stored.space, lambda line: on_progress(0, 0, line))
+        quality = replace(
+            measure(stored.space),
+            recall_at_10=index.health["recall_at_10"] if index is not None else None,
+            recall_target=self._recall_target,
+        )
+        if (reason := rejection_reason(quality)) is not None:
             if force is None:
                 raise RequestError(
-                    f"{quality.model!r} is not switched to: {why}; to do so all the same: --force REASON"
+                    f"queries are not cut over to {quality.model!r}: {reason}; to do so all the same: --force REASON"
                 )
             _LOG.warning(
-                "tenant %s switched to %s (%s), though %s", tenant.name, quality.model, force, why,
+                "tenant %s cut over to %s (%s), though %s", tenant.name, quality.model, force, reason,
                 extra={"action": "space_forced", "tenant": tenant.name},
             )  # fmt: skip
             quality = replace(quality, forced=force)
-        self._make_live(tenant, there.space)
+        self._make_live(tenant, stored.space)
         return quality
 
     def drop(self, tenant: TenantRef, name: str, on_progress: Progress) -> list[SpaceInfo]:
-        """Remove the space of that id or model, which is not live, with its vectors and its index.
+        """Drop a space that is not live, with its vectors and its index; continue after an interruption.
 
-        Interrupted, it goes on when it is called again. Raises RequestError where the space is live, not there or
-        ambiguous, IndexLocked, ConfigError, DatabaseError.
+        Args:
+            tenant: The tenant.
+            name: Id or model of the space.
+            on_progress: Called after each batch.
+
+        Raises RequestError if the space is live, missing or ambiguous, IndexLocked, ConfigError, DatabaseError.
         """
-        space = condemn(self._database, tenant, name)
-        self._indexes.drop_space(tenant, space, lambda line: on_progress(0, 0, line))
+        space = retire(self._database, tenant, name)
+        self._maintenance.drop_space(tenant, space, lambda line: on_progress(0, 0, line))
         delete_space(
             self._database,
             tenant,
@@ -180,55 +231,60 @@ class Reembedding:
         return self.status(tenant)
 
     def rollback(self, tenant: TenantRef) -> list[SpaceInfo]:
-        """Answer questions from the space that was live before, from now on.
+        """Answer queries from the space that was live before, from now on.
 
-        Raises RequestError where there is none or it is incomplete, EmbeddingSpaceMismatch where its model is not
-        configured.
+        Raises RequestError if there is none or it is incomplete, EmbeddingSpaceMismatch if its model is not configured.
         """
-        before = [stored for stored in self._stored(tenant) if stored.state == READY and stored.live_until is not None]
-        if not before:
-            raise RequestError(f"tenant {tenant.name!r} has no space that was live before; nothing was switched")
-        self._embedders.get(before[0].space, tenant.name)
-        self._make_live(tenant, before[0].space)
+        previous = [
+            stored for stored in self._stored_spaces(tenant) if stored.state == READY and stored.live_until is not None
+        ]
+        if not previous:
+            raise RequestError(f"tenant {tenant.name!r} has no space that was live before; nothing was changed")
+        self.embedder(tenant, previous[0].space)  # refuse before the rollback what could not be searched after it
+        self._make_live(tenant, previous[0].space)
         return self.status(tenant)
 
-    def _stored(self, tenant: TenantRef) -> list[StoredSpace]:
-        with transaction(self._database, tenant) as connection:
-            return spaces_of(connection, tenant.id)
-
-    def _live(self, tenant: TenantRef) -> tuple[Space, list[StoredSpace]]:
-        stored = self._stored(tenant)
-        live = next((entry.space for entry in stored if entry.live), None)
+    def live_space(self, tenant: TenantRef) -> Space:
+        """Return the live space. Raises RequestError for a tenant without documents, DatabaseError."""
+        live = next((stored.space for stored in self._stored_spaces(tenant) if stored.live), None)
         if live is None:
             raise RequestError(
                 f"tenant {tenant.name!r} has no documents; ingest some, they are embedded by rag.embedding"
             )
-        return live, stored
+        return live
 
-    def _other(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
-        """Return the space of the model that is configured beside the live one's: as it would be made, and as it is."""
-        live, stored = self._live(tenant)
-        beside = self._embedders.target_space(live, tenant.id, tenant.name)
-        if beside is None:
+    def embedder(self, tenant: TenantRef, space: Space) -> Embedder:
+        """Return the model of a space. Raises EmbeddingSpaceMismatch, ModelUnavailable."""
+        return self._embedders.get(space, tenant.name)
+
+    def _stored_spaces(self, tenant: TenantRef) -> list[StoredSpace]:
+        with maintenance_transaction(self._database, tenant) as connection:
+            return spaces_of(connection, tenant.id)
+
+    def _target_space(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
+        """Return the space of the other configured model, and as it is stored if it exists."""
+        live = self.live_space(tenant)
+        target = self._embedders.target_space(live, tenant.id, tenant.name)
+        if target is None:
             raise ConfigError(
                 "rag.next_embedding.model is null, and a tenant is moved between two models; name the other one there"
             )
-        space, _ = beside
+        space, _ = target
         if find_difference(live, space) is None:
             raise ConfigError(
                 f"rag.embedding and rag.next_embedding both name the model of tenant {tenant.name!r}, {live.model!r}; "
                 "name another one in rag.next_embedding"
             )
-        there = next((entry for entry in stored if entry.space.id == space.id), None)
-        if there is not None:
-            check_compatible(there.space, space, tenant.name)
-        return space, there
+        stored = next((one for one in self._stored_spaces(tenant) if one.space.id == space.id), None)
+        if stored is not None:
+            check_compatible(stored.space, space, tenant.name)
+        return space, stored
 
-    def _fillers(self, tenant: TenantRef) -> list[Filler]:
-        with transaction(self._database, tenant) as connection:
+    def _backfills(self, tenant: TenantRef) -> list[SpaceBackfill]:
+        with maintenance_transaction(self._database, tenant) as connection:
             spaces = written_spaces(connection, tenant.id)
         return [
-            Filler(
+            SpaceBackfill(
                 database=self._database,
                 tenant=tenant,
                 space=space,
@@ -238,65 +294,52 @@ class Reembedding:
             for space, embedder in (self._embedders.get_writable(spaces, tenant.name) if spaces else ())
         ]
 
-    def _filling(
-        self,
-        tenant: TenantRef,
-        chunks_per_second: float | None,
-        parts: Callable[[float | None], Iterator[int]] | None,
+    def _backfill_all(
+        self, tenant: TenantRef, chunks_per_second: float | None, run_partitions: PartitionRunner | None
     ) -> Iterator[int]:
-        if parts is not None:
-            yield from parts(chunks_per_second)
-        throttle = Throttle(chunks_per_second)
-        while chunks := self.step(tenant, throttle.batch):
+        if run_partitions is not None:
+            yield from run_partitions(chunks_per_second)
+        rate_limit = RateLimit(chunks_per_second)
+        while chunks := self.backfill(tenant, rate_limit.batch_size):
             yield chunks
-            throttle.wait(chunks)
-
-    def _measured(
-        self, tenant: TenantRef, space: Space, questions: Sequence[Question], on_progress: Progress
-    ) -> SpaceQuality:
-        live, _ = self._live(tenant)
-        entry = self._indexes.prepare_space(tenant, space, lambda line: on_progress(0, 0, line))
-        scores: list[float | None] = [None, None]
-        if questions:
-            on_progress(0, 0, f"asking {len(questions)} questions of both models")
-            with transaction(self._database, tenant) as connection:
-                scores = [
-                    ndcg_at_10(connection, tenant, of, self._embedders.get(of, tenant.name), questions)
-                    for of in (space, live)
-                ]
-        return SpaceQuality(
-            model=space.model,
-            live_model=live.model,
-            recall_at_10=entry.health["recall_at_10"] if entry is not None else None,
-            recall_target=self._recall_target,
-            questions=len(questions),
-            ndcg_at_10=scores[0],
-            live_ndcg_at_10=scores[1],
-            forced=None,
-        )
+            rate_limit.wait(chunks)
 
     def _make_live(self, tenant: TenantRef, space: Space) -> None:
-        with alone(self._database, tenant) as connection:
-            stored = {entry.space.id: entry for entry in spaces_of(connection, tenant.id)}
-            if space.id not in stored or stored[space.id].state == DROPPING:
-                raise RequestError(f"the space of {space.model!r} has been dropped; run kosmos-rag embed start")
+        with exclusive_transaction(self._database, tenant) as connection:
+            stored_spaces = {stored.space.id: stored for stored in spaces_of(connection, tenant.id)}
+            if space.id not in stored_spaces or stored_spaces[space.id].state == DROPPING:
+                raise RequestError(f"the space of {space.model!r} has been dropped; run kosmos-rag reembed start")
             scope = {"tenant_id": tenant.id, "space_id": space.id, "now": datetime.now(UTC)}
             missing = count_missing(connection, tenant, space)
             if missing:
                 raise RequestError(
-                    f"{missing:,} chunks have no vector by {space.model!r} yet; run kosmos-rag embed start, then again"
+                    f"{missing:,} chunks have no vector by {space.model!r} yet; run kosmos-rag reembed start first"
                 )
-            live_id = next(entry.space.id for entry in stored.values() if entry.live)
+            live_id = next(stored.space.id for stored in stored_spaces.values() if stored.live)
             connection.execute(statement("retire_live_space"), {**scope, "live_id": live_id})
             connection.execute(statement("complete_space"), scope)
             connection.execute(statement("set_live_space"), scope)
         _LOG.info(
-            "tenant %s is answered from %s", tenant.name, space.model,
-            extra={"action": "space_switched", "tenant": tenant.name},
+            "queries of tenant %s are answered by %s", tenant.name, space.model,
+            extra={"action": "space_cutover", "tenant": tenant.name},
         )  # fmt: skip
 
 
-def _info(stored: StoredSpace, index: catalogue.Entry | None, *, embedded: int, chunks: int) -> SpaceInfo:
+def rejection_reason(quality: SpaceQuality) -> str | None:
+    """Return why not to cut over to a space; None if it is good enough."""
+    if quality.recall_at_10 is not None and quality.recall_at_10 < quality.recall_target:
+        return f"recall@10 of its index is {quality.recall_at_10:.3f}, the target is {quality.recall_target}"
+    if quality.ndcg_at_10 is None or quality.live_ndcg_at_10 is None:
+        return None
+    if quality.ndcg_at_10 < quality.live_ndcg_at_10 - MAX_NDCG_LOSS:
+        return (
+            f"nDCG@10 is {quality.ndcg_at_10:.3f} over {quality.questions} questions, "
+            f"that of {quality.live_model!r} {quality.live_ndcg_at_10:.3f}"
+        )
+    return None
+
+
+def _info(stored: StoredSpace, index: IndexRecord | None, *, embedded: int, chunks: int) -> SpaceInfo:
     return SpaceInfo(
         id=stored.space.id,
         model=stored.space.model,

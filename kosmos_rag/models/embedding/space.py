@@ -51,5 +51,5 @@ def check_compatible(stored: Space, ours: Space, tenant: str) -> None:
         raise EmbeddingSpaceMismatch(
             f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
             f"{difference}; set rag.embedding.model to {stored.model!r}; to move the tenant to another model, name "
-            "that one in rag.next_embedding and run kosmos-rag embed start"
+            "that one in rag.next_embedding and run kosmos-rag reembed start"
         )

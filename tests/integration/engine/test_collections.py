@@ -159,7 +159,7 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
     packed: bool, settings: Settings, database: DatabaseSettings, tenant_name: str
 ) -> None:
     """`churn` is common in one and rare in the other: a question over both merges scores, not statistics."""
-    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         _fill(engine, tenant_name)
         if packed:
@@ -178,14 +178,14 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
 
 
 def test_index_build__packs_each_collection_for_itself(settings: Settings, tenant_name: str) -> None:
-    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 5})
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 5})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         _fill(engine, tenant_name)
         due = {info.collection for info in engine.tenant(tenant_name).indexes.status() if info.due}
         assert due == {"wiki"}, "default has four chunks, and five are worth a segment"
         status = engine.tenant(tenant_name).indexes.build()
     rows = {(info.collection, info.kind): info.rows for info in status if info.collection}
-    assert rows == {("default", "tail"): 4, ("wiki", "segment"): 5, ("wiki", "tail"): 0}
+    assert rows == {("default", "unsegmented"): 4, ("wiki", "segment"): 5, ("wiki", "unsegmented"): 0}
 
 
 def test_collection__with_a_malformed_name_is_refused(engine: Engine, tenant_name: str) -> None:

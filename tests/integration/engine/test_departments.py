@@ -29,7 +29,7 @@ ENFORCED = {
     "rag.access.open": ("general",),
     "rag.access.privileged": ("Manager",),
     "rag.retrieval.similarity_threshold": -1.0,
-    "indexes.lexical_tail_chunks": 20,
+    "indexes.unsegmented_chunks": 20,
     "indexes.vector": "none",
 }
 MODES = {

@@ -19,9 +19,9 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseError, IndexLocked
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.indexing import catalog as catalogue
 from kosmos_rag.indexing import segments
-from kosmos_rag.indexing.status import covered, segments_of
+from kosmos_rag.indexing.catalog import list_indexes
+from kosmos_rag.indexing.status import segments_end, segments_of
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import tenant
@@ -34,7 +34,7 @@ TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
 def keyword_settings(settings: Settings) -> Settings:
     """The keyword leg alone, as deep as the answer is long; every chunk is packed."""
     retrieval = settings.rag.retrieval.model_copy(update={"semantic_weight": 0.0, "depth": 1, "top_k": 1})
-    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1, "vector": "none"})
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
     rag = settings.rag.model_copy(update={"retrieval": retrieval})
     return settings.model_copy(update={"rag": rag, "indexes": indexes})
 
@@ -107,7 +107,7 @@ def test_maintenance__right_after_another_is_not_refused(keywords: Engine, admin
     keywords.tenant("acme").ingest(_document("a.txt", "some words"))
     for _ in range(50):
         # It ends with the release of the lock, and finds nothing to restore.
-        assert indexes.restore(owner, [], "", progress=str) is None
+        assert indexes.repair_recall(owner, [], "", progress=str) is None
         assert _advisory_locks(admin) == 0
         keywords.tenant("acme").indexes.build()
 
@@ -134,12 +134,12 @@ def _advisory_locks(admin: psycopg.Connection) -> int:
 
 
 def _pack(connection: psycopg.Connection) -> None:
-    held = segments_of(catalogue.entries(connection, ACME), "default")
-    assert segments.pack_tail(connection, ACME, "default", covered=covered(held)) is not None
+    held = segments_of(list_indexes(connection, ACME), "default")
+    assert segments.pack_unsegmented(connection, ACME, "default", first_sequence=segments_end(held)) is not None
 
 
 def _merge(connection: psycopg.Connection) -> None:
-    segments.merge(connection, ACME, segments_of(catalogue.entries(connection, ACME), "default"))
+    segments.merge_segments(connection, ACME, segments_of(list_indexes(connection, ACME), "default"))
 
 
 STEPS = pytest.mark.parametrize("step", [_pack, _merge])

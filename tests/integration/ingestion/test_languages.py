@@ -62,7 +62,7 @@ def test_question__is_analysed_in_each_language_of_the_collection(
     packed: bool, mixed: Engine, settings: Settings, tenant_name: str
 ) -> None:
     if packed:
-        indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 1})
+        indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1})
         with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
             other.tenant(tenant_name).indexes.build()
     found = {question: mixed.tenant(tenant_name).search(question, 10) for question in QUESTIONS}

@@ -66,7 +66,7 @@ def _fill(settings: Settings) -> None:
     audited = settings.model_copy(
         update={
             "rag": settings.rag.model_copy(update={"audit": settings.rag.audit.model_copy(update={"enabled": True})}),
-            "indexes": settings.indexes.model_copy(update={"lexical_tail_chunks": 5, "vector_min_chunks": 10}),
+            "indexes": settings.indexes.model_copy(update={"unsegmented_chunks": 5, "vector_min_chunks": 10}),
         }
     )
     with Engine(audited, embedder=HashingEmbedder()) as engine:

@@ -91,7 +91,7 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
         overrides={
             "rag.reranking.enabled": False,
             "rag.retrieval.similarity_threshold": -1.0,
-            "indexes.lexical_tail_chunks": 1,
+            "indexes.unsegmented_chunks": 1,
             "indexes.vector_min_chunks": 1,
         }
     ).model_copy(update={"database": server.settings(name)})

@@ -87,7 +87,7 @@ def _engine(settings: DatabaseSettings, **overrides: Any) -> Iterator[Engine]:
             "rag.reranking.enabled": False,
             "indexes.vector": "ivfflat",
             "indexes.vector_min_chunks": 1_000,
-            "indexes.lexical_tail_chunks": LARGE - 100,
+            "indexes.unsegmented_chunks": LARGE - 100,
             **overrides,
         }
     )

@@ -40,7 +40,7 @@ def _changed(settings: Settings, *, tail: int = 1) -> Settings:
     retrieval = settings.rag.retrieval.model_copy(
         update={"semantic_weight": 0.0, "depth": 1, "top_k": 1, "max_question_chars": 100_000}
     )
-    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": tail, "vector": "none"})
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": tail, "vector": "none"})
     rag = settings.rag.model_copy(update={"chunking": chunking, "retrieval": retrieval})
     return settings.model_copy(update={"rag": rag, "indexes": indexes})
 

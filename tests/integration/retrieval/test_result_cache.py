@@ -25,7 +25,7 @@ from tests.integration.variants import opened
 
 KEPT = {"rag.retrieval.cached_results": 100}
 # A few chunks are worth an index here.
-INDEXED = {"indexes.lexical_tail_chunks": 5, "indexes.vector": "ivfflat", "indexes.vector_min_chunks": 20}
+INDEXED = {"indexes.unsegmented_chunks": 5, "indexes.vector": "ivfflat", "indexes.vector_min_chunks": 20}
 CHUNKS = 30
 READERS = ("everyone", "board")
 

@@ -110,13 +110,13 @@ def _fill(settings: Settings) -> None:
         engine.tenant("other").ingest(document(1))
         engine.tenant("left").ingest(document(1))
         engine.tenant("left").delete("d1")
-        assert {info.kind for info in scope.indexes.status()} == {"segment", "tail", "ivfflat"}
+        assert {info.kind for info in scope.indexes.status()} == {"segment", "unsegmented", "ivfflat"}
 
 
 @pytest.fixture
 def indexed(settings: Settings) -> Settings:
     """Settings under which a few chunks are worth an index."""
-    indexes = settings.indexes.model_copy(update={"lexical_tail_chunks": 30, "vector_min_chunks": 30})
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 30, "vector_min_chunks": 30})
     return settings.model_copy(update={"indexes": indexes})
 
 

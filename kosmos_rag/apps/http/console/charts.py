@@ -54,7 +54,7 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One run of the guard, on axes of 0 to 100: time to the right, recall upwards."""
+    """One run of the recall monitor, on axes of 0 to 100: time to the right, recall upwards."""
 
     x: float
     y: float
@@ -67,7 +67,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Course:
-    """Recall of live questions over time, as the guard measured it."""
+    """Recall of live questions over time, as the recall monitor measured it."""
 
     points: tuple[Point, ...]
     path: str
@@ -147,7 +147,7 @@ def ticks(bounds: Sequence[float]) -> Iterator[tuple[float, str]]:
 
 
 def recalls(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
-    """Return where the axis begins, and what was measured of each index that was tuned, and of the one beside it."""
+    """Return where the axis begins, and what was measured of each index that was tuned, and of the rejected one."""
     measured = [
         (name, info, health)
         for info in indexes
@@ -180,8 +180,8 @@ def recalls(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
 
 def _measured(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield info.kind, info.health
-    if (beside := info.health.get("beside")) is not None:
-        yield f"{beside['kind']}, not chosen", beside
+    if (rejected := info.health.get("rejected")) is not None:
+        yield f"{rejected['kind']}, not chosen", rejected
 
 
 def course(runs: Sequence[MonitorRun]) -> Course | None:
@@ -190,7 +190,9 @@ def course(runs: Sequence[MonitorRun]) -> Course | None:
     if not measured:
         return None
     figures = [run.figures for run in measured]
-    lowest = min([_LOWEST, *(min(one["ann_recall_at_10"] - one["error"], one["recall_target"]) for one in figures)])
+    lowest = min(
+        [_LOWEST, *(min(one["ann_recall_at_10"] - one["standard_error"], one["recall_target"]) for one in figures)]
+    )
     lowest = max(0, int(lowest * 10)) / 10
     since, until = measured[0].at, measured[-1].at
 
@@ -201,10 +203,10 @@ def course(runs: Sequence[MonitorRun]) -> Course | None:
         Point(
             x=round(100 * (run.at - since) / (until - since), 2) if until > since else 50.0,
             y=y(one["ann_recall_at_10"]),
-            low=y(one["ann_recall_at_10"] - one["error"]),
-            high=y(one["ann_recall_at_10"] + one["error"]),
+            low=y(one["ann_recall_at_10"] - one["standard_error"]),
+            high=y(one["ann_recall_at_10"] + one["standard_error"]),
             alarm=run.state is MonitorState.ALARM,
-            told=f"{one['ann_recall_at_10']:.3f} ± {one['error']:.3f}",
+            told=f"{one['ann_recall_at_10']:.3f} ± {one['standard_error']:.3f}",
         )
         for run, one in zip(measured, figures, strict=True)
     )

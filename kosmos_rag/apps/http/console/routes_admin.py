@@ -20,7 +20,7 @@ from kosmos_rag.apps.http.schemas import JobPage, JobView
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, MonitorRun, SourceDocument
-from kosmos_rag.evaluation.monitor.store import Stored
+from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.storage.tenants import tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -157,8 +157,8 @@ async def _inside(caller: Caller, *, ready: bool) -> dict[str, Any]:
 
 
 def _runs(caller: Caller) -> list[MonitorRun]:
-    guard = Stored(caller.service.engine.parts.database, tenant(caller.identity.tenant))
+    store = MonitorStore(caller.service.engine.parts.database, tenant(caller.identity.tenant))
     try:
-        return guard.runs(limit=_RUNS)
+        return store.list_runs(limit=_RUNS)
     except ConfigError:
         return []  # a service that only answers has no way to log in as the role that maintains

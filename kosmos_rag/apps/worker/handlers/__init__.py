@@ -7,12 +7,12 @@ from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents, maintenance
 from kosmos_rag.apps.worker.handlers import schema as schemas
 from kosmos_rag.apps.worker.handlers import sync as syncing
-from kosmos_rag.apps.worker.handlers.monitor import Guarding
+from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.queue import kinds
 
 
@@ -28,8 +28,10 @@ class EngineWork:
         self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, counters)
         self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
         self._schemas = schemas.SchemaWork(engine)
-        guarding = Guarding(RecallMonitor(engine), round_s=engine.settings.worker.maintenance_every_s)
-        self._maintenance = maintenance.MaintenanceWork(parts.database, parts.indexes, guarding, engine.settings.worker)
+        monitoring = MonitorHandler(recall_monitor(engine), round_s=engine.settings.worker.maintenance_every_s)
+        self._maintenance = maintenance.MaintenanceWork(
+            parts.database, parts.indexes, monitoring, engine.settings.worker
+        )
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:
         """Work on documents together, and on everything else one after the other, as long as the turn is."""

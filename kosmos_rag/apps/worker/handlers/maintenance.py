@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents
-from kosmos_rag.apps.worker.handlers.monitor import Guarding
+from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import WorkerSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, IndexLocked, KosmosError
 from kosmos_rag.core.telemetry.metrics import AUDIT_LAG_SECONDS, INDEX_DUE, INDEX_RECALL, INDEX_TAIL_CHUNKS, Metric
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.evaluation.experiments.store import prune
-from kosmos_rag.indexing.maintenance import Indexes
+from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.storage.audit.partitions import Months
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
@@ -38,10 +38,12 @@ SEALING_S = 3600.0
 class MaintenanceWork:
     """Looks after one tenant at a time."""
 
-    def __init__(self, database: Database, indexes: Indexes, guarding: Guarding, limits: WorkerSettings) -> None:
+    def __init__(
+        self, database: Database, indexes: IndexMaintenance, monitoring: MonitorHandler, limits: WorkerSettings
+    ) -> None:
         self._database = database
         self._indexes = indexes
-        self._guarding = guarding
+        self._monitoring = monitoring
         self._limits = limits
         self._ledgers = Ledgers(database.worker)
         self._months = Months(database, keep_months=limits.keep_audit_months)
@@ -75,7 +77,7 @@ class MaintenanceWork:
         self._ledgers.abandon(owner)
         self._ledgers.prune(keep_days=self._limits.keep_days)
         prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
-        return self._guarding.round(owner, desk)
+        return self._monitoring.round(owner, desk)
 
     def _reconcile(self, owner: TenantRef) -> CounterBuffer:
         found = orphans(self._database, owner)
@@ -126,7 +128,7 @@ def _health_of(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
     recalls = [recall for info in indexes if (recall := info.health.get("recall_at_10")) is not None]
     health: dict[Metric, float] = {
         INDEX_DUE: sum(info.due is not None for info in indexes),
-        INDEX_TAIL_CHUNKS: sum(info.rows for info in indexes if info.kind == "tail"),
+        INDEX_TAIL_CHUNKS: sum(info.rows for info in indexes if info.kind == "unsegmented"),
     }
     return health | ({INDEX_RECALL: min(recalls)} if recalls else {})
 

@@ -1,4 +1,4 @@
-"""The guard within a round of maintenance: what is due of it is looked at, told as metrics, and acted on."""
+"""The recall monitor within a round of maintenance: runs what is due, and reports it as logs and metrics."""
 
 import logging
 from collections.abc import Iterable
@@ -25,38 +25,38 @@ from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
-LOOKING_S = 6 * 3600.0
-"""How long a round may take: it may build an index."""
-_HOLDS = 3.0
-"""Times that a tenant waits for the next look, for which a figure is shown unless it is measured again."""
+RUN_TIMEOUT_S = 6 * 3600.0
+"""Heartbeat timeout of a round: it may build an index."""
+_GAUGE_INTERVALS = 3.0
+"""Intervals between two runs for which a gauge keeps its value."""
 _LEVEL = {MonitorState.OK: logging.INFO, MonitorState.UNKNOWN: logging.INFO, MonitorState.ALARM: logging.ERROR}
 
 
-class Guarding:
-    """Runs the guard for one tenant at a time."""
+class MonitorHandler:
+    """Runs the recall monitor for one tenant at a time."""
 
-    def __init__(self, guard: RecallMonitor, *, round_s: float) -> None:
-        """Look with the guard in rounds of maintenance, one every `round_s` seconds."""
-        self._guard = guard
+    def __init__(self, monitor: RecallMonitor, *, round_s: float) -> None:
+        """Create a handler for rounds of maintenance every `round_s` seconds."""
+        self._monitor = monitor
         self._round_s = round_s
 
     def round(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
-        """Look at what is due. A look that fails is logged: the rest of maintenance goes on."""
+        """Run what is due. A failed run is logged, and the rest of maintenance goes on."""
 
-        def said(step: str) -> None:
+        def report(step: str) -> None:
             desk.progress()
-            log.info("%s", step, extra={"action": "guard_step", "tenant": owner.name})
+            log.info("%s", step, extra={"action": "monitor_step", "tenant": owner.name})
 
         try:
-            with desk.heartbeat(LOOKING_S):
-                runs = self._guard.run_due(owner, said)
+            with desk.heartbeat(RUN_TIMEOUT_S):
+                runs = self._monitor.run_due(owner, report)
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
             log.warning(
-                "the guard could not look",
+                "the recall monitor failed",
                 extra={
-                    "action": "guard_failed", "tenant": owner.name, "code": type(error).__name__,
+                    "action": "monitor_failed", "tenant": owner.name, "code": type(error).__name__,
                     "texts": {"error": str(error)},
                 },
             )  # fmt: skip
@@ -65,26 +65,26 @@ class Guarding:
             log.log(
                 _LEVEL[run.state], "%s: %s", run.kind, run.state,
                 extra={
-                    "action": f"guard_{run.kind}", "tenant": owner.name, "state": str(run.state),
+                    "action": f"monitor_{run.kind}", "tenant": owner.name, "state": str(run.state),
                     "figures": dict(run.figures), "texts": {"reason": run.reason},
                 },
             )  # fmt: skip
         if values := gauges(runs):
-            wait_s = max(self._guard.wait_s(owner, run) for run in runs)
-            desk.measured(owner.name, values, hold_s=_HOLDS * (wait_s + self._round_s))
-        return counted(runs)
+            interval_s = max(self._monitor.next_run_in_s(owner, run) for run in runs)
+            desk.measured(owner.name, values, hold_s=_GAUGE_INTERVALS * (interval_s + self._round_s))
+        return run_counters(runs)
 
 
 def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
-    """Return what is shown of a tenant; of what is not known, nothing."""
+    """Return the gauges of a tenant; unknown runs set none."""
     values: dict[Metric, float] = {}
     for run in runs:
         if run.state is MonitorState.UNKNOWN:
             continue
         if run.kind is MonitorKind.RECALL:
             values[RECALL_MONITOR_RECALL] = run.figures["ann_recall_at_10"]
-            values[RECALL_MONITOR_INCOMPLETE] = run.figures["short_of_k"]
-            values[RECALL_MONITOR_ALARMS] = run.figures["alarms_in_a_row"]
+            values[RECALL_MONITOR_INCOMPLETE] = run.figures["incomplete_share"]
+            values[RECALL_MONITOR_ALARMS] = run.figures["consecutive_alarms"]
             if "drift" in run.figures:
                 values[RECALL_MONITOR_DRIFT] = run.figures["drift"] / run.figures["drift_limit"]
         elif run.kind is MonitorKind.QUESTIONS:
@@ -93,8 +93,8 @@ def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
     return values
 
 
-def counted(runs: Iterable[MonitorRun]) -> CounterBuffer:
-    """Return what is counted of runs."""
+def run_counters(runs: Iterable[MonitorRun]) -> CounterBuffer:
+    """Return the counters of runs."""
     counts = CounterBuffer()
     for run in runs:
         if run.kind is MonitorKind.RECALL:

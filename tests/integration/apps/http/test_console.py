@@ -262,7 +262,7 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
 
 def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
     stored = Stored(served.service.engine.parts.database, tenant("acme"))
-    figures = {"ann_recall_at_10": 0.97, "error": 0.01, "recall_target": 0.95}
+    figures = {"ann_recall_at_10": 0.97, "standard_error": 0.01, "recall_target": 0.95}
     for kind, state in ((MonitorKind.RECALL, MonitorState.OK), (MonitorKind.QUESTIONS, MonitorState.UNKNOWN)):
         run = MonitorRun(
             id=uuid.uuid4(),

@@ -34,7 +34,7 @@ def settings(settings: Settings) -> Settings:
     """The dense leg alone, everything within reach; nothing is packed, for these tests are not about that."""
     retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": -1.0, "keyword_weight": 0.0})
     indexes = settings.indexes.model_copy(
-        update={"vector_min_chunks": 1_000, "lexical_tail_chunks": 1_000_000, "vector": "ivfflat"}
+        update={"vector_min_chunks": 1_000, "unsegmented_chunks": 1_000_000, "vector": "ivfflat"}
     )
     return settings.model_copy(
         update={"rag": settings.rag.model_copy(update={"retrieval": retrieval}), "indexes": indexes}

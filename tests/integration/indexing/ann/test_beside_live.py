@@ -38,7 +38,7 @@ def test_index__of_the_new_space_is_there_before_questions_are(
         assert len(physical(database)) == 2
         assert_right(engine, "ivfflat")
 
-        quality = scope.spaces.switch()
+        quality = scope.spaces.cutover()
         assert quality.recall_at_10 is not None
         assert quality.recall_at_10 >= quality.recall_target
         assert_right(engine, "ivfflat", embedder=NEXT)
@@ -56,8 +56,8 @@ def test_switch__is_refused_where_the_index_misses_the_target(settings: Settings
     with Engine(strict, embedder=WORLD, next_embedder=TopicEmbedder(dimensions=16, name="coarse")) as engine:
         scope = engine.tenant("acme")
         scope.spaces.start()
-        with pytest.raises(RequestError, match=r"finds 0\.\d+ of the ten nearest, the target is 1\.0; "):
-            scope.spaces.switch()
+        with pytest.raises(RequestError, match=r"recall@10 of its index is 0\.\d+, the target is 1\.0; "):
+            scope.spaces.cutover()
         assert scope.spaces.status()[0].model == "topics"
-        assert scope.spaces.switch(force="a drill").forced == "a drill"
+        assert scope.spaces.cutover(force="a drill").forced == "a drill"
         assert scope.search(QUESTIONS[0], FULL).returned == FULL

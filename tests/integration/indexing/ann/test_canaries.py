@@ -1,4 +1,4 @@
-"""The guard's canaries: questions with known answers, and secrets that nobody else must find."""
+"""The monitor's canaries: questions with known answers, and secrets that nobody else must find."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,9 +13,9 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import MonitorKind, MonitorState
+from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
-from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
-from tests.integration.indexing.ann.guarding import Mute, round_of
+from tests.integration.indexing.ann.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed
 
@@ -23,7 +23,7 @@ from tests.integration.variants import changed
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Secrets are asked for where a test says so."""
-    return changed(settings, {"guard.permission_every_s": None})
+    return changed(settings, {"monitor.isolation_interval_s": None})
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -42,23 +42,23 @@ def test_questions__with_known_answers_give_recall_and_mrr(
     by_words = changed(
         settings,
         {
-            "guard.questions": {"acme/default": file},
+            "monitor.questions": {"acme/default": file},
             "rag.retrieval.keyword_weight": 1.0,
             "rag.retrieval.semantic_weight": 0.0,
         },
     )
     with Engine(by_words, embedder=WORLD) as engine:
-        [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        [run] = recall_monitor(engine).run("acme", [MonitorKind.QUESTIONS])
         assert (run.kind, run.state) == (MonitorKind.QUESTIONS, MonitorState.OK), run.reason
         assert run.figures["questions"] == 12
         assert run.figures["recall_at_10"] == run.figures["mrr"] == 1.0
         file.write_text("no list")
-        [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        [run] = recall_monitor(engine).run("acme", [MonitorKind.QUESTIONS])
         assert run.state is MonitorState.UNKNOWN
         assert "is not a list of questions" in run.reason
 
 
-PERMISSION = [MonitorKind.ISOLATION]
+ISOLATION = [MonitorKind.ISOLATION]
 
 
 def permission(found: Any) -> Any:
@@ -68,9 +68,9 @@ def permission(found: Any) -> Any:
 
 def test_permission__no_reader_finds_a_secret_of_others(settings: Settings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        run = permission(RecallMonitor(engine).run("acme", PERMISSION))
+        run = permission(recall_monitor(engine).run("acme", ISOLATION))
         assert (run.state, run.figures) == (MonitorState.OK, {"leaks": 0, "missed": 0}), run.reason
-        assert permission(RecallMonitor(engine).status(TENANTS[0])).id == run.id
+        assert permission(recall_monitor(engine).status(TENANTS[0])).id == run.id
 
 
 def _by_words(settings: Settings, more: Mapping[str, Any] | None = None) -> Settings:
@@ -88,9 +88,9 @@ def _let_all_read_all_of_a_tenant(database: DatabaseSettings) -> None:
 
 def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSettings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        assert permission(RecallMonitor(engine).run("acme", PERMISSION)).state is MonitorState.OK
+        assert permission(recall_monitor(engine).run("acme", ISOLATION)).state is MonitorState.OK
         _let_all_read_all_of_a_tenant(database)
-        run = permission(RecallMonitor(engine).run("acme", PERMISSION))
+        run = permission(recall_monitor(engine).run("acme", ISOLATION))
         assert run.state is MonitorState.ALARM
         assert "everyone of kosmos-canary-a found" in run.reason
         assert run.figures["leaks"] >= 2
@@ -100,7 +100,7 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
     """From a round of maintenance to the series that KosmosPermissionLeak rises by."""
     expression = next(rule["expr"] for rule in _rules() if rule.get("alert") == "KosmosPermissionLeak")
     assert expression.strip() == "sum(increase(kosmos_permission_leaks_total[30m])) > 0"
-    with Engine(_by_words(settings, {"guard.permission_every_s": 0.001}), embedder=WORLD) as engine:
+    with Engine(_by_words(settings, {"monitor.isolation_interval_s": 0.001}), embedder=WORLD) as engine:
         queue = engine.tenant("acme").jobs._queue
         worker = WorkerMetrics(queue, engine.parts.database)
         leaks = partial(worker.registry.get_sample_value, "kosmos_permission_leaks_total")
@@ -115,24 +115,24 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
 def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
     indexed: Engine, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mute = changed(settings, {"guard.permission_every_s": 0.001})
+    mute = changed(settings, {"monitor.isolation_interval_s": 0.001})
     with Engine(mute, embedder=Mute()) as engine, caplog.at_level("INFO", logger="kosmos_rag.apps.worker"):
         _, counts = round_of(engine)
     assert counts["kosmos_permission_checks", "unknown"] == 1
     assert counts["kosmos_recall_monitor_runs", "unknown"] == 1, "too few samples"
-    [record] = [vars(record) for record in caplog.records if getattr(record, "action", "") == "guard_permission"]
+    [record] = [vars(record) for record in caplog.records if getattr(record, "action", "") == "monitor_isolation"]
     assert "gone to lunch" in record["texts"]["reason"]
     assert "gone to lunch" not in record["message"] + str(record["figures"])
 
 
 def test_permission__what_does_not_find_its_own_knows_nothing(settings: Settings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        RecallMonitor(engine).run("acme", PERMISSION)
+        recall_monitor(engine).run("acme", ISOLATION)
         scope = engine.tenant(TENANTS[0])
         real = [secret for secret in SECRETS if secret.tenant == TENANTS[0]]
         assert sorted(scope.sources()) == sorted(secret.reader for secret in real)
     blind = _by_words(settings, {"rag.retrieval.similarity_threshold": 1.0, "rag.retrieval.keyword_weight": 0.0})
     with Engine(blind, embedder=WORLD) as engine:
-        run = permission(RecallMonitor(engine).run("acme", PERMISSION))
+        run = permission(recall_monitor(engine).run("acme", ISOLATION))
         assert run.state is MonitorState.UNKNOWN
         assert "did not find the own secret" in run.reason

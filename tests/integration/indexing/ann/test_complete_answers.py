@@ -156,7 +156,7 @@ def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
     [old] = physical(database)
     with Engine(changed(settings, {"indexes.vector": "none"}), embedder=WORLD, next_embedder=embedder) as both:
         both.tenant("acme").spaces.start()
-        both.tenant("acme").spaces.switch()
+        both.tenant("acme").spaces.cutover()
     with opened(settings) as first, pytest.raises(EmbeddingSpaceMismatch):
         first.tenant("acme").search(QUESTIONS[0])
     with opened(settings, embedder) as second:

@@ -68,7 +68,7 @@ def test_build__that_is_killed_is_cleared_away_by_the_next(engine: Engine, datab
             build.result()
     assert list(physical(database).values()) == [False]
     left = [info for info in vectors_of(scope.indexes.status()) if info.kind == "ivfflat"]
-    assert [(info.state, info.due) for info in left] == [("building", "it was not built to the end")]
+    assert [(info.state, info.due) for info in left] == [("building", "its build did not finish")]
     assert_right(engine, "exact scan")
     assert_exact(engine)
     steps: list[str] = []
@@ -121,7 +121,7 @@ def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
         _building(database.admin_url or "")
         builder.kill()
         builder.wait()
-        assert vectors_of(scope.indexes.status())[0].due == "it was not built to the end"
+        assert vectors_of(scope.indexes.status())[0].due == "its build did not finish"
         assert_exact(engine)
     assert only(scope.indexes.build()).state == "ready"
     assert list(physical(database).values()) == [True]
@@ -146,7 +146,7 @@ def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: S
         time.sleep(0.05)
     with opened(own) as engine:
         scope = engine.tenant("acme")
-        assert vectors_of(scope.indexes.status())[0].due == "it was not built to the end"
+        assert vectors_of(scope.indexes.status())[0].due == "its build did not finish"
         assert_exact(engine, lambda number: number < 1_200)
         assert only(scope.indexes.build()).state == "ready"
         assert_right(engine, "ivfflat", lambda number: number < 1_200)
@@ -195,7 +195,7 @@ def test_index__that_is_dropped_by_hand_is_made_again(indexed: Engine, database:
         connection.execute(sql.SQL("DROP INDEX kosmos.{}").format(sql.Identifier(ours)))
     scope = indexed.tenant("acme")
     assert_exact(indexed)
-    assert only(scope.indexes.status()).due == "it is not in the server's catalogue"
+    assert only(scope.indexes.status()).due == "it is not in the catalog of the server"
     scope.indexes.build()
     assert list(physical(database).values()) == [True]
     assert_right(indexed, "ivfflat")
@@ -208,7 +208,7 @@ def test_index__that_became_invalid_is_made_again(indexed: Engine, database: Dat
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", (f"kosmos.{ours}",)
         )
     assert_exact(indexed)
-    assert only(indexed.tenant("acme").indexes.status()).due == "it was not built to the end"
+    assert only(indexed.tenant("acme").indexes.status()).due == "its build did not finish"
     indexed.tenant("acme").indexes.build()
     assert list(physical(database).values()) == [True]
     assert ours not in physical(database)

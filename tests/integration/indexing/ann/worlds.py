@@ -163,7 +163,7 @@ def opened(settings: Settings, embedder: TopicEmbedder | None = None, **indexes:
 
 
 def vectors_of(found: Sequence[IndexInfo]) -> list[IndexInfo]:
-    return [info for info in found if info.kind not in {"segment", "tail"}]
+    return [info for info in found if info.kind not in {"segment", "unsegmented"}]
 
 
 def only(found: Sequence[IndexInfo]) -> IndexInfo:

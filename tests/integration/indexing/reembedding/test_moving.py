@@ -29,7 +29,7 @@ def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> N
     ]
     assert model_of(acme.search(QUESTION)) == OLD.name
 
-    quality = acme.spaces.switch()
+    quality = acme.spaces.cutover()
     assert (quality.model, quality.live_model, quality.forced) == (NEW.name, OLD.name, None)
     assert model_of(acme.search(QUESTION)) == NEW.name
     switched = acme.spaces.status()
@@ -48,7 +48,7 @@ def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> N
 
 def test_move__and_drop_of_the_old_space(acme: Tenant, database: DatabaseSettings) -> None:
     acme.spaces.start()
-    acme.spaces.switch()
+    acme.spaces.cutover()
     [old] = [info for info in acme.spaces.status() if not info.live]
     acme.spaces.drop(str(old.id))
     assert stored(database, acme.id) == {NEW.name: CHUNKS}
@@ -111,9 +111,9 @@ def test_start__goes_on_where_it_was_interrupted(moving: Engine, settings: Setti
 
 
 def test_step__says_how_many_and_then_none(acme: Tenant) -> None:
-    assert acme.spaces.step(10) == 0  # before `start` only the live space is there, and it lacks nothing
-    acme._parts.reembedding.begin(acme._tenant)
-    assert [acme.spaces.step(15) for _ in range(4)] == [15, 15, 10, 0]
+    assert acme.spaces.backfill(10) == 0  # before `start` only the live space is there, and it lacks nothing
+    acme._parts.reembedding.create_target_space(acme._tenant)
+    assert [acme.spaces.backfill(15) for _ in range(4)] == [15, 15, 10, 0]
 
 
 def test_start__keeps_to_the_rate(acme: Tenant) -> None:
@@ -135,16 +135,16 @@ def test_start__counts_the_tokens_that_the_model_does_not_read(moving: Engine, s
 def test_documents__that_come_during_the_move_are_written_in_both_spaces(
     acme: Tenant, database: DatabaseSettings
 ) -> None:
-    acme._parts.reembedding.begin(acme._tenant)
+    acme._parts.reembedding.create_target_space(acme._tenant)
     acme.ingest([document(100), document(3, title="changed")])
     assert stored(database, acme.id) == {OLD.name: CHUNKS + 1, NEW.name: 2}
     acme.spaces.start()
-    acme.spaces.switch()
+    acme.spaces.cutover()
     acme.ingest([document(101), document(4, title="changed")])
     acme.delete("d5")
     assert stored(database, acme.id) == {OLD.name: CHUNKS + 1, NEW.name: CHUNKS + 1}
     acme.spaces.rollback()
-    acme.spaces.switch()
+    acme.spaces.cutover()
     assert model_of(acme.search("churn of account101")) == NEW.name
 
 
@@ -164,7 +164,7 @@ def test_ray__fills_the_space_by_its_workers(settings: Settings, database: Datab
             )
             assert spaces[following.name].embedded == CHUNKS
             assert len(seen) > 2  # parts, by workers: one process alone would have taken all at once
-            scope.spaces.switch()
+            scope.spaces.cutover()
             assert stored(database, scope.id) == {OLD.name: CHUNKS, following.name: CHUNKS}
     finally:
         ray.shutdown()

@@ -45,11 +45,11 @@ def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
         scope = engine.tenant("acme")
         scope.spaces.start()
         with pytest.raises(RequestError, match=r"nDCG@10 is 0\.\d+ over 40 questions, that of 'hashing-384' 0\.9"):
-            scope.spaces.switch(questions=questions)
+            scope.spaces.cutover(questions=questions)
         with pytest.raises(RequestError, match="in a word why"):
-            scope.spaces.switch(questions=questions, force=" ")
+            scope.spaces.cutover(questions=questions, force=" ")
         assert [info.model for info in scope.spaces.status() if info.live] == [OLD.name]
-        quality = scope.spaces.switch(questions=str(questions), force="a drill")
+        quality = scope.spaces.cutover(questions=str(questions), force="a drill")
         assert quality.forced == "a drill"
         assert "a drill" in caplog.text
         assert [info.model for info in scope.spaces.status() if info.live] == [NEW.name]
@@ -57,7 +57,7 @@ def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
 
 def test_switch__tells_what_the_evaluation_set_gives(acme: Tenant, questions: Path) -> None:
     acme.spaces.start()
-    quality = acme.spaces.switch(questions=questions)
+    quality = acme.spaces.cutover(questions=questions)
     assert quality.questions == CHUNKS
     assert quality.ndcg_at_10 is not None
     assert quality.live_ndcg_at_10 is not None
@@ -94,7 +94,7 @@ def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
         other.warm_up()
         scope = other.tenant("acme")
         assert asked(scope, "churn of account1") == (OLD.name, [1, 0])
-        acme.spaces.switch()
+        acme.spaces.cutover()
         assert asked(scope, "churn of account2") == (NEW.name, [1, 1])
         assert asked(scope, "churn of account3") == (NEW.name, [0, 1])
         assert asked(scope, "churn of account1") == (NEW.name, [0, 1])
@@ -111,7 +111,7 @@ def test_sections__may_be_swapped_at_any_time(
     with opened(settings, {}, embedder=current, next_embedder=following) as engine:
         scope = engine.tenant("acme")
         assert model_of(scope.search(QUESTION)) == OLD.name
-        scope.spaces.switch()
+        scope.spaces.cutover()
         assert model_of(scope.search(QUESTION)) == NEW.name
         scope.spaces.rollback()
         assert model_of(scope.search(QUESTION)) == OLD.name
@@ -129,7 +129,7 @@ def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
             return model_of(found), found.cached
 
         assert [asked(), asked()] == [(OLD.name, False), (OLD.name, True)]
-        acme.spaces.switch()
+        acme.spaces.cutover()
         assert [asked(), asked()] == [(NEW.name, False), (NEW.name, True)]
         acme.spaces.rollback()
         assert asked() == (OLD.name, True)
@@ -143,7 +143,7 @@ def test_every_way_to_ask__uses_the_space_that_is_live(acme: Tenant, settings: S
     }.get(variant, {})
     acme.spaces.start()
     with opened(settings, changed, embedder=OLD, next_embedder=NEW) as other:
-        for switch in (lambda: None, acme.spaces.switch, acme.spaces.rollback):
+        for switch in (lambda: None, acme.spaces.cutover, acme.spaces.rollback):
             switch()
             live = next(info.model for info in acme.spaces.status() if info.live)
             question = '"account7 in" churn' if variant == "phrase" else QUESTION

@@ -13,15 +13,15 @@ from tests.integration.variants import opened
 
 
 def test_switch__is_refused_while_chunks_are_missing(acme: Tenant) -> None:
-    with pytest.raises(RequestError, match="no space to switch to; run kosmos-rag embed start"):
-        acme.spaces.switch()
-    acme._parts.reembedding.begin(acme._tenant)
-    acme.spaces.step(30)
+    with pytest.raises(RequestError, match="no space to cut over to; run kosmos-rag reembed start"):
+        acme.spaces.cutover()
+    acme._parts.reembedding.create_target_space(acme._tenant)
+    acme.spaces.backfill(30)
     with pytest.raises(RequestError, match=r"10 chunks have no vector by 'hashing-768' yet"):
-        acme.spaces.switch(force="hurry")
+        acme.spaces.cutover(force="hurry")
     assert model_of(acme.search(QUESTION)) == OLD.name
     acme.spaces.start()
-    acme.spaces.switch()
+    acme.spaces.cutover()
 
 
 def test_switch__is_refused_after_an_ingestion_without_the_new_model(
@@ -31,15 +31,15 @@ def test_switch__is_refused_after_an_ingestion_without_the_new_model(
     with opened(settings, {}, embedder=OLD) as other:
         other.tenant("acme").ingest([document(100), document(3, title="other")])
     with pytest.raises(RequestError, match=r"2 chunks have no vector"):
-        acme.spaces.switch()
+        acme.spaces.cutover()
     acme.spaces.start()
-    acme.spaces.switch()
+    acme.spaces.cutover()
     assert stored(database, acme.id) == {OLD.name: CHUNKS + 1, NEW.name: CHUNKS + 1}
 
 
 def test_rollback__is_refused_after_an_ingestion_without_the_old_model(acme: Tenant, settings: Settings) -> None:
     acme.spaces.start()
-    acme.spaces.switch()
+    acme.spaces.cutover()
     with opened(settings, {}, embedder=NEW) as other:
         other.tenant("acme").ingest(document(100))
         with pytest.raises(EmbeddingSpaceMismatch, match="hashing-384"):
@@ -65,15 +65,15 @@ def test_start__needs_two_models_and_documents(moving: Engine, settings: Setting
         pytest.raises(ConfigError, match="both name the model of tenant 'acme', 'hashing-384'"),
     ):
         twice.tenant("acme").spaces.start()
-    with opened(settings, {}, embedder=NEW) as wrong, pytest.raises(EmbeddingSpaceMismatch, match="embed start"):
+    with opened(settings, {}, embedder=NEW) as wrong, pytest.raises(EmbeddingSpaceMismatch, match="reembed start"):
         wrong.tenant("acme").spaces.start()
     assert moving.tenant("nobody").spaces.status() == []
-    assert moving.tenant("nobody").spaces.step(1) == 0
+    assert moving.tenant("nobody").spaces.backfill(1) == 0
 
 
 def test_drop__never_takes_the_live_space(acme: Tenant) -> None:
     acme.spaces.start()
-    with pytest.raises(RequestError, match="is live: questions are answered from it"):
+    with pytest.raises(RequestError, match="is live: queries are answered from it"):
         acme.spaces.drop(OLD.name)
     with pytest.raises(RequestError, match=r"has no space of 'nothing'; give an id"):
         acme.spaces.drop("nothing")
@@ -90,7 +90,7 @@ def test_drop__that_was_interrupted_goes_on(acme: Tenant, database: DatabaseSett
     with pytest.raises(KeyboardInterrupt):
         acme.spaces.drop(NEW.name, stop)
     assert by_model(acme.spaces.status())[NEW.name].state == "dropping"
-    for refused in (acme.spaces.start, acme.spaces.switch):
+    for refused in (acme.spaces.start, acme.spaces.cutover):
         with pytest.raises(RequestError, match=r"dropp"):
             refused()
     acme.ingest(document(100))

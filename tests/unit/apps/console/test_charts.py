@@ -49,10 +49,10 @@ def test_durations__share_an_axis_with_finer_buckets() -> None:
     assert list(ticks(BOUNDS)) == [(2 * CELL, "10")]
 
 
-def test_recalls__of_the_index_and_the_one_beside_it() -> None:
-    beside = {"kind": "hnsw", "recall_at_10": 0.9, "recall_at_100": 0.88, "p50_ms": 2.0}
+def test_recalls__of_the_index_and_the_rejected_one() -> None:
+    rejected = {"kind": "hnsw", "recall_at_10": 0.9, "recall_at_100": 0.88, "p50_ms": 2.0}
     lowest, rows = recalls(
-        [_index(), _index(recall_at_10=1.0, recall_at_100=0.95, recall_target=0.9, p50_ms=4.0, beside=beside)]
+        [_index(), _index(recall_at_10=1.0, recall_at_100=0.95, recall_target=0.9, p50_ms=4.0, rejected=rejected)]
     )
     assert lowest == 0.8
     assert [row.name for row in rows] == ["ivfflat", "hnsw, not chosen"]
@@ -81,10 +81,10 @@ def _run(days: int, state: MonitorState = MonitorState.OK, **figures: Any) -> Mo
 
 
 def test_course__goes_from_the_first_run_to_the_last() -> None:
-    low = _run(10, MonitorState.ALARM, ann_recall_at_10=0.8, error=0.1, recall_target=0.95)
-    fine = _run(0, ann_recall_at_10=0.99, error=0.02, recall_target=0.9)
+    low = _run(10, MonitorState.ALARM, ann_recall_at_10=0.8, standard_error=0.1, recall_target=0.95)
+    fine = _run(0, ann_recall_at_10=0.99, standard_error=0.02, recall_target=0.9)
     unknown = _run(5, MonitorState.UNKNOWN, samples=3)
-    drawn = course([low, unknown, _run(2, ann_recall_at_10=1.0, error=0.0, recall_target=0.9), fine])
+    drawn = course([low, unknown, _run(2, ann_recall_at_10=1.0, standard_error=0.0, recall_target=0.9), fine])
     assert drawn is not None
     assert (drawn.lowest, drawn.since, drawn.until) == (0.7, fine.at, low.at)
     assert [point.x for point in drawn.points] == [0, 20, 100]
@@ -95,7 +95,7 @@ def test_course__goes_from_the_first_run_to_the_last() -> None:
 
 
 def test_course__of_one_run_stands_in_the_middle_and_of_none_is_not_drawn() -> None:
-    drawn = course([_run(0, ann_recall_at_10=0.97, error=0.0, recall_target=0.95)])
+    drawn = course([_run(0, ann_recall_at_10=0.97, standard_error=0.0, recall_target=0.95)])
     assert drawn is not None
     assert [point.x for point in drawn.points] == [50]
     assert course([_run(0, MonitorState.UNKNOWN, samples=1)]) is None

@@ -4,7 +4,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kosmos_rag.apps.worker.handlers.monitor import counted, gauges
+from kosmos_rag.apps.worker.handlers.monitor import gauges, run_counters
 from kosmos_rag.core.telemetry.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
@@ -23,7 +23,7 @@ def run(kind: MonitorKind, state: MonitorState, **figures: Any) -> MonitorRun:
     )  # fmt: skip
 
 
-RECALL = {"ann_recall_at_10": 0.6, "short_of_k": 0.1, "drift": 0.6, "drift_limit": 0.4, "alarms_in_a_row": 2}
+RECALL = {"ann_recall_at_10": 0.6, "incomplete_share": 0.1, "drift": 0.6, "drift_limit": 0.4, "consecutive_alarms": 2}
 
 
 def test_gauges__show_the_worst_of_what_is_known() -> None:
@@ -45,12 +45,12 @@ def test_gauges__show_the_worst_of_what_is_known() -> None:
 def test_gauges__show_nothing_of_what_is_not_known() -> None:
     unknown = [run(kind, MonitorState.UNKNOWN, samples=3) for kind in MonitorKind]
     assert gauges(unknown) == {}
-    good = run(MonitorKind.RECALL, MonitorState.OK, ann_recall_at_10=1.0, short_of_k=0.0, alarms_in_a_row=0)
+    good = run(MonitorKind.RECALL, MonitorState.OK, ann_recall_at_10=1.0, incomplete_share=0.0, consecutive_alarms=0)
     assert RECALL_MONITOR_DRIFT not in gauges([good])
 
 
 def test_counts__tell_states_steps_and_leaks() -> None:
-    assert counted(
+    assert run_counters(
         [
             run(MonitorKind.RECALL, MonitorState.ALARM, **RECALL, action="search_widened"),
             run(MonitorKind.RECALL, MonitorState.UNKNOWN, samples=3),

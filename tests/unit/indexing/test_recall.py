@@ -14,44 +14,43 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.sections import IndexSettings
-from kosmos_rag.indexing import recall as tuning
-from kosmos_rag.indexing.ann import _search_settings, planned_settings
-from kosmos_rag.indexing.catalog import READY, Entry
-from kosmos_rag.indexing.recall import Measured, measure, smallest_that_meets
-from kosmos_rag.indexing.status import is_large, why_due
+from kosmos_rag.indexing.ann import _candidate_settings, plan_settings
+from kosmos_rag.indexing.catalog import READY, IndexRecord
+from kosmos_rag.indexing.recall import DEPTH, Recall, _random_words, measure_recall, smallest_sufficient_setting
+from kosmos_rag.indexing.status import needs_vector_index, rebuild_reason
 from kosmos_rag.retrieval.dense import share_in_reach
 from kosmos_rag.retrieval.snapshot import Corpus, Snapshot, VectorIndex
 
 SETTINGS = Settings.load().indexes
 
 
-def _measured(setting: int, recall: float, *, at_100: float | None = None, error: float = 0.0) -> Measured:
-    return Measured(
+def _measured(setting: int, recall: float, *, at_100: float | None = None, error: float = 0.0) -> Recall:
+    return Recall(
         setting=setting,
         recall_at_10=recall,
         recall_at_100=recall if at_100 is None else at_100,
-        error=error,
+        standard_error=error,
         p50_ms=float(setting),
     )
 
 
-def _entry(kind: str = "ivfflat", rows: int = 10_000, **settings: Any) -> Entry:
-    return Entry(id=uuid.uuid4(), kind=kind, state=READY, rows=rows, settings={"precision": "half", **settings})
+def _entry(kind: str = "ivfflat", rows: int = 10_000, **settings: Any) -> IndexRecord:
+    return IndexRecord(id=uuid.uuid4(), kind=kind, state=READY, rows=rows, settings={"precision": "half", **settings})
 
 
 # --- choosing a setting --------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60).map(sorted), st.floats(0, 1))
-def test_smallest_that_meets__is_what_a_look_at_all_of_them_finds(recalls: list[float], target: float) -> None:
+def test_smallest_sufficient_setting__is_what_a_look_at_all_of_them_finds(recalls: list[float], target: float) -> None:
     asked: list[int] = []
 
-    def at(setting: int) -> Measured:
+    def at(setting: int) -> Recall:
         asked.append(setting)
         return _measured(setting, recalls[setting - 1])
 
     settings = list(range(1, len(recalls) + 1))
-    found = smallest_that_meets(target, settings, at)
+    found = smallest_sufficient_setting(target, settings, at)
     meeting = [setting for setting in settings if recalls[setting - 1] >= target]
     assert found.setting == (meeting[0] if meeting else settings[-1])
     assert len(asked) <= len(settings).bit_length() + 1
@@ -69,14 +68,14 @@ def test_smallest_that_meets__is_what_a_look_at_all_of_them_finds(recalls: list[
     ],
 )
 def test_measured__meets_the_target_with_its_error_to_spare_and_nearly_at_a_hundred(
-    measured: Measured, meets: bool
+    measured: Recall, meets: bool
 ) -> None:
-    assert measured.meets(0.95) is meets
+    assert measured.reaches(0.95) is meets
 
 
 def test_measured__meets_a_target_of_all_where_all_are_found() -> None:
-    assert _measured(1, 1.0).meets(1.0)
-    assert not _measured(1, 0.999).meets(1.0)
+    assert _measured(1, 1.0).reaches(1.0)
+    assert not _measured(1, 0.999).reaches(1.0)
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
@@ -90,28 +89,28 @@ def test_measure__counts_what_of_the_nearest_is_found() -> None:
     nearest = [list(range(200)), list(range(1000, 1200))]
     # The first question finds all; the second the first five, and fifty of the hundred.
     answers = [nearest[0], [*range(1000, 1005), *range(2000, 2005), *range(1010, 1055), *range(3000, 3045)]]
-    found = measure(lambda query: answers[int(query[0])], 7, [_query(0), _query(1)], nearest)
+    found = measure_recall(lambda query: answers[int(query[0])], 7, [_query(0), _query(1)], nearest)
     assert found.setting == 7
     assert found.recall_at_10 == pytest.approx((1 + 0.5) / 2)
     assert found.recall_at_100 == pytest.approx((1 + 0.5) / 2)
-    assert found.error == pytest.approx(0.25)
+    assert found.standard_error == pytest.approx(0.25)
     assert found.p50_ms >= 0
 
 
 def test_measure__of_the_order_within_the_nearest_takes_no_notice() -> None:
-    found = measure(lambda _: [3, 1, 2], 1, [_query(0)], [[1, 2, 3]])
-    assert (found.recall_at_10, found.recall_at_100, found.error) == (1, 1, 0)
+    found = measure_recall(lambda _: [3, 1, 2], 1, [_query(0)], [[1, 2, 3]])
+    assert (found.recall_at_10, found.recall_at_100, found.standard_error) == (1, 1, 0)
 
 
 def test_measure__of_a_question_that_nothing_answers_is_no_loss() -> None:
-    assert measure(lambda _: [], 1, [_query(0)], [[]]).recall_at_10 == 1
+    assert measure_recall(lambda _: [], 1, [_query(0)], [[]]).recall_at_10 == 1
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=40), st.integers())
 def test_some_words__are_eight_to_twelve_in_a_row(words: Sequence[str], seed: int) -> None:
     numbered = [f"{word}{number}" for number, word in enumerate(words)]
     random.seed(seed)
-    chosen = tuning._some_words("  ".join(numbered)).split()
+    chosen = _random_words("  ".join(numbered)).split()
     assert min(8, len(words)) <= len(chosen) <= 12
     start = numbered.index(chosen[0])
     assert chosen == numbered[start : start + len(chosen)]
@@ -124,16 +123,16 @@ def test_some_words__are_eight_to_twelve_in_a_row(words: Sequence[str], seed: in
     ("rows", "lists"),
     [(1, 1), (999, 1), (10_000, 10), (1_000_000, 1_000), (4_000_000, 2_000), (10**10, 32_768)],
 )
-def test_planned_settings__have_as_many_lists_as_pgvector_advises(rows: int, lists: int) -> None:
-    assert planned_settings("ivfflat", rows, SETTINGS) == {"precision": "half", "lists": lists}
+def test_plan_settings__have_as_many_lists_as_pgvector_advises(rows: int, lists: int) -> None:
+    assert plan_settings("ivfflat", rows, SETTINGS) == {"precision": "half", "lists": lists}
 
 
-def test_planned_settings__of_bits_score_more_candidates_again() -> None:
+def test_plan_settings__of_bits_score_more_candidates_again() -> None:
     bits = SETTINGS.model_copy(update={"precision": "bit"})
-    assert planned_settings("ivfflat", 5_000, bits)["oversampling"] > 1
-    assert planned_settings("hnsw", 5_000, bits) == {
+    assert plan_settings("ivfflat", 5_000, bits)["oversampling"] > 1
+    assert plan_settings("hnsw", 5_000, bits) == {
         "precision": "bit",
-        "oversampling": planned_settings("ivfflat", 5_000, bits)["oversampling"],
+        "oversampling": plan_settings("ivfflat", 5_000, bits)["oversampling"],
         "m": 16,
         "ef_construction": 128,
     }
@@ -141,15 +140,15 @@ def test_planned_settings__of_bits_score_more_candidates_again() -> None:
 
 @given(st.integers(1, 32_768))
 def test_search_settings__rise_to_all_lists(lists: int) -> None:
-    settings = _search_settings(_entry(lists=lists))
+    settings = _candidate_settings(_entry(lists=lists))
     assert (settings[0], settings[-1]) == (1, lists)
     assert settings == sorted(set(settings))
     assert all(later <= max(before + 1, 1.25 * before) for before, later in pairwise(settings))
 
 
 def test_search_settings__of_hnsw_stay_within_pgvectors_bounds() -> None:
-    settings = _search_settings(_entry("hnsw"))
-    assert settings[0] == tuning.DEPTH, "a search gives no more than ef_search rows before it goes on"
+    settings = _candidate_settings(_entry("hnsw"))
+    assert settings[0] == DEPTH, "a search gives no more than ef_search rows before it goes on"
     assert settings[-1] == 1_000
     assert settings == sorted(set(settings))
 
@@ -174,25 +173,25 @@ def test_search_settings__of_hnsw_stay_within_pgvectors_bounds() -> None:
         (_entry(), 10_000, {"precision": "bit"}, "indexes.precision is bit"),
     ],
 )
-def test_why_due__names_the_setting_or_the_drift(
-    entry: Entry, rows: int, changed: dict[str, Any], due: str | None
+def test_rebuild_reason__names_the_setting_or_the_drift(
+    entry: IndexRecord, rows: int, changed: dict[str, Any], due: str | None
 ) -> None:
     settings: IndexSettings = SETTINGS.model_copy(update=changed)
-    assert why_due(entry, rows, 0, settings) == due
+    assert rebuild_reason(entry, rows, 0, settings) == due
 
 
-def test_why_due__counts_what_was_published_where_the_number_of_rows_tells_nothing() -> None:
+def test_rebuild_reason__counts_what_was_published_where_the_number_of_rows_tells_nothing() -> None:
     entry = replace(_entry(), health={"published": 50_000})
-    assert why_due(entry, 10_000, 60_000, SETTINGS) is None
-    assert why_due(entry, 10_000, 60_001, SETTINGS) == "10,001 chunks published since"
+    assert rebuild_reason(entry, 10_000, 60_000, SETTINGS) is None
+    assert rebuild_reason(entry, 10_000, 60_001, SETTINGS) == "10,001 chunks published since"
 
 
-def test_is_large__keeps_what_is_there_a_while_longer() -> None:
-    assert not is_large(9_999, SETTINGS, indexed=False)
-    assert is_large(10_000, SETTINGS, indexed=False)
-    assert is_large(5_000, SETTINGS, indexed=True)
-    assert not is_large(4_999, SETTINGS, indexed=True)
-    assert not is_large(10**6, SETTINGS.model_copy(update={"vector": "none"}), indexed=True)
+def test_needs_vector_index__keeps_what_is_there_a_while_longer() -> None:
+    assert not needs_vector_index(9_999, SETTINGS, indexed=False)
+    assert needs_vector_index(10_000, SETTINGS, indexed=False)
+    assert needs_vector_index(5_000, SETTINGS, indexed=True)
+    assert not needs_vector_index(4_999, SETTINGS, indexed=True)
+    assert not needs_vector_index(10**6, SETTINGS.model_copy(update={"vector": "none"}), indexed=True)
 
 
 # --- how far it is searched ------------------------------------------------------------------------------------------

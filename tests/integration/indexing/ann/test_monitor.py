@@ -1,4 +1,4 @@
-"""The guard over a tenant with an index: what it keeps of questions, what it measures, and what comes of that."""
+"""The monitor over a tenant with an index: what it keeps of questions, what it measures, and what comes of that."""
 
 import threading
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorState
-from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
-from kosmos_rag.evaluation.monitor.recall import Sample, remeasure
+from kosmos_rag.engine.monitor import recall_monitor
+from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.indexing.ann.guarding import Mute, round_of
+from tests.integration.indexing.ann.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import (
     FULL,
     QUESTIONS,
@@ -37,7 +37,7 @@ def settings(settings: Settings) -> Settings:
     """Slices of a millisecond: every question is a sample."""
     return changed(
         settings,
-        {"guard.samples": 1000, "guard.every_s": 1.0, "guard.permission_every_s": None},
+        {"monitor.samples_per_run": 1000, "monitor.interval_s": 1.0, "monitor.isolation_interval_s": None},
     )
 
 
@@ -78,7 +78,9 @@ def search_less(database: DatabaseSettings, probes: int = 1) -> None:
 
 
 def test_samples__are_vectors_with_their_readers_and_bounded(settings: Settings, database: DatabaseSettings) -> None:
-    with Engine(changed(settings, {"guard.samples": 30, "guard.every_s": 0.1}), embedder=WORLD) as engine:
+    with Engine(
+        changed(settings, {"monitor.samples_per_run": 30, "monitor.interval_s": 0.1}), embedder=WORLD
+    ) as engine:
         engine.tenant("acme").indexes.build()
         ask(engine, 120)
         ask(engine, 5, principals=["half"], collection="default")
@@ -110,7 +112,7 @@ def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database:
 
 
 def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings, database: DatabaseSettings) -> None:
-    with Engine(changed(settings, {"guard.keep_questions": True}), embedder=WORLD) as engine:
+    with Engine(changed(settings, {"monitor.keep_questions": True}), embedder=WORLD) as engine:
         engine.tenant("acme").indexes.build()
         engine.tenant("acme").search("common topic3 question", FULL)
     assert rows(database, "SELECT question FROM kosmos.monitor_samples") == [("common topic3 question",)]
@@ -165,29 +167,29 @@ RECALL = [MonitorKind.RECALL]
 # --- recall ----------------------------------------------------------------------------------------------------------
 
 
-def test_guard__finds_nothing_wrong_with_a_good_index(indexed: Engine, database: DatabaseSettings) -> None:
+def test_monitor__finds_nothing_wrong_with_a_good_index(indexed: Engine, database: DatabaseSettings) -> None:
     before = physical(database)
     ask(indexed)
-    guard = RecallMonitor(indexed)
-    assert guard.waiting("acme") >= 30
-    [run] = guard.run("acme", RECALL)
+    monitor = recall_monitor(indexed)
+    assert monitor.count_samples("acme") >= 30
+    [run] = monitor.run("acme", RECALL)
     assert (run.kind, run.state) == (MonitorKind.RECALL, MonitorState.OK)
     assert run.figures["ann_recall_at_10"] >= 0.9
-    assert run.figures["short_of_k"] == 0.0
+    assert run.figures["incomplete_share"] == 0.0
     assert run.milliseconds > 0
     assert physical(database) == before
-    assert guard.waiting("acme") == 0
+    assert monitor.count_samples("acme") == 0
     assert [step.action for step in indexed.tenant("acme").indexes.log()] == ["rebuilt"]
 
 
-def test_guard__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine) -> None:
+def test_monitor__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine) -> None:
     ask(indexed, 10)
-    guard = RecallMonitor(indexed)
-    waiting = guard.waiting("acme")
-    [run] = guard.run("acme", RECALL)
-    assert (run.state, run.reason) == (MonitorState.UNKNOWN, f"{waiting} samples, 30 are needed")
-    assert guard.waiting("acme") == waiting
-    assert [found.id for found in guard.status("acme")] == [run.id]
+    monitor = recall_monitor(indexed)
+    samples = monitor.count_samples("acme")
+    [run] = monitor.run("acme", RECALL)
+    assert (run.state, run.reason) == (MonitorState.UNKNOWN, f"{samples} samples, 30 are needed")
+    assert monitor.count_samples("acme") == samples
+    assert [found.id for found in monitor.status("acme")] == [run.id]
 
 
 @pytest.fixture
@@ -196,13 +198,13 @@ def many_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kosmos_rag.indexing.ann._ROWS_PER_LIST", 100)
 
 
-def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, database: DatabaseSettings) -> None:
+def test_monitor__searches_an_index_further(many_lists: None, indexed: Engine, database: DatabaseSettings) -> None:
     before = physical(database)
     search_less(database)
     ask(indexed, question=question_of_five_topics)
-    [run] = RecallMonitor(indexed).run("acme", RECALL)
+    [run] = recall_monitor(indexed).run("acme", RECALL)
     assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "search_widened"), run.figures
-    assert run.figures["alarms_in_a_row"] == 1
+    assert run.figures["consecutive_alarms"] == 1
     assert physical(database) == before
     info = only(indexed.tenant("acme").indexes.status())
     assert info.settings["probes"] > 1
@@ -213,17 +215,17 @@ def test_guard__searches_an_index_further(many_lists: None, indexed: Engine, dat
 
 
 @pytest.mark.slow
-def test_guard__that_has_raised_before_builds_again_where_that_may_help(
+def test_monitor__that_has_raised_before_builds_again_where_that_may_help(
     many_lists: None, indexed: Engine, database: DatabaseSettings
 ) -> None:
-    scope, guard = indexed.tenant("acme"), RecallMonitor(indexed)
+    scope, monitor = indexed.tenant("acme"), recall_monitor(indexed)
     [first] = physical(database)
     for action in ("search_widened", "skipped"):
         search_less(database)
         ask(indexed, question=question_of_five_topics)
-        [run] = guard.run("acme", RECALL)
+        [run] = monitor.run("acme", RECALL)
         assert (run.state, run.figures["action"]) == (MonitorState.ALARM, action)
-    assert run.figures["alarms_in_a_row"] == 2
+    assert run.figures["consecutive_alarms"] == 2
     assert scope.indexes.log(1)[0].reason.endswith(
         "0 chunks published since it was built are too few for another build"
     )
@@ -231,19 +233,19 @@ def test_guard__that_has_raised_before_builds_again_where_that_may_help(
     publish_world(indexed, "acme", range(3_000, 3_400))
     search_less(database)
     ask(indexed, question=question_of_five_topics)
-    [run] = guard.run("acme", RECALL)
+    [run] = monitor.run("acme", RECALL)
     assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "rebuilt")
     [second] = physical(database)
     assert second != first
     assert only(scope.indexes.status()).rows == 3_400
     ask(indexed, question=question_of_five_topics)
-    assert guard.run("acme", RECALL)[0].state is MonitorState.OK
+    assert monitor.run("acme", RECALL)[0].state is MonitorState.OK
     built = next(step for step in scope.indexes.log() if step.action == "rebuilt")
-    assert "of the ten nearest are found, the target is 0.95" in built.reason
+    assert "the target is 0.95" in built.reason
     assert (built.before["rows"], built.after["rows"]) == (3_000, 3_400)
 
 
-def test_guard__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same(
+def test_monitor__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same(
     many_lists: None, indexed: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
     search_less(database)
@@ -261,33 +263,33 @@ def test_guard__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same(
 
 
 @pytest.mark.slow
-def test_guard__that_may_not_act_leaves_the_index(
+def test_monitor__that_may_not_act_leaves_the_index(
     many_lists: None, settings: Settings, database: DatabaseSettings
 ) -> None:
-    with Engine(changed(settings, {"guard.act": False}), embedder=WORLD) as engine:
+    with Engine(changed(settings, {"monitor.auto_repair": False}), embedder=WORLD) as engine:
         engine.tenant("acme").indexes.build()
         search_less(database)
         ask(engine, question=beside)
-        [run] = RecallMonitor(engine).run("acme", RECALL)
+        [run] = recall_monitor(engine).run("acme", RECALL)
         assert run.state is MonitorState.ALARM
         assert "action" not in run.figures
         assert only(engine.tenant("acme").indexes.status()).settings["probes"] == 1
 
 
 @pytest.mark.slow
-def test_guard__compares_scores_with_those_since_the_last_tuning(indexed: Engine) -> None:
-    guard = RecallMonitor(indexed)
+def test_monitor__compares_scores_with_those_since_the_last_tuning(indexed: Engine) -> None:
+    monitor = recall_monitor(indexed)
     ask(indexed)
-    assert "drift" not in guard.run("acme", RECALL)[0].figures
+    assert "drift" not in monitor.run("acme", RECALL)[0].figures
     ask(indexed)
-    run = guard.run("acme", RECALL)[0]
+    run = monitor.run("acme", RECALL)[0]
     assert run.figures["drift"] < run.figures["drift_limit"]
     ask(indexed, question=beside)
-    run = guard.run("acme", RECALL)[0]
+    run = monitor.run("acme", RECALL)[0]
     assert run.figures["drift"] > run.figures["drift_limit"]
     indexed.tenant("acme").indexes.tune()
     ask(indexed)
-    assert "drift" not in guard.run("acme", RECALL)[0].figures
+    assert "drift" not in monitor.run("acme", RECALL)[0].figures
 
 
 def test_run_due__waits_for_its_time_and_its_share(
@@ -295,36 +297,36 @@ def test_run_due__waits_for_its_time_and_its_share(
 ) -> None:
     owner, said = tenant("acme"), list[str]()
     ask(indexed)
-    with Engine(changed(settings, {"guard.every_s": 3600.0}), embedder=WORLD) as seldom:
-        assert [run.state for run in RecallMonitor(seldom).run_due(owner, said.append)] == [MonitorState.OK]
+    with Engine(changed(settings, {"monitor.interval_s": 3600.0}), embedder=WORLD) as seldom:
+        assert [run.state for run in recall_monitor(seldom).run_due(owner, said.append)] == [MonitorState.OK]
         ask(indexed)
-        assert RecallMonitor(seldom).run_due(owner, said.append) == []
+        assert recall_monitor(seldom).run_due(owner, said.append) == []
     with (
-        Engine(changed(settings, {"guard.every_s": 0.001}), embedder=WORLD) as engine,
+        Engine(changed(settings, {"monitor.interval_s": 0.001}), embedder=WORLD) as engine,
         psycopg.connect(database.admin_url or "", autocommit=True) as admin,
     ):
         admin.execute("UPDATE kosmos.monitor_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
-        assert RecallMonitor(engine).run_due(owner, said.append) == [], (
+        assert recall_monitor(engine).run_due(owner, said.append) == [], (
             "a second of two hundredths is not over before fifty"
         )
         admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '51 seconds'")
         shown, counts = round_of(engine)
         assert counts["kosmos_recall_monitor_runs", "ok"] == 1
-        [run, _] = RecallMonitor(engine).status("acme")
+        [run, _] = recall_monitor(engine).status("acme")
         _, hold_s = shown["kosmos_recall_monitor_recall_at_10", "acme"]
         assert hold_s > 2 * run.milliseconds / 1000 / 0.02, "a figure is shown until it is measured again"
 
 
-def test_remeasure__pauses_as_long_as_it_works_and_counts_what_takes_too_long(indexed: Engine) -> None:
+def test_live_recall__pauses_as_long_as_it_works_and_counts_what_takes_too_long(indexed: Engine) -> None:
     owner, app = tenant("acme"), indexed.parts.database.app
     sample = Sample(id=owner.id, collection=None, principals=("half",), vector=WORLD.embed_query(QUESTIONS[0]))
     pauses: list[float] = []
-    guard = indexed.settings.guard
-    found = remeasure(app, owner, [sample] * 3, guard, pause=pauses.append)
-    assert (found.samples, found.given_up, len(found.scores)) == (3, 0, 3)
+    monitor = indexed.settings.monitor
+    found = measure_live_recall(app, owner, [sample] * 3, monitor, pause=pauses.append)
+    assert (found.samples, found.timed_out, len(found.scores)) == (3, 0, 3)
     assert sum(pauses) * 1000 == pytest.approx(found.milliseconds, abs=1)
     assert found.recall is not None
     assert found.recall.recall_at_10 >= 0.8
     nobody = replace(sample, principals=("nobody",))
-    unseen = remeasure(app, owner, [nobody], guard, pause=pauses.append)
+    unseen = measure_live_recall(app, owner, [nobody], monitor, pause=pauses.append)
     assert (unseen.samples, unseen.recall, unseen.scores) == (0, None, ())

@@ -9,65 +9,72 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.types import MonitorState
-from kosmos_rag.evaluation.monitor import verdict as drift
-from kosmos_rag.evaluation.monitor.recall import Remeasured
-from kosmos_rag.evaluation.monitor.verdict import MIN_SAMPLES, judged_answers, judged_permission, judged_recall, too_few
-from kosmos_rag.indexing import recall as tuning
+from kosmos_rag.evaluation.monitor.recall import LiveRecall
+from kosmos_rag.evaluation.monitor.verdict import (
+    MIN_SAMPLES,
+    insufficient_samples,
+    judge_answers,
+    judge_isolation,
+    judge_recall,
+    ks_critical_distance,
+    ks_distance,
+)
+from kosmos_rag.indexing.recall import summarise_recall
 
 ALERTS = {"R@10": 0.7, "RR@10": 0.5}
 
 
-def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int = 0, given_up: int = 0) -> Remeasured:
+def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int = 0, timed_out: int = 0) -> LiveRecall:
     """What is known after samples have found so much of their ten nearest."""
     truth: list[list[Any]] = [list(range(10)) for _ in recalls]
     found: list[list[Any]] = [list(range(round(10 * recall))) for recall in recalls]
-    return Remeasured(
-        recall=tuning.summary(0, found, truth, 1.5) if found else None,
+    return LiveRecall(
+        recall=summarise_recall(0, found, truth, 1.5) if found else None,
         samples=len(recalls),
-        given_up=given_up,
-        short=short,
+        timed_out=timed_out,
+        incomplete=short,
         scores=tuple(sorted(scores)),
         milliseconds=10.0,
     )
 
 
 def test_recall__far_below_the_target_is_an_alarm() -> None:
-    verdict = judged_recall(seen([0.6] * 40, short=10), [], 0.95)
+    verdict = judge_recall(seen([0.6] * 40, short=10), [], 0.95)
     assert verdict.state is MonitorState.ALARM
-    assert verdict.reason == "0.600 ± 0.000 of the ten nearest are found, the target is 0.95"
+    assert verdict.reason == "recall@10 is 0.600 ± 0.000, the target is 0.95"
     assert verdict.figures["ann_recall_at_10"] == 0.6
-    assert verdict.figures["short_of_k"] == 0.25
+    assert verdict.figures["incomplete_share"] == 0.25
     assert "drift" not in verdict.figures
 
 
 def test_recall__at_the_target_is_none() -> None:
-    assert judged_recall(seen([1.0, 0.9] * 20), [], 0.95).state is MonitorState.OK
+    assert judge_recall(seen([1.0, 0.9] * 20), [], 0.95).state is MonitorState.OK
 
 
 def test_recall__below_the_target_by_chance_is_none() -> None:
     noisy = [1.0] * 27 + [0.5] * 3 + [0.8] * 5  # .93, and a standard error of .025
-    assert judged_recall(seen(noisy), [], 0.95).state is MonitorState.OK
-    assert judged_recall(seen(noisy * 8), [], 0.95).state is MonitorState.ALARM
+    assert judge_recall(seen(noisy), [], 0.95).state is MonitorState.OK
+    assert judge_recall(seen(noisy * 8), [], 0.95).state is MonitorState.ALARM
 
 
 @pytest.mark.parametrize("count", [0, 1, MIN_SAMPLES - 1])
 def test_recall__of_too_few_samples_is_unknown_however_bad(count: int) -> None:
-    verdict = judged_recall(seen([0.0] * count, given_up=3), [], 0.95)
+    verdict = judge_recall(seen([0.0] * count, timed_out=3), [], 0.95)
     assert verdict.state is MonitorState.UNKNOWN
     assert verdict.reason == f"{count} samples, {MIN_SAMPLES} are needed; 3 took too long"
-    assert too_few(count).state is MonitorState.UNKNOWN
+    assert insufficient_samples(count).state is MonitorState.UNKNOWN
 
 
 def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
     before = np.random.default_rng(1).normal(0.8, 0.05, 50).tolist()
     same = np.random.default_rng(2).normal(0.8, 0.05, 50).tolist()
     other = np.random.default_rng(3).normal(0.6, 0.05, 50).tolist()
-    still = judged_recall(seen([1.0] * 50, scores=same), before, 0.95)
-    moved = judged_recall(seen([1.0] * 50, scores=other), before, 0.95)
+    still = judge_recall(seen([1.0] * 50, scores=same), before, 0.95)
+    moved = judge_recall(seen([1.0] * 50, scores=other), before, 0.95)
     assert still.figures["drift"] < still.figures["drift_limit"] < moved.figures["drift"]
     assert moved.state is MonitorState.OK
-    assert moved.reason.endswith("the best scores are others than at the last build or tuning")
-    assert "drift" not in judged_recall(seen([1.0] * 50, scores=other), before[:20], 0.95).figures
+    assert moved.reason.endswith("the best scores have drifted since the last build or tuning")
+    assert "drift" not in judge_recall(seen([1.0] * 50, scores=other), before[:20], 0.95).figures
 
 
 @given(
@@ -79,28 +86,30 @@ def test_distance__is_the_largest_difference_of_shares(first: list[float], secon
         return sum(one <= value for one in sample) / len(sample)
 
     differences = [abs(share_below(first, value) - share_below(second, value)) for value in first + second]
-    assert drift.distance(first, second) == pytest.approx(max(differences), abs=1e-12)
-    assert drift.distance(first, second) == drift.distance(second, first)
+    assert ks_distance(first, second) == pytest.approx(max(differences), abs=1e-12)
+    assert ks_distance(first, second) == ks_distance(second, first)
 
 
 def test_limit__is_passed_by_one_in_a_thousand() -> None:
     stats = pytest.importorskip("scipy.stats")
     generator = np.random.default_rng(7)
-    passed = [drift.distance(*generator.normal(size=(2, 50)).tolist()) > drift.limit(50, 50) for _ in range(2_000)]
+    passed = [
+        ks_distance(*generator.normal(size=(2, 50)).tolist()) > ks_critical_distance(50, 50) for _ in range(2_000)
+    ]
     assert sum(passed) <= 10
-    assert drift.limit(50, 50) == pytest.approx(stats.kstwobign.isf(0.001) * (2 / 50) ** 0.5, abs=1e-3)
+    assert ks_critical_distance(50, 50) == pytest.approx(stats.kstwobign.isf(0.001) * (2 / 50) ** 0.5, abs=1e-3)
 
 
 def test_limit__of_one_among_many_is_passed_by_none_of_them() -> None:
     generator = np.random.default_rng(7)
     passed = [
-        drift.distance(*generator.normal(size=(2, 50)).tolist()) > drift.limit(50, 50, among=2_000)
+        ks_distance(*generator.normal(size=(2, 50)).tolist()) > ks_critical_distance(50, 50, comparisons=2_000)
         for _ in range(2_000)
     ]
     assert not any(passed)
     samples = generator.normal(0.8, 0.05, 50), generator.normal(0.83, 0.05, 50)
     one, among_many = (
-        judged_recall(seen([1.0] * 50, scores=samples[1].tolist()), samples[0].tolist(), 0.95, indexes=indexes)
+        judge_recall(seen([1.0] * 50, scores=samples[1].tolist()), samples[0].tolist(), 0.95, indexes=indexes)
         for indexes in (1, 10_000)
     )
     assert one.figures["drift"] == among_many.figures["drift"]
@@ -117,11 +126,11 @@ def test_limit__of_one_among_many_is_passed_by_none_of_them() -> None:
     ],
 )
 def test_answers__are_judged_by_the_alerts(recall: float, mrr: float, questions: int, state: MonitorState) -> None:
-    assert judged_answers({"R@10": recall, "RR@10": mrr}, questions, ALERTS).state is state
+    assert judge_answers({"R@10": recall, "RR@10": mrr}, questions, ALERTS).state is state
 
 
 def test_permission__a_leak_weighs_more_than_what_was_missed() -> None:
-    assert judged_permission([], []).state is MonitorState.OK
-    assert judged_permission([], ["a did not find its own"]).state is MonitorState.UNKNOWN
-    leaked = judged_permission(["a found that of b"], ["a did not find its own"])
+    assert judge_isolation([], []).state is MonitorState.OK
+    assert judge_isolation([], ["a did not find its own"]).state is MonitorState.UNKNOWN
+    leaked = judge_isolation(["a found that of b"], ["a did not find its own"])
     assert (leaked.state, leaked.reason, leaked.figures["leaks"]) == (MonitorState.ALARM, "a found that of b", 1)

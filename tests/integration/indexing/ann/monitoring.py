@@ -1,4 +1,4 @@
-"""Rounds of the guard as a worker makes them, and a model that is not there."""
+"""Rounds of the monitor as a worker makes them, and a model that is not there."""
 
 import multiprocessing
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from typing import Any
 
 from kosmos_rag import Engine
 from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
-from kosmos_rag.apps.worker.handlers.monitor import Guarding
+from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import WORLD
 
@@ -25,10 +25,10 @@ class Mute(type(WORLD)):  # type: ignore[misc]
 
 
 def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], CounterBuffer]:
-    """A round of the guard within maintenance of the tenant: what is measured and shown for how long, and counts."""
+    """A round of the monitor within maintenance of the tenant: what is measured and shown for how long, and counts."""
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
-    counts = Guarding(RecallMonitor(engine), round_s=0.0).round(
+    counts = MonitorHandler(recall_monitor(engine), round_s=0.0).round(
         tenant("acme"), Desk(theirs, engine.tenant("acme").jobs._queue)
     )
     shown: dict[tuple[str, str], tuple[float, float]] = {}

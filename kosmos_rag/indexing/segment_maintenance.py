@@ -1,0 +1,77 @@
+"""Maintenance of lexical segments: pack unsegmented chunks, merge small and fragmented segments.
+
+The caller holds the maintenance lock of the tenant. Each step is one transaction, so that a query sees a chunk either
+unsegmented or in one segment.
+"""
+
+from collections.abc import Callable
+
+import psycopg
+
+from kosmos_rag.core.config import IndexSettings
+from kosmos_rag.indexing import segments
+from kosmos_rag.indexing.catalog import IndexRecord, list_indexes
+from kosmos_rag.indexing.status import (
+    MIN_LIVE_SHARE,
+    count_unsegmented,
+    list_collections,
+    live_share,
+    segments_end,
+    segments_of,
+)
+from kosmos_rag.indexing.transactions import maintenance_transaction
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.tenants import TenantRef
+
+
+class SegmentMaintenance:
+    """Packs and merges the segments of any tenant of one database. Thread-safe."""
+
+    def __init__(self, database: Database, settings: IndexSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def pack(self, tenant: TenantRef, progress: Callable[[str], None]) -> None:
+        """Pack the unsegmented chunks of each collection that has enough of them. Raises IndexLocked."""
+        for collection, unsegmented in self._unsegmented_by_collection(tenant).items():
+            if unsegmented < self._settings.unsegmented_chunks:
+                continue
+            remaining = unsegmented
+            while remaining > 0:
+                progress(f"packing {remaining:,} chunks of {collection}")
+                with maintenance_transaction(self._database, tenant) as connection:
+                    existing = segments_of(list_indexes(connection, tenant.id), collection)
+                    packed = segments.pack_unsegmented(
+                        connection, tenant.id, collection, first_sequence=segments_end(existing)
+                    )
+                remaining = remaining - packed.rows if packed else 0
+
+    def merge(self, tenant: TenantRef, progress: Callable[[str], None], *, everything: bool) -> None:
+        """Merge the segments of each collection that are due, or all of them. Raises IndexLocked."""
+        for collection in self._unsegmented_by_collection(tenant):
+            with maintenance_transaction(self._database, tenant) as connection:
+                existing = segments_of(list_indexes(connection, tenant.id), collection)
+                due = (
+                    existing
+                    if everything
+                    else segments.mergeable(existing) or self._fragmented(connection, tenant, existing)
+                )
+                if due:
+                    rows = sum(segment.rows for segment in due)
+                    progress(f"merging {len(due)} segments of {collection}, {rows:,} chunks")
+                    segments.merge_segments(connection, tenant.id, due)
+
+    def _fragmented(
+        self, connection: psycopg.Connection, tenant: TenantRef, existing: list[IndexRecord]
+    ) -> list[IndexRecord]:
+        """Return the most fragmented segment if less of it than MIN_LIVE_SHARE is live."""
+        shares = {segment.id: live_share(connection, tenant.id, segment) for segment in existing}
+        worst = min(existing, key=lambda segment: shares[segment.id], default=None)
+        return [worst] if worst is not None and shares[worst.id] < MIN_LIVE_SHARE else []
+
+    def _unsegmented_by_collection(self, tenant: TenantRef) -> dict[str, int]:
+        with maintenance_transaction(self._database, tenant) as connection:
+            return {
+                collection: count_unsegmented(connection, tenant.id, collection)
+                for collection in list_collections(connection, tenant.id)
+            }

@@ -1,0 +1,29 @@
+"""Transactions of maintenance: without a statement timeout, and with publications locked out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef
+
+
+@contextmanager
+def maintenance_transaction(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
+    """Open a transaction of the worker role without a statement timeout. Raises DatabaseError."""
+    with database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        # The timeout is meant for queries: to count, to merge and to wait for publications take longer.
+        connection.execute(statement("no_statement_timeout"))
+        yield connection
+
+
+@contextmanager
+def exclusive_transaction(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
+    """Open a transaction that no publication of the tenant overlaps. Raises DatabaseError."""
+    with maintenance_transaction(database, tenant) as connection:
+        connection.execute(statement("lock_collections"), {"tenant_id": tenant.id})
+        connection.execute(statement("lock_spaces_exclusively"), {"tenant_id": tenant.id})
+        yield connection
