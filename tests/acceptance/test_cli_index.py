@@ -130,30 +130,30 @@ def test_tune__measures_again_and_as_json_says_nothing_beside(built: Result, kos
 
 def test_log__has_what_was_done_and_why(built: Result, kosmos: Run) -> None:
     done = kosmos("index", "log", "--json")
-    steps = json.loads(done.stdout)["steps"]
-    assert (steps[-1]["action"], steps[-1]["reason"]) == ("rebuilt", f"indexes.vector_min_chunks is {FILES}")
-    assert steps[-1]["after"]["recall_at_10"] == 1.0
+    events = json.loads(done.stdout)["events"]
+    assert (events[-1]["action"], events[-1]["reason"]) == ("rebuilt", f"indexes.vector_min_chunks is {FILES}")
+    assert events[-1]["after"]["recall_at_10"] == 1.0
     assert f"indexes.vector_min_chunks is {FILES}" in kosmos("index", "log").stdout
 
 
-def test_guard__measures_and_shows_what_it_knows(built: Result, kosmos: Run) -> None:
-    done = kosmos("guard", "run", "--json")
+def test_monitor__measures_and_shows_what_it_knows(built: Result, kosmos: Run) -> None:
+    done = kosmos("monitor", "run", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
     runs = {run["kind"]: run for run in json.loads(done.stdout)["runs"]}
     assert (runs["recall"]["state"], runs["recall"]["reason"]) == ("unknown", "0 samples, 30 are needed")
     assert runs["isolation"]["state"] == "ok", runs["isolation"]["reason"]
-    shown = kosmos("guard", "status")
+    shown = kosmos("monitor", "status")
     assert "0 samples, 30 are needed" in shown.stdout
-    assert shown.stdout.splitlines()[-1] == "0 samples wait"
+    assert shown.stdout.splitlines()[-1] == "0 samples for the next run"
 
 
 @pytest.mark.slow
 def test_rebuild__makes_all_again(built: Result, kosmos: Run) -> None:
     done = kosmos("index", "rebuild")
     assert done.exit_code == 0
-    steps = done.stderr.splitlines()
-    assert f"merging 1 segments of default, {FILES} chunks …" in steps
-    assert f"building ivfflat over {FILES} vectors …" in steps
+    events = done.stderr.splitlines()
+    assert f"merging 1 segments of default, {FILES} chunks …" in events
+    assert f"building ivfflat over {FILES} vectors …" in events
 
 
 @pytest.mark.parametrize("command", ["status", "build", "tune", "rebuild"])

@@ -77,10 +77,11 @@ class SpaceBackfill:
             rows = connection.execute(statement("chunks_without_vectors"), {**scope, **bounds}).fetchall()
         if not rows:
             return None
-        pieces = [
-            ChunkText(title=title, source=source, section=section, text=text) for _, text, section, title, source in rows
+        chunks = [
+            ChunkText(title=title, source=source, section=section, text=text)
+            for _, text, section, title, source in rows
         ]
-        texts, _ = embedding_texts(pieces, self.tokenizer)
+        texts, _ = embedding_texts(chunks, self.tokenizer)
         columns = {
             "ids": [row[0] for row in rows],
             "vectors": [HalfVector(vector.astype(np.float16)) for vector in self.embedder.embed(texts)],

@@ -1,4 +1,4 @@
-"""`kosmos-rag embed` as its users have it: from the real MiniLM to a model of 768 dimensions, and back."""
+"""`kosmos-rag reembed` as its users have it: from the real MiniLM to a model of 768 dimensions, and back."""
 
 import json
 from collections.abc import Callable
@@ -56,27 +56,27 @@ def _spaces(done: Result) -> list[dict[str, Any]]:
     return json.loads(done.stdout)["spaces"]  # type: ignore[no-any-return]
 
 
-def test_embed__moves_a_tenant_from_384_to_768_dimensions_and_back(kosmos: Run, mpnet: Path) -> None:
-    assert kosmos("embed", "status").stdout == "no documents, and so no embedding spaces\n"
-    refused = kosmos("embed", "start")
+def test_reembed__moves_a_tenant_from_384_to_768_dimensions_and_back(kosmos: Run, mpnet: Path) -> None:
+    assert kosmos("reembed", "status").stdout == "no documents, and so no embedding spaces\n"
+    refused = kosmos("reembed", "start")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("error: tenant 'default' has no documents; ingest some")
     assert kosmos("ingest", ".").exit_code == 0
 
-    started = kosmos("embed", "start", "--chunks-per-second", "1000")
+    started = kosmos("reembed", "start", "--chunks-per-second", "1000")
     assert started.exit_code == 0, started.output
     header, live, building = started.stdout.splitlines()
     assert header.split() == COLUMNS.split()
     assert live.split()[:6] == ["packaged:all-MiniLM-L6-v2", "384", "ready", "live", "5", "5"]
     assert building.split()[:5] == [str(mpnet), "768", "building", "5", "5"]
 
-    switched = json.loads(kosmos("embed", "switch", "--json").stdout)["switched"]
-    assert (switched["model"], switched["live_model"]) == (str(mpnet), "packaged:all-MiniLM-L6-v2")
+    quality = json.loads(kosmos("reembed", "cutover", "--json").stdout)["quality"]
+    assert (quality["model"], quality["live_model"]) == (str(mpnet), "packaged:all-MiniLM-L6-v2")
     found = json.loads(kosmos("search", "Who decides?", "--json").stdout)
     assert len(found["hits"]) == 5
 
-    back = _spaces(kosmos("embed", "rollback", "--json"))
+    back = _spaces(kosmos("reembed", "rollback", "--json"))
     assert [(info["dimensions"], info["live"]) for info in back] == [(384, True), (768, False)]
-    refused = kosmos("embed", "drop", "packaged:all-MiniLM-L6-v2")
+    refused = kosmos("reembed", "drop", "packaged:all-MiniLM-L6-v2")
     assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, "error")
-    assert [info["dimensions"] for info in _spaces(kosmos("embed", "drop", str(mpnet), "--json"))] == [384]
+    assert [info["dimensions"] for info in _spaces(kosmos("reembed", "drop", str(mpnet), "--json"))] == [384]
