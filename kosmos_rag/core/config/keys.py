@@ -14,6 +14,14 @@ RENAMED: Mapping[str, str] = {
     "guard.permission_every_s": "monitor.isolation_interval_s",
     "guard.samples": "monitor.samples_per_run",
     "indexes.lexical_tail_chunks": "indexes.unsegmented_chunks",
+    "rag.access.by": "rag.access.department_from",
+    "rag.answer.model_tokens": "rag.answer.max_output_tokens",
+    "rag.answer.passages": "rag.answer.max_passages",
+    "rag.answer.sentences": "rag.answer.max_sentences",
+    "rag.answer.writer": "rag.answer.mode",
+    "service.body_kb": "service.max_body_kb",
+    "service.streams": "service.max_streams",
+    "service.wait_s": "service.queue_timeout_s",
 }
 """Keys and sections that have another name now, by their old one: read by the message about an unknown key only."""
 
