@@ -9,7 +9,7 @@ import numpy as np
 
 from kosmos_rag.answering.evidence import Evidence, cosines, heading
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.words import held, rarity, stems, words
+from kosmos_rag.core.text.words import inverse_document_frequencies, matched_weight, stems, words
 from kosmos_rag.core.types import Context, ContextPassage
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
@@ -39,13 +39,15 @@ def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder)
     moment (`last week`), which documents seldom tell. Raises ModelUnavailable.
     """
     read = {item.passage.citation.index: item.passage for item in evidence}
-    weights = rarity(stems(context.question), [frozenset(stems(_whole(of))) for of in context.passages])
+    weights = inverse_document_frequencies(
+        stems(context.question), [frozenset(stems(_whole(of))) for of in context.passages]
+    )
     meaning = max(item.meaning for item in evidence)
     shorter = _shorter(context.question)
     return {
         "meaning": meaning,
         "missing": _nearest(embedder.embed(shorter), evidence) - meaning if shorter else 0.0,
-        "matched": max(held(weights, stems(_whole(of))) for of in read.values()),
+        "matched": max(matched_weight(weights, stems(_whole(of))) for of in read.values()),
         "moment": 1.0 if _MOMENT.search(context.question) else 0.0,
     }
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kosmos_rag.answering.question_type import fit
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.text.sentences import Unit, units
-from kosmos_rag.core.text.words import covered, rarity, stems
+from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.types import ContextPassage
 
 # Weights of the three parts of a score; they add up to 1. Set by hand: meaning finds paraphrases, words find names.
@@ -45,7 +45,7 @@ def weigh(question: str, passages: Sequence[ContextPassage], embedder: Embedder)
         return []
     vectors = embedder.embed([_in_its_section(passage, unit) for passage, unit in found])
     meanings = cosines(vectors, embedder.embed_query(question))
-    weights = rarity(stems(question), [_words_of(passage) for passage in passages])
+    weights = inverse_document_frequencies(stems(question), [_words_of(passage) for passage in passages])
     fits = fit(question)
     return [
         Evidence(
@@ -91,4 +91,4 @@ def _in_its_section(passage: ContextPassage, unit: Unit) -> str:
 def _share(weights: dict[str, float], passage: ContextPassage, unit: Unit) -> float:
     own = set(stems(unit.text))
     above = set(stems(heading(passage))) - own
-    return covered(weights, own) + _IN_HEADING * covered(weights, above)
+    return coverage(weights, own) + _IN_HEADING * coverage(weights, above)

@@ -1,4 +1,4 @@
-"""The formula of BM25, in one place: the write side saturates with it, the read side scores with it.
+"""The BM25 formula. Indexing saturates term frequencies with it, search scores with it.
 
 score(q, c) = Σ_t idf(t) · tf(t, c) · (k1 + 1) / (tf(t, c) + k1 · (1 - b + b · |c| / average))
 
@@ -12,23 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 K1 = 1.5
-"""How fast a repeated term stops counting."""
+"""Saturation of the term frequency: the higher, the longer a repeated term adds to the score."""
 B = 0.75
-"""How much of a chunk's length is held against it."""
+"""Length normalisation, 0 for none to 1 for full."""
 DIMENSIONS = 1_000_000_000
-"""Dimensions of a `sparsevec`, the most that pgvector allows: ids of lexemes stay below."""
+"""Dimensions of a `sparsevec`, the maximum of pgvector; ids of lexemes stay below it."""
 
 _PRIOR_LENGTH = 60
 _PRIOR_CHUNKS = 50
 
 
 def inverse_document_frequency(chunks: int, holding: int) -> float:
-    """Return the weight of a term that `holding` of `chunks` chunks hold."""
+    """Return the inverse document frequency of a term that `holding` of `chunks` chunks contain."""
     return math.log(1 + (chunks - holding + 0.5) / (holding + 0.5))
 
 
 def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floating | float) -> NDArray[np.floating]:
-    """Return what each chunk's length is held against it: k1 · (1 - b + b · |c| / average), shape of `lengths`."""
+    """Return the length normalisation of each chunk: k1 · (1 - b + b · |c| / average), shape of `lengths`."""
     relative: NDArray[np.floating] = lengths / average
     return K1 * (1 - B + B * relative)
 
@@ -36,23 +36,31 @@ def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floa
 def contributions(
     frequencies: NDArray[np.floating], norms: NDArray[np.floating], idf: NDArray[np.floating] | np.floating | float
 ) -> NDArray[np.floating]:
-    """Return what terms add to the scores of their chunks, elementwise; the three broadcast."""
+    """Return the score of a term in a chunk, elementwise; the three arguments broadcast.
+
+    Args:
+        frequencies: occurrences of the term in the chunk.
+        norms: length normalisation of the chunk.
+        idf: inverse document frequency of the term.
+    """
     return frequencies * (K1 + 1) / (frequencies + norms) * idf
 
 
 def pivot(length: int, chunks: int) -> float:
-    """Return the average length to saturate new chunks with, from the corpus as it will be with them.
+    """Return the average chunk length for saturating new chunks: total `length` over `chunks`, smoothed.
 
-    The true average of a few chunks says little about that of many, and a chunk saturated far from today's average
-    widens the search of every query (storage/sql/retrieval.sql): so some chunks of usual length are counted in.
+    The average of few chunks says little about that of many, and a chunk saturated far from the current average widens
+    every search (storage/sql/retrieval.sql). So 50 chunks of usual length are added.
     """
     return (length + _PRIOR_LENGTH * _PRIOR_CHUNKS) / (chunks + _PRIOR_CHUNKS)
 
 
 def frequencies(saturated: NDArray[np.floating], norms: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Solve `saturated` for the frequencies: exact for weights in single precision and frequencies up to 255.
+    """Recover term frequencies from saturated weights, exactly for float32 weights and frequencies up to 255.
 
-    `norms` are those that the weights were made with, one a weight.
+    Args:
+        saturated: weights as stored, with an inverse document frequency of 1.
+        norms: the length normalisation that each weight was made with, same shape.
     """
     weights = saturated.astype(np.float64)
     return np.rint(weights * norms / (K1 + 1 - weights))

@@ -1,4 +1,4 @@
-"""Sentence segmentation that loses no character: the spans of the sentences partition the text."""
+"""Sentence segmentation without loss: the spans of the sentences partition the text."""
 
 import re
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ _CANDIDATE = re.compile(
     re.VERBOSE,
 )
 _LAST_WORD = re.compile(r"(?<!\w['’])[\w.]+\Z")  # noqa: RUF001
-"""The `s` of `the signal's.` is not one."""
+"""The `s` of `the signal's.` is not a word."""
 _LONGEST_ABBREVIATION = 12
 _WRAPPED_LINE = 40
-"""Characters from which on a line may have been broken by width and not by meaning."""
+"""A line of so many characters may be wrapped, so its end is no sentence end."""
 
 _BEFORE_A_NAME = frozenset(
     {"al", "approx", "ca", "capt", "cf", "col", "dr", "gen", "gov", "hon", "lt", "messrs", "mr", "mrs", "ms"}
@@ -60,11 +60,15 @@ _DOTTED = re.compile(r"(?:\w\.)*[^\W\d]")
 
 
 def sentences(text: str, span: tuple[int, int], *, by_lines: bool = True) -> Iterator[tuple[int, int]]:
-    """Cut a span of the text into sentences.
+    """Split a span of the text into sentences; yield their spans.
 
-    A sentence ends at a full stop, question or exclamation mark with white space after it, at a CJK one, at a blank
-    line and, with `by_lines`, at the end of a line that was not broken by width; white space belongs to the sentence
-    before it. None is blank unless the span is.
+    A sentence ends at a full stop, question or exclamation mark with white space after it, at a CJK one, and at a blank
+    line. White space belongs to the sentence before it. No sentence is blank unless the span is.
+
+    Args:
+        text: the whole text.
+        span: start and end of the part to split.
+        by_lines: whether a line end ends a sentence too, unless the line is wrapped.
     """
     start, end = span
     for candidate in _CANDIDATE.finditer(text, start, end):
@@ -92,10 +96,9 @@ def _ends_sentence(text: str, start: int, candidate: re.Match[str], by_lines: bo
 
 
 def _is_stop_before_lower_case(text: str, start: int, candidate: re.Match[str]) -> bool:
-    """Whether a stop ends a sentence though a small letter follows.
+    """Whether a stop ends a sentence although a lower-case letter follows.
 
-    It does where the text begins sentences with small letters, and where it stands apart from the word before it,
-    as tokenised text has it.
+    It does where the text starts sentences in lower case, and where a space precedes it, as in tokenised text.
     """
     stop = candidate.start("stop")
     return text[start : start + 1].islower() or (len(candidate["stop"]) == 1 and text[stop - 1].isspace())
@@ -107,15 +110,15 @@ def _is_long_line(text: str, end: int) -> bool:
 
 
 def _is_abbreviation(text: str, start: int, stop: int, following: str) -> bool:
-    found = _LAST_WORD.search(text, max(start, stop - _LONGEST_ABBREVIATION), stop)
-    if not found:
+    match = _LAST_WORD.search(text, max(start, stop - _LONGEST_ABBREVIATION), stop)
+    if not match:
         return False
-    word = found[0].casefold()
+    word = match[0].casefold()
     if word in _BEFORE_A_NUMBER:
         return following.isdigit()
     if word.isdigit():
         # `1. Open the lid`: the number of a list item, not a sentence.
-        return text[start : found.start()].isspace() or found.start() == start
+        return text[start : match.start()].isspace() or match.start() == start
     return word in _BEFORE_A_NAME or _DOTTED.fullmatch(word) is not None
 
 
@@ -131,12 +134,12 @@ _BLOCK = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
-"""`**Symptoms.**` names what the sentence after it says."""
+"""A bold label such as `**Symptoms.**` belongs to the sentence after it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """A piece of a text that says one thing. `text` is the very characters between `start` and `end`."""
+    """A sentence, list item, table row or code block. `text` is exactly the characters from `start` to `end`."""
 
     text: str
     kind: UnitKind
@@ -145,7 +148,7 @@ class Unit:
 
 
 def units(text: str) -> Iterator[Unit]:
-    """Yield the units of a text in order; none is blank, and none has white space around it."""
+    """Yield the units of a text in order, without white space around them; none is blank."""
     for block in _BLOCK.finditer(text):
         if block["fence"]:
             yield _unit(text, "code", *block.span())

@@ -1,8 +1,9 @@
 """The words that carry meaning, in one form each, and how rare they are among passages."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
+
+from kosmos_rag.core.text.bm25 import inverse_document_frequency
 
 _WORD = re.compile(r"[^\W_]+")
 # Words of questions and sentences that name nothing.
@@ -58,24 +59,21 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > _SHORTEST_STEM else word
 
 
-def rarity(terms: Iterable[str], passages: Iterable[frozenset[str]]) -> dict[str, float]:
-    """Return the weight of each term, in their order: the fewer passages have it, the more it tells.
-
-    Source: the inverse document frequency of BM25, Robertson and Zaragoza (2009), over these passages.
-    """
+def inverse_document_frequencies(terms: Iterable[str], passages: Iterable[frozenset[str]]) -> dict[str, float]:
+    """Return the inverse document frequency of each term over these passages, in the order of the terms."""
     pool = list(passages)
     counts = {term: sum(term in passage for passage in pool) for term in terms}
-    return {term: math.log(1 + (len(pool) - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
+    return {term: inverse_document_frequency(len(pool), count) for term, count in counts.items()}
 
 
-def held(weights: Mapping[str, float], found: Iterable[str]) -> float:
-    """Return the sum of the weights whose term is found."""
-    there = set(found)
-    # In the order of the weights: a set's own order differs from process to process, and sums with it.
-    return sum(weight for term, weight in weights.items() if term in there)
+def matched_weight(weights: Mapping[str, float], terms: Iterable[str]) -> float:
+    """Return the total weight of those weighted terms that are among `terms`."""
+    present = set(terms)
+    # In the order of the weights: the order of a set, and with it the rounding of the sum, differs between processes.
+    return sum(weight for term, weight in weights.items() if term in present)
 
 
-def covered(weights: Mapping[str, float], found: Iterable[str]) -> float:
-    """Return the share of the weights whose term is found, 0 to 1; 0 where there are no terms."""
+def coverage(weights: Mapping[str, float], terms: Iterable[str]) -> float:
+    """Return the share of the total weight that is among `terms`, 0 to 1; 0 without weighted terms."""
     total = sum(weights.values())
-    return held(weights, found) / total if total else 0.0
+    return matched_weight(weights, terms) / total if total else 0.0

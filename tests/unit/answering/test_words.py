@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.core.text.words import covered, rarity, stem, stems
+from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stem, stems
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def test_stems__leave_out_words_that_name_nothing_and_open_identifiers() -> None
     assert stems("What is the `ended_at` of silver.refunds?") == ["end", "silver", "refund"]
 
 
-def test_rarity__is_higher_for_what_fewer_passages_have() -> None:
+def test_inverse_document_frequencies__is_higher_for_what_fewer_passages_have() -> None:
     pool = [frozenset("ab"), frozenset("a"), frozenset("a")]
-    weights = rarity(["a", "b", "c"], pool)
+    weights = inverse_document_frequencies(["a", "b", "c"], pool)
     assert weights["c"] > weights["b"] > weights["a"] > 0
 
 
-def test_covered__is_a_share_of_the_weights() -> None:
-    assert covered({"a": 1.0, "b": 3.0}, ["b", "b", "x"]) == 0.75
-    assert covered({}, ["a"]) == 0.0
+def test_coverage__is_a_share_of_the_weights() -> None:
+    assert coverage({"a": 1.0, "b": 3.0}, ["b", "b", "x"]) == 0.75
+    assert coverage({}, ["a"]) == 0.0
