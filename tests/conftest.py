@@ -2,7 +2,7 @@
 
 A test that asks for `tenant_name` shares the database and the engine of its process, and so proves that tenants are
 apart. A test that does not has a clone of the migrated template: it names its tenants itself, looks at all of them, or
-changes what is global (migrations, roles, the queue, metrics).
+changes what is global (migrations, roles, the queue, metrics). With `own_database` it has both.
 
 The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
 the embedded one.
@@ -147,10 +147,14 @@ def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]
         yield settings
 
 
+def _shares_database(request: pytest.FixtureRequest) -> bool:
+    return "tenant_name" in request.fixturenames and request.node.get_closest_marker("own_database") is None
+
+
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[DatabaseSettings]:
     """The database of this process for a test with a tenant of its own; else an empty one of the test's own."""
-    if "tenant_name" in request.fixturenames:
+    if _shares_database(request):
         yield request.getfixturevalue("shared_database")
     else:
         with _cloned(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
@@ -200,7 +204,7 @@ def shared_engine(loaded_settings: Settings, shared_database: DatabaseSettings) 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engine]:
     """An engine over this test's database with vectors made of words: for tests that are not about models."""
-    if "tenant_name" in request.fixturenames and settings == request.getfixturevalue("shared_engine").settings:
+    if _shares_database(request) and settings == request.getfixturevalue("shared_engine").settings:
         yield request.getfixturevalue("shared_engine")
     else:
         with Engine(settings, embedder=HashingEmbedder()) as opened:

@@ -311,6 +311,7 @@ def test_stream__that_the_model_refuses_is_in_the_log_as_refused(
         stream.close()
 
 
+@pytest.mark.own_database
 def test_stream__whose_end_cannot_be_recorded_has_none(
     by_model: Opened, chat: ChatServer, database: DatabaseSettings, tenant_name: str
 ) -> None:

@@ -50,6 +50,7 @@ def test_ingest__refuses_a_document_that_cannot_be_stored(
     assert report.new == 1
 
 
+@pytest.mark.own_database
 def test_ingest__a_document_that_the_database_refuses_does_not_take_others_along(
     engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:

@@ -238,6 +238,7 @@ def test_development__answers_on_loopback_names_alone(settings: Settings, signer
             assert httpx.get(running.url, trust_env=False).status_code == 405
 
 
+@pytest.mark.own_database
 def test_health__needs_no_credentials_and_goes_with_the_database(running: Running) -> None:
     root = running.url.removesuffix("/mcp")
 
@@ -253,6 +254,7 @@ def test_health__needs_no_credentials_and_goes_with_the_database(running: Runnin
     assert told("/readyz") == (503, "not now\n")
 
 
+@pytest.mark.own_database
 def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
     running: Running, caplog: pytest.LogCaptureFixture, tenant_name: str
 ) -> None:
