@@ -26,7 +26,7 @@ from benchmarks.quick import embedder
 from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.answering.abstention import confidence, features
 from kosmos_rag.answering.citation_check import check_citations
-from kosmos_rag.answering.evidence import weigh
+from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
 
 PENALTY = 1.0
@@ -94,7 +94,7 @@ def asked(
     found = []
     for entry in yaml.safe_load(questions.read_text(encoding="utf-8"))[::step]:
         context = scope.context(entry["question"])
-        evidence = weigh(entry["question"], context.passages[:passages], embedder)
+        evidence = score_evidence(entry["question"], context.passages[:passages], embedder)
         found.append(
             Asked(
                 field=field,

@@ -1,4 +1,4 @@
-"""Whether the evidence carries the question: four features, and a probability by logistic regression."""
+"""Estimate whether the evidence answers the question: four features and a logistic regression."""
 
 import math
 import re
@@ -14,12 +14,12 @@ from kosmos_rag.core.types import Context, ContextPassage
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
-# Printed by `make bench-answers`: fitted on half of the questions of two fields with all-MiniLM-L6-v2.
+# Printed by `make bench-answers`: fitted on half of the questions of two domains with all-MiniLM-L6-v2.
 INTERCEPT = -1.143
 COEFFICIENTS: Mapping[str, float] = {"meaning": 2.739, "missing": -14.362, "matched": 0.136, "moment": -0.924}
 
-# Words of a question that are left out in turn, from the start; each costs embedding the question twice more.
-_MOST_LEFT_OUT = 12
+# Each ablated word costs two more embeddings of the question.
+_MAX_ABLATED_WORDS = 12
 # An identifier, a date or a number is one word here.
 _WORD = re.compile(r"[^\W_]+(?:[._-][^\W_]+)*")
 _MOMENT = re.compile(
@@ -30,46 +30,50 @@ _MOMENT = re.compile(
 
 
 def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder) -> dict[str, float]:
-    """Return what tells an answered question from another one; `evidence`, not empty, is that of the best passages.
+    """Return the features that separate answerable from unanswerable questions.
 
-    `meaning` is the cosine similarity of the best unit. `missing` is by how much that rises when one word of the
-    question, or two in a row, are left out, whichever the evidence lacks most; below 0 where all speak for it; its idea
-    is that of occlusion, Zeiler and Fergus (2014). `matched` is how much of the question one passage has: the sum
-    of its words' weights, by rarity among all passages of the context. `moment` is 1 where the question is about a
-    moment (`last week`), which documents seldom tell. Raises ModelUnavailable.
+    `meaning` is the cosine similarity of the best unit. `missing` is the largest increase of that similarity when one
+    word or two adjacent words of the question are removed; it is negative where every word has support (occlusion,
+    Zeiler and Fergus 2014). `matched` is the largest sum of IDF weights of the question's words in one passage.
+    `moment` is 1 where the question names a relative time (`last week`), which documents seldom state.
+
+    Args:
+        context: The question and all of its passages; they give the IDF weights.
+        evidence: The scored units of the best passages; not empty.
+        embedder: The model that embedded the evidence.
+
+    Raises ModelUnavailable.
     """
     read = {item.passage.citation.index: item.passage for item in evidence}
-    weights = inverse_document_frequencies(
-        stems(context.question), [frozenset(stems(_whole(of))) for of in context.passages]
-    )
+    weights = inverse_document_frequencies(stems(context.question), [frozenset(stems(_text_with_heading(of))) for of in context.passages])
     meaning = max(item.meaning for item in evidence)
-    shorter = _shorter(context.question)
+    ablated = _ablated_questions(context.question)
     return {
         "meaning": meaning,
-        "missing": _nearest(embedder.embed(shorter), evidence) - meaning if shorter else 0.0,
-        "matched": max(matched_weight(weights, stems(_whole(of))) for of in read.values()),
+        "missing": _max_similarity(embedder.embed(ablated), evidence) - meaning if ablated else 0.0,
+        "matched": max(matched_weight(weights, stems(_text_with_heading(of))) for of in read.values()),
         "moment": 1.0 if _MOMENT.search(context.question) else 0.0,
     }
 
 
 def confidence(values: Mapping[str, float]) -> float:
-    """Return the probability that the question is answered by evidence with these features."""
+    """Return the probability that evidence with these features answers the question."""
     return 1 / (1 + math.exp(-INTERCEPT - sum(COEFFICIENTS[name] * value for name, value in values.items())))
 
 
-def _shorter(question: str) -> list[str]:
-    """Return the question without each word that carries meaning, and without each two of them in a row; none twice."""
-    found = [match for match in _WORD.finditer(question) if words(match[0])][:_MOST_LEFT_OUT]
+def _ablated_questions(question: str) -> list[str]:
+    """Return the question without each content word, and without each pair of adjacent ones; no text twice."""
+    found = [match for match in _WORD.finditer(question) if words(match[0])][:_MAX_ABLATED_WORDS]
     spans = [(word.start(), word.end()) for word in found]
     spans += [(first.start(), second.end()) for first, second in pairwise(found)]
-    shorter = (" ".join(f"{question[:start]} {question[end:]}".split()) for start, end in spans)
-    return [text for text in dict.fromkeys(shorter) if words(text)]
+    ablated = (" ".join(f"{question[:start]} {question[end:]}".split()) for start, end in spans)
+    return [text for text in dict.fromkeys(ablated) if words(text)]
 
 
-def _nearest(questions: Vectors, evidence: Sequence[Evidence]) -> float:
+def _max_similarity(questions: Vectors, evidence: Sequence[Evidence]) -> float:
     units = np.stack([item.vector for item in evidence])
     return max(float(cosines(units, question).max()) for question in questions)
 
 
-def _whole(passage: ContextPassage) -> str:
+def _text_with_heading(passage: ContextPassage) -> str:
     return f"{heading(passage)} {passage.text}"

@@ -1,4 +1,4 @@
-"""Whether the passages that an answer cites bear out what it says, sentence by sentence, whoever wrote the answer."""
+"""Check, sentence by sentence, whether the passages that an answer cites support what it says."""
 
 import re
 import uuid
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.compose import quoted
+from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import cosines
-from kosmos_rag.answering.prompt_injection import instruction_in
+from kosmos_rag.answering.prompt_injection import find_instruction
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.text.sentences import Unit, units
@@ -29,22 +29,24 @@ _QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”")
 _IDENTIFIER = re.compile(r"\w+(?:[._]\w+)*_\w+|\w+\.\w+\.\w+")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:/-]\d+)*")
 _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
-# At the beginning of a sentence, or behind signs, a word with a capital letter may be a name as well.
+# A capitalised word may be a name at the start of a sentence and after punctuation too.
 _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
 _THE_NAME, _THE_WORD = "the name", "the word"
 _IN_OTHER_FORMS = {_THE_NAME, _THE_WORD}
-# These begin what is said of a thing, and name none.
+# Capitalised only because they start a sentence.
 _OPENING = frozenset({"according", "additionally", "based", "however", "otherwise", "therefore", "thus", "yes"})
 
 
 def missing_fact(claim: str, evidence: str) -> str | None:
-    """Return a sentence about the first fact of the claim that does not stand in the evidence; None where all do."""
+    """Return a message about the first fact of the claim that the evidence lacks; None where it has all."""
     folded = " ".join(evidence.split()).casefold()
     known = set(stems(evidence))
     for kind, fact in _facts(claim):
-        # A name may stand in another form: Mondays for Monday.
-        if not _stands(fact.casefold(), folded) and not (kind in _IN_OTHER_FORMS and known.issuperset(stems(fact))):
-            return f"{kind} {fact!r} does not stand in what it cites"
+        # Names and words may be inflected: Mondays for Monday.
+        if not _contains_whole(fact.casefold(), folded) and not (
+            kind in _IN_OTHER_FORMS and known.issuperset(stems(fact))
+        ):
+            return f"{kind} {fact!r} is not in the cited passages"
     return None
 
 
@@ -70,12 +72,12 @@ def _could_name(word: str) -> bool:
     return word != word.lower() or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
 
 
-def _stands(fact: str, evidence: str) -> bool:
-    """Whether the fact is there as a whole: 5 does not stand in 15 nor in 5.2."""
+def _contains_whole(fact: str, evidence: str) -> bool:
+    """Return whether the fact occurs as a whole token: 5 is not in 15 nor in 5.2."""
     return re.search(rf"(?<!\w)(?<!\d[.,:]){re.escape(fact)}(?!\w|[.,:]\d)", evidence) is not None
 
 
-# Set by hand; `make bench-answers` reports how they judge the true and the altered claims of benchmarks/claims.yaml.
+# Set by hand; `make bench-answers` measures them on the true and altered claims of benchmarks/claims.yaml.
 MIN_OVERLAP = 0.5
 MIN_SIMILARITY = 0.5
 _JOINTS = " \t\n,;."
@@ -91,41 +93,49 @@ class _Claim:
 def check_citations(
     text: str, passages: Sequence[ContextPassage], *, embedder: Embedder, citation_format: str
 ) -> CitationReport:
-    """Check an answer that cites passages by markers of this format, as `rag.context.citation_format` has it.
+    """Check whether the cited passages support an answer.
 
-    A marker belongs to the sentence before it, or to the one it begins. A refusal claims nothing and has no sentences
-    in the report. What cites a document that speaks to a language model is not supported. Raises ModelUnavailable.
+    A marker belongs to the sentence before it, or to the sentence that it starts. A refusal has no sentences in the
+    report. A sentence that cites a document with instructions to a language model is not supported.
+
+    Args:
+        text: The answer, with citation markers.
+        passages: The passages that markers refer to by index.
+        embedder: The model that compares sentences with passages.
+        citation_format: The format of a marker, as in `rag.context.citation_format`.
+
+    Raises ModelUnavailable.
     """
     checker = _Checker(passages, embedder)
-    said = [claim for claim in _claims(text, _pattern(citation_format)) if not _refuses(claim.text)]
+    said = [claim for claim in _claims(text, _pattern(citation_format)) if not _is_refusal_text(claim.text)]
     return CitationReport(sentences=tuple(checker.checked(claim) for claim in said))
 
 
 def is_refusal(text: str, citation_format: str) -> bool:
-    """Whether an answer says the refusal sentence, and nothing beside it."""
+    """Return whether an answer consists of the refusal sentence alone."""
     said = _claims(text, _pattern(citation_format))
-    return bool(said) and all(_refuses(claim.text) for claim in said)
+    return bool(said) and all(_is_refusal_text(claim.text) for claim in said)
 
 
-def distrusted(passages: Sequence[ContextPassage]) -> dict[uuid.UUID, str]:
-    """Return the documents of which a passage speaks to a language model, with the words by which it does.
+def suspicious_documents(passages: Sequence[ContextPassage]) -> dict[uuid.UUID, str]:
+    """Return the documents with instructions to a language model, each with the words that show it.
 
-    What such a document says of itself may be what it wants to be said, in whichever of its passages.
+    One such passage makes every passage of its document suspicious.
     """
     found: dict[uuid.UUID, str] = {}
     for passage in passages:
         cited = passage.citation
-        words = instruction_in("\n".join((cited.title, *cited.section, passage.text)))
+        words = find_instruction("\n".join((cited.title, *cited.section, passage.text)))
         if words is not None:
             found.setdefault(cited.document_id, words)
     return found
 
 
-def _refuses(text: str) -> bool:
-    return _bare(text) == _bare(REFUSAL)
+def _is_refusal_text(text: str) -> bool:
+    return _normalize(text) == _normalize(REFUSAL)
 
 
-def _bare(text: str) -> str:
+def _normalize(text: str) -> str:
     return text.replace("\u2019", "'").strip(" \n\"'*_.`").casefold()
 
 
@@ -137,9 +147,9 @@ def _pattern(citation_format: str) -> re.Pattern[str]:
 def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
     claims: list[_Claim] = []
     before = 0
-    for start, end, is_code in _stretches(text):
-        led, rest = _leading(text[start:end], marker)
-        # After a sentence in its paragraph, or alone on its line, a marker is of what stands before it.
+    for start, end, is_code in _segments(text):
+        led, rest = _split_leading_markers(text[start:end], marker)
+        # A marker after a sentence of its paragraph, or alone on its line, belongs to the text before it.
         if led and claims and ("\n\n" not in text[before:start] or not rest):
             claims[-1] = _Claim(text=claims[-1].text, markers=claims[-1].markers + led)
             led = ()
@@ -151,10 +161,10 @@ def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
     return claims
 
 
-def _stretches(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield start and end of all that can be read, and whether it is code: units, and the lines that are of none.
+def _segments(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield start, end and whether it is code, for each unit and each line outside of units.
 
-    What a document's heading names stands below it; in an answer, a heading or the head of a table can say anything.
+    Lines outside of units (headings, table headers) are checked too: in an answer they can claim anything.
     """
     before = 0
     for unit in units(text):
@@ -168,8 +178,8 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
     return ((*line.span(), False) for line in _LINE.finditer(text, start, end))
 
 
-def _leading(text: str, marker: re.Pattern[str]) -> tuple[tuple[int, ...], str]:
-    """Split the markers at the beginning of a text from the rest of it."""
+def _split_leading_markers(text: str, marker: re.Pattern[str]) -> tuple[tuple[int, ...], str]:
+    """Split leading markers from the rest of a text."""
     found: list[int] = []
     rest = text.lstrip(_JOINTS)
     while match := marker.match(rest):
@@ -185,11 +195,11 @@ def _numbers(text: str, marker: re.Pattern[str]) -> tuple[int, ...]:
 
 
 class _Checker:
-    """Checks claims against passages, whose units are embedded once."""
+    """Checks claims against passages; the units of a passage are embedded once."""
 
     def __init__(self, passages: Sequence[ContextPassage], embedder: Embedder) -> None:
         self._by_index = {passage.citation.index: passage for passage in passages}
-        self._distrusted = distrusted(passages)
+        self._suspicious = suspicious_documents(passages)
         self._embedder = embedder
         self._units: dict[int, tuple[list[Unit], Vectors]] = {}
 
@@ -198,38 +208,38 @@ class _Checker:
         if unknown:
             return _verdict(claim, "unresolved", f"there is no passage {unknown[0]}")
         if not claim.markers:
-            return _verdict(claim, "uncited", "it cites nothing")
+            return _verdict(claim, "uncited", "it has no citation")
         cited = [self._by_index[number] for number in dict.fromkeys(claim.markers)]
         evidence = "\n\n".join("\n".join((*passage.citation.section, passage.text)) for passage in cited)
         overlap = _overlap(claim.text, evidence)
         quotes = self._most_similar(claim.text, cited)
         similarity = max((quote.score for quote in quotes), default=0.0)
-        reason = self._speaking(cited) or missing_fact(claim.text, evidence)
+        reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence)
         if reason is None and overlap < MIN_OVERLAP:
-            reason = f"{overlap:.0%} of its words stand in what it cites"
+            reason = f"{overlap:.0%} of its words are in the cited passages"
         if reason is None and similarity < MIN_SIMILARITY:
-            reason = f"nothing in what it cites says the like (similarity {similarity:.2f})"
+            reason = f"no cited passage says anything similar (similarity {similarity:.2f})"
         if reason is not None:
             return _verdict(claim, "unsupported", reason, overlap, similarity)
-        borne_out = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
-        return _verdict(claim, "supported", None, overlap, similarity, borne_out)
+        supported = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
+        return _verdict(claim, "supported", None, overlap, similarity, supported)
 
-    def _speaking(self, cited: Sequence[ContextPassage]) -> str | None:
+    def _suspicious_reason(self, cited: Sequence[ContextPassage]) -> str | None:
         for passage in cited:
-            if words := self._distrusted.get(passage.citation.document_id):
-                return f"the document of passage {passage.citation.index} speaks to a language model ({words!r})"
+            if words := self._suspicious.get(passage.citation.document_id):
+                return f"the document of passage {passage.citation.index} contains instructions to a language model ({words!r})"
         return None
 
     def _most_similar(self, claim: str, cited: Sequence[ContextPassage]) -> list[AnswerSentence]:
-        """Return the unit of each passage that is most like the claim, with its similarity as score."""
+        """Return the most similar unit of each passage, with its cosine similarity as score."""
         vector = self._embedder.embed([claim])[0]
         found = []
         for passage in cited:
             texts, vectors = self._units_of(passage)
             if texts:
-                likeness = cosines(vectors, vector)
-                best = int(likeness.argmax())
-                found.append(quoted(passage, texts[best], float(likeness[best])))
+                similarities = cosines(vectors, vector)
+                best = int(similarities.argmax())
+                found.append(cite_unit(passage, texts[best], float(similarities[best])))
         return found
 
     def _units_of(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
@@ -265,30 +275,35 @@ def _overlap(claim: str, evidence: str) -> float:
 
 
 def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
-    """Tell what became of a cited quote in a version of its document, of which `text` is the whole text.
+    """Find a cited quote in a version of its document.
 
-    Raises RequestError where the quote is not the one that was cited.
+    Args:
+        citation: The citation of the quote.
+        quote: The quoted text, unchanged.
+        text: The whole text of the version.
+
+    Raises RequestError where the quote is not the cited one.
     """
     if sha256_of(quote) != citation.quote_sha256:
         raise RequestError(
             f"the quote {quote[:40]!r} is not the one that {citation.marker} cites: give the cited text, unchanged"
         )
-    places = _places(quote, text)
-    if not places:
+    positions = _find_all(quote, text)
+    if not positions:
         return QuoteStatus(state="gone", start=None, end=None, copies=0)
-    start = min(places, key=lambda place: abs(place - citation.start))
+    start = min(positions, key=lambda place: abs(place - citation.start))
     return QuoteStatus(
         state="unchanged" if start == citation.start else "moved",
         start=start,
         end=start + len(quote),
-        copies=len(places),
+        copies=len(positions),
     )
 
 
-def _places(quote: str, text: str) -> list[int]:
-    places: list[int] = []
+def _find_all(quote: str, text: str) -> list[int]:
+    positions: list[int] = []
     place = text.find(quote)
     while place >= 0:
-        places.append(place)
+        positions.append(place)
         place = text.find(quote, place + len(quote))
-    return places
+    return positions

@@ -1,4 +1,4 @@
-"""Which units make the answer, and the answer as text: nothing in it that does not stand in the evidence."""
+"""Select the units of an extractive answer and render it: every word is quoted from the evidence."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from kosmos_rag.answering.evidence import Evidence
 from kosmos_rag.core.text.sentences import Unit
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
 
-# A unit that is this much worse than the best one is beside the point.
-_SHARE_OF_BEST = 0.75
+# Units that score less than this share of the best one are not relevant enough.
+MIN_SHARE_OF_BEST = 0.75
 
 
 def select(evidence: Sequence[Evidence], most: int) -> list[Evidence]:
-    """Return the best units, `most` at the most: by passage, the best passage first, in the order of each."""
+    """Return up to `most` best units, grouped by passage, best passage first, in document order."""
     ranked = sorted(evidence, key=lambda item: -item.score)
     chosen: list[Evidence] = []
     said: set[str] = set()
     for item in ranked:
         words = " ".join(item.unit.text.split())
-        if len(chosen) == most or item.score < _SHARE_OF_BEST * ranked[0].score:
+        if len(chosen) == most or item.score < MIN_SHARE_OF_BEST * ranked[0].score:
             break
         if words not in said:  # chunks overlap, and documents repeat each other
             said.add(words)
@@ -29,18 +29,18 @@ def select(evidence: Sequence[Evidence], most: int) -> list[Evidence]:
 
 
 def sentence(evidence: Evidence) -> AnswerSentence:
-    """Return a unit with the citation of its very span."""
-    return quoted(evidence.passage, evidence.unit, evidence.score)
+    """Return a unit as an answer sentence that cites exactly its span."""
+    return cite_unit(evidence.passage, evidence.unit, evidence.score)
 
 
-def quoted(passage: ContextPassage, unit: Unit, score: float) -> AnswerSentence:
-    """Return a unit of a passage with the citation of its very span."""
+def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSentence:
+    """Return a unit of a passage as an answer sentence that cites exactly its span."""
     return AnswerSentence(text=unit.text, kind=unit.kind, score=score, citation=_citation(passage, unit))
 
 
 def _citation(passage: ContextPassage, unit: Unit) -> Citation:
     cited = passage.citation
-    # The citation may point at a part of the text: lines are counted from there.
+    # The passage may show more than the cited chunk; its line numbers start at the citation.
     line = cited.line_start + passage.text.count("\n", 0, unit.start)
     line -= passage.text.count("\n", 0, cited.start - passage.start)
     start, end = passage.start + unit.start, passage.start + unit.end
@@ -65,13 +65,13 @@ def _pages(passage: ContextPassage, start: int, end: int) -> tuple[int | None, i
 
 
 def render(sentences: Sequence[AnswerSentence]) -> str:
-    """Return the sentences as Markdown, each with its marker; those of one passage in one paragraph."""
+    """Render the sentences as Markdown, each with its marker, one paragraph per passage."""
     text = ""
     last: AnswerSentence | None = None
     for said in sentences:
         if last is not None:
             text += _between(last, said)
-        # Behind a closing fence a marker would keep the block open.
+        # A marker on the line of a closing fence would keep the code block open.
         text += said.text + ("\n\n" if said.kind == "code" else " ") + said.citation.marker
         last = said
     return text

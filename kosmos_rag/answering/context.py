@@ -1,9 +1,9 @@
-"""The context: passages chosen, numbered, cited and rendered, as many as the budget holds."""
+"""Assemble the context: select, number, cite and render passages within the token budget."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from kosmos_rag.answering.select import Selection, SpanReader, alone, select, without_duplicates
+from kosmos_rag.answering.select import Selection, SpanReader, drop_near_duplicates, select, select_single
 from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Tokenizer
@@ -18,22 +18,30 @@ def assemble(
     read_spans: SpanReader,
     max_tokens: int | None = None,
 ) -> Context:
-    """Build the context of a retrieval, best passages first.
+    """Build the context of a search result, best passages first.
 
-    Neighbours that do not fit as one text, and hits whose section does not fit, are tried alone, best first; what does
-    not fit is counted in `omitted`. Tokens are counted on the rendered text, headers included. Raises RequestError on a
-    budget below 1.
+    Where joined neighbours or a section exceed the budget, their members are tried one by one, best first. Hits that
+    do not fit are counted in `omitted`. Tokens are counted on the rendered text, headers included.
+
+    Args:
+        retrieval: The search result.
+        tokenizer: Counts tokens.
+        settings: Format of citations, budget, and the threshold of near-duplicates.
+        read_spans: Reads texts of documents.
+        max_tokens: The budget in tokens; None is `settings.max_tokens`.
+
+    Raises RequestError where the budget is below 1.
     """
     budget = settings.max_tokens if max_tokens is None else max_tokens
     if budget < 1:
         raise RequestError(f"max_tokens is {budget}; give the context a budget of at least 1 token")
-    unique = without_duplicates(retrieval.hits, settings.near_duplicate_threshold)
+    unique = drop_near_duplicates(retrieval.hits, settings.near_duplicate_threshold)
     omitted = Counter({"near_duplicate": len(retrieval.hits) - len(unique)})
     passages: list[ContextPassage] = []
     blocks: list[str] = []
     used = 0
     for selection in select(unique, read_spans):
-        for attempt in _attempts(selection):
+        for attempt in _candidates(selection):
             citation = _citation(attempt, len(passages) + 1, settings.citation_format)
             block = _render(citation, attempt.excerpt.text, include_metadata=settings.include_metadata)
             tokens = tokenizer.count([block])[0]
@@ -56,12 +64,12 @@ def assemble(
     )
 
 
-def _attempts(selection: Selection) -> Iterator[Selection]:
-    """Yield the selection, and after it each of its members alone, best first."""
+def _candidates(selection: Selection) -> Iterator[Selection]:
+    """Yield the selection, then each of its members, best first."""
     yield selection
     if not selection.is_one_chunk:
         for member in sorted(selection.members, key=lambda passage: passage.rank):
-            yield alone(member)
+            yield select_single(member)
 
 
 def _citation(selection: Selection, index: int, template: str) -> Citation:

@@ -1,4 +1,4 @@
-"""Units of the passages, weighed by how well each answers the question."""
+"""Score the text units of passages by how well each answers the question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,38 +12,38 @@ from kosmos_rag.core.text.sentences import Unit, units
 from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.types import ContextPassage
 
-# Weights of the three parts of a score; they add up to 1. Set by hand: meaning finds paraphrases, words find names.
-_BY_MEANING = 0.6
-_BY_WORDS = 0.25
-_BY_KIND = 0.15
-# A word of the heading above a unit is the unit's subject, and said once for the whole section.
-_IN_HEADING = 0.5
+# Weights of the three parts of a score; they sum to 1. Set by hand: similarity finds paraphrases, overlap finds names.
+SIMILARITY_WEIGHT = 0.6
+OVERLAP_WEIGHT = 0.25
+KIND_WEIGHT = 0.15
+# A heading names the subject of its units, but only once for the whole section: its words count less.
+HEADING_WEIGHT = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """A unit of a passage with its weight."""
+    """A text unit of a passage with its scores."""
 
     passage: ContextPassage
     unit: Unit
     score: float
-    """The three below as one, 0 to 1."""
+    """Weighted sum of the three scores below, 0 to 1."""
     meaning: float
-    """Cosine similarity to the question, section and all; -1 to 1."""
+    """Cosine similarity of section title and unit to the question, -1 to 1."""
     words: float
-    """Share of the question's words that it has, by rarity."""
+    """Share of the question's words in the unit, weighted by IDF, 0 to 1."""
     kind: float
-    """How well it is of the kind that is asked for."""
+    """How well the unit matches the kind of answer that the question asks for, 0 to 1."""
     vector: NDArray[np.float32] = field(compare=False, repr=False)
-    """Its embedding, section and all."""
+    """Embedding of section title and unit. Shape (dimensions,)."""
 
 
-def weigh(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
-    """Weigh every unit of the passages, in their order. Raises ModelUnavailable."""
+def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
+    """Score every text unit of the passages, in document order. Raises ModelUnavailable."""
     found = [(passage, unit) for passage in passages for unit in units(passage.text)]
     if not found:
         return []
-    vectors = embedder.embed([_in_its_section(passage, unit) for passage, unit in found])
+    vectors = embedder.embed([_text_with_section(passage, unit) for passage, unit in found])
     meanings = cosines(vectors, embedder.embed_query(question))
     weights = inverse_document_frequencies(stems(question), [_words_of(passage) for passage in passages])
     fits = fit(question)
@@ -51,7 +51,7 @@ def weigh(question: str, passages: Sequence[ContextPassage], embedder: Embedder)
         Evidence(
             passage=passage,
             unit=unit,
-            score=_BY_MEANING * max(0.0, meaning) + _BY_WORDS * share + _BY_KIND * kind,
+            score=SIMILARITY_WEIGHT * max(0.0, meaning) + OVERLAP_WEIGHT * share + KIND_WEIGHT * kind,
             meaning=meaning,
             words=share,
             kind=kind,
@@ -69,7 +69,7 @@ def weigh(question: str, passages: Sequence[ContextPassage], embedder: Embedder)
 
 
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the cosine similarity of each row to a vector; 0 for a vector without length."""
+    """Return the cosine similarity of each row to a vector; 0 where a norm is 0."""
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
     return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
@@ -79,11 +79,11 @@ def _words_of(passage: ContextPassage) -> frozenset[str]:
 
 
 def heading(passage: ContextPassage) -> str:
-    """Return the title of the section that a passage stands in; empty where there is none."""
+    """Return the title of the passage's innermost section, or an empty text."""
     return " ".join(passage.citation.section[-1:])
 
 
-def _in_its_section(passage: ContextPassage, unit: Unit) -> str:
+def _text_with_section(passage: ContextPassage, unit: Unit) -> str:
     title = heading(passage)
     return f"{title}: {unit.text}" if title else unit.text
 
@@ -91,4 +91,4 @@ def _in_its_section(passage: ContextPassage, unit: Unit) -> str:
 def _share(weights: dict[str, float], passage: ContextPassage, unit: Unit) -> float:
     own = set(stems(unit.text))
     above = set(stems(heading(passage))) - own
-    return coverage(weights, own) + _IN_HEADING * coverage(weights, above)
+    return coverage(weights, own) + HEADING_WEIGHT * coverage(weights, above)

@@ -1,7 +1,7 @@
-"""Whether a text of a document speaks to the language model that is going to read it, and not to people.
+"""Detect instructions to a language model in the text of documents.
 
-It goes by a list of what such texts say (instructions.txt), so it does not know all of them: what it misses is still
-data within a fence, and what it finds by mistake only keeps an answer from being called verified.
+Detection uses a list of patterns (instructions.txt), so it is incomplete: a text that it misses is still fenced as data
+in the prompt, and a false positive only prevents an answer from being verified.
 """
 
 import base64
@@ -20,14 +20,14 @@ _STAND_FOR = {
     r"tell|claim|recommend|ignore|follow|begin|start|end)",
     "<few>": r"\W+(?:\w+\W+){0,4}?",
 }
-# For letters that stand apart, or have digits in their place; 1 is as good as l as it is as i.
+# Matches after removing separators and mapping digits to letters; 1 may be l or i, so l is mapped to i.
 _SQUEEZED = re.compile(
     r"(?:ignore|disregard|forget|override)(?:all|any|the|every|your|of|these|those){0,3}"
     r"(?:previous|prior|above|earlier|system|preceding)(?:instruction|rule|prompt|guideline|context)".replace("l", "i")
 )
 _NOT_LETTERS = re.compile(r"[^a-z]+")
 _SHAPES = str.maketrans("013457@$|l", "oieastasii")
-# Letters of Cyrillic and Greek that look like those of Latin.
+# Cyrillic and Greek letters that look like Latin ones.
 _LOOK_ALIKE = str.maketrans(
     "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0456\u0458\u0455\u0501"
     "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7",
@@ -37,14 +37,16 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 _SHOWN = 60
 
 
-def instruction_in(text: str) -> str | None:
-    """Return the words by which a text speaks to a language model, 60 characters at most; None where it does not."""
+def find_instruction(text: str) -> str | None:
+    """Return the first instruction to a language model in a text, up to 60 characters; None without one."""
     seen = visible(text)
-    found = _said(seen) or next(filter(None, (_said(_decoded(coded)) for coded in _BASE64.findall(seen))), None)
+    found = _match_instruction(seen) or next(
+        filter(None, (_match_instruction(_decoded(coded)) for coded in _BASE64.findall(seen))), None
+    )
     return None if found is None else " ".join(found.split())[:_SHOWN]
 
 
-def _said(text: str) -> str | None:
+def _match_instruction(text: str) -> str | None:
     folded = _folded(text)
     for read in dict.fromkeys((folded, folded.translate(_LOOK_ALIKE))):
         if found := _list().search(read):
@@ -64,7 +66,7 @@ def _list() -> re.Pattern[str]:
 
 
 def _folded(text: str) -> str:
-    """Return a text in small letters without accents, compatibility forms as what they stand for."""
+    """Return a text in lower case, NFKD, without combining marks."""
     if text.isascii():
         return text.lower()
     apart = unicodedata.normalize("NFKD", text.casefold())

@@ -1,4 +1,4 @@
-"""What kind of thing a question asks for, as far as its words tell, and whether a unit is of that kind."""
+"""Classify questions by the kind of answer they ask for, and score units by that kind."""
 
 import re
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def _calculation(unit: Unit) -> float:
     return 0.5 if _FORMULA.search(unit.text) else 0.0
 
 
-def _holds(pattern: re.Pattern[str]) -> _Fits:
+def _matches(pattern: re.Pattern[str]) -> _Fits:
     return lambda unit: 1.0 if pattern.search(unit.text) else 0.0
 
 
@@ -35,27 +35,27 @@ def _step(unit: Unit) -> float:
     return {"item": 1.0, "code": 0.5}.get(unit.kind, 0.0)
 
 
-# The first rule that the question matches holds.
+# The first matching rule decides.
 _RULES: tuple[tuple[re.Pattern[str], _Fits], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), fits)
     for pattern, fits in (
         (r"\b(calculat|comput)|\b(sql|query|statement|formula)\b", _calculation),
-        (r"\bwho(m|se)?\b|\bwhich (team|person|people)\b", _holds(_NAME)),
-        (r"^when\b|\b(what|which) (time|day|date|hour)s?\b|\bhow (soon|often|long|old)\b", _holds(_TIME)),
-        (r"\bhow (many|much|high|far|large)\b|\b(share|proportion|percentage|bounds)\b", _holds(_NUMBER)),
-        (r"\b(which|what) .*\b(table|column|field|model|file|value)s?\b", _holds(_IDENTIFIER)),
+        (r"\bwho(m|se)?\b|\bwhich (team|person|people)\b", _matches(_NAME)),
+        (r"^when\b|\b(what|which) (time|day|date|hour)s?\b|\bhow (soon|often|long|old)\b", _matches(_TIME)),
+        (r"\bhow (many|much|high|far|large)\b|\b(share|proportion|percentage|bounds)\b", _matches(_NUMBER)),
+        (r"\b(which|what) .*\b(table|column|field|model|file|value)s?\b", _matches(_IDENTIFIER)),
         (r"\bwhat (do|should|must|can|now)\b|\bhow (do|can|should) (i|we)\b|\bwhere do i\b", _step),
     )
 )
 
 
 def fit(question: str) -> _Fits:
-    """Return how well a unit is of the kind that the question asks for, 0 to 1."""
+    """Return a function that scores how well a unit matches the question's kind of answer, 0 to 1."""
     for pattern, fits in _RULES:
         if pattern.search(question):
             return fits
-    return _nothing
+    return _no_match
 
 
-def _nothing(_: Unit) -> float:
+def _no_match(_: Unit) -> float:
     return 0.0

@@ -1,8 +1,8 @@
-"""What a language model writes, made safe to show while it comes: nothing in it loads, links or hides.
+"""Sanitize the output of a language model while it streams: no images, links, HTML or hidden characters.
 
-Documents can make a model write an image whose address carries what it has read (EchoLeak, CVE-2025-32711). No image
-and no HTML is let through; a link only where its host is allowed and the address stands in the evidence; and no
-character that is not seen.
+Documents can make a model write an image whose URL contains what it has read (EchoLeak, CVE-2025-32711). Images and
+HTML are removed. A link stays only where its host is allowed and the evidence contains its URL. Invisible characters are
+removed.
 """
 
 import re
@@ -13,15 +13,15 @@ from itertools import chain
 REMOVED = "(link removed)"
 
 _THINK, _THOUGHT = "<think>", "</think>"
-# No construct below holds white space, nor a stop of Chinese or Japanese: words can be cleaned one by one.
+# No construct below contains white space or CJK punctuation, so the text can be sanitized word by word.
 _ENDS = r"\s。！？，、；"  # noqa: RUF001
 _END_OF_WORD = re.compile(f".*[{_ENDS}]", re.DOTALL)
 _LONGEST_WORD = 10_000
 
 _PLAIN = re.compile(r"[\t\n\x20-\x7e]*")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs"})
-_SMUGGLING = range(0xE0100, 0xE01F0)
-"""Variation selectors that no font has: any text can be hidden in them."""
+_HIDING = range(0xE0100, 0xE01F0)
+"""Variation selectors without glyphs: any text can be encoded in them."""
 
 _ENTITY = re.compile(r"&(?=#?\w{1,40};)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -41,14 +41,19 @@ _ADDRESS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _HOST = re.compile(r"(?:[a-z][a-z0-9+.-]*://|[\w.+-]+@)?([a-z0-9.-]+)(?::\d+)?(?:[/?#]\S*)?", re.IGNORECASE)
-_AROUND = ".,;:!?)]}>\"'*_`|"
+_PUNCTUATION = ".,;:!?)]}>\"'*_`|"
 
 
-def cleaned(pieces: Iterable[str], *, evidence: str, link_hosts: Sequence[str]) -> Iterator[str]:
-    """Yield a text that comes in pieces without what must not be shown; how it is cut makes no difference.
+def sanitize(pieces: Iterable[str], *, evidence: str, link_hosts: Sequence[str]) -> Iterator[str]:
+    """Sanitize a text that arrives in pieces; the result does not depend on how it is split.
 
-    Reasoning between `<think>` and `</think>` at the beginning is left out. What Markdown, HTML or a browser would make
-    an image, a link or a tag of is broken by a space or removed.
+    Reasoning between `<think>` and `</think>` at the start is dropped. Constructs that Markdown, HTML or a browser
+    would render as image, link or tag are broken by a space or removed.
+
+    Args:
+        pieces: The text as the model writes it.
+        evidence: The text of the context; a link must occur in it.
+        link_hosts: Hosts whose links may stay; `*.example.org` covers all subdomains.
     """
     kept = ""
     for piece in _without_reasoning(pieces):
@@ -64,13 +69,13 @@ def cleaned(pieces: Iterable[str], *, evidence: str, link_hosts: Sequence[str]) 
 
 
 def visible(text: str) -> str:
-    """Return a text without characters that are not seen: controls but tab and line end, zero width, bidi marks."""
+    """Remove invisible characters: control characters but tab and newline, zero-width and bidi marks."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
         char
         for char in text
-        if char in "\n\t" or (unicodedata.category(char) not in _INVISIBLE and ord(char) not in _SMUGGLING)
+        if char in "\n\t" or (unicodedata.category(char) not in _INVISIBLE and ord(char) not in _HIDING)
     )
 
 
@@ -89,7 +94,7 @@ def _without_reasoning(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _after_reasoning(begun: str, coming: Iterator[str]) -> str:
-    """Read on to the end of the reasoning, and return what stands behind it in the same piece."""
+    """Skip to the end of the reasoning; return the rest of its last piece."""
     for piece in chain([begun], coming):
         begun = begun[-len(_THOUGHT) :] + piece
         _, ended, rest = begun.partition(_THOUGHT)
@@ -100,12 +105,12 @@ def _after_reasoning(begun: str, coming: Iterator[str]) -> str:
 
 def _clean(text: str, evidence: str, link_hosts: Sequence[str]) -> str:
     def kept_or_removed(found: re.Match[str]) -> str:
-        address = found[0].rstrip(_AROUND)
-        allowed = _allowed(address, link_hosts) and _stands(address, evidence)
+        address = found[0].rstrip(_PUNCTUATION)
+        allowed = _allowed(address, link_hosts) and _contains_whole(address, evidence)
         return (address if allowed else REMOVED) + found[0][len(address) :]
 
     text = _ADDRESS.sub(kept_or_removed, _ENTITY.sub("& ", text)).replace(f"({REMOVED})", REMOVED)
-    # Last, for what took the place of an address must not make a link either.
+    # Last: the replacement of a URL must not form a link either.
     return _TAG.sub("< ", text).replace("![", "! [").replace("](", "] (").replace("]:", "] :")
 
 
@@ -117,5 +122,5 @@ def _allowed(address: str, link_hosts: Sequence[str]) -> bool:
     return any(host.endswith(of[1:]) if of.startswith("*.") else host == of for of in link_hosts)
 
 
-def _stands(address: str, evidence: str) -> bool:
+def _contains_whole(address: str, evidence: str) -> bool:
     return re.search(rf"(?<![\w./-]){re.escape(address)}(?![\w/?#&=%-])", evidence) is not None

@@ -1,4 +1,4 @@
-"""Which hits the context shows, and as what: duplicates left out, neighbours joined, small pieces in their section."""
+"""Select the passages of a context: drop near-duplicates, join neighbours, expand chunks to their sections."""
 
 import re
 import uuid
@@ -12,7 +12,7 @@ _SHINGLE = 3
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the text's runs of three words, case folded; a shorter text is one run."""
+    """Return the 3-word shingles of a text, case folded; a shorter text is one shingle."""
     words = _WORD.findall(text.casefold())
     if len(words) <= _SHINGLE:
         return frozenset([tuple(words)])
@@ -20,7 +20,7 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def resemblance(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:
-    """Return the share of runs that two texts have in common, 0 to 1.
+    """Return the Jaccard similarity of two sets of shingles, 0 to 1.
 
     Source: Broder, "On the resemblance and containment of documents" (1997).
     """
@@ -28,43 +28,43 @@ def resemblance(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...
 
 
 SpanReader = Callable[[Sequence[tuple[uuid.UUID, int, int]]], list[Excerpt | None]]
-"""Reads texts by (version, start, end); None for a version that is no longer there."""
+"""Reads texts by (version id, start, end); None for a version that was deleted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """A passage to show: one hit, neighbouring hits as one text, or hits in the text of their section."""
+    """A passage of the context: one hit, joined neighbours, or hits within their section."""
 
     members: tuple[Passage, ...]
-    """In the order of the document."""
+    """In document order."""
     start: int
-    """Where the text begins in its document."""
+    """Offset of the text in its document, in characters."""
     excerpt: Excerpt
 
     @property
     def best(self) -> Passage:
-        """The member that ranks highest."""
+        """The highest-ranked member."""
         return min(self.members, key=lambda passage: passage.rank)
 
     @property
     def cited(self) -> tuple[Passage, ...]:
-        """The members whose span the citation has: all neighbours, and of a section the best hit."""
+        """The members that the citation covers: all neighbours, or the best hit of a section."""
         return self.members if self.best.parent_span is None else (self.best,)
 
     @property
     def quote(self) -> str:
-        """The text of that span."""
+        """The text of the cited span."""
         return self.excerpt.text[self.cited[0].start - self.start : self.cited[-1].end - self.start]
 
     @property
     def is_one_chunk(self) -> bool:
-        """Whether nothing but a single hit's own text is shown."""
+        """Whether the text is that of a single hit."""
         return len(self.members) == 1 and self.excerpt.text == self.best.text
 
 
 @dataclass(kw_only=True, slots=True)
 class _Group:
-    """Hits of one version that are shown as the text between two offsets."""
+    """Hits of one version shown as the text between two offsets."""
 
     members: list[Passage]
     start: int
@@ -80,14 +80,14 @@ class _Group:
         return not others and (self.start, self.end) == (first.start, first.end)
 
 
-def alone(hit: Passage) -> Selection:
-    """Show a hit as it is."""
+def select_single(hit: Passage) -> Selection:
+    """Select a hit with its own text."""
     excerpt = Excerpt(text=hit.text, page_start=hit.page_start, page_end=hit.page_end)
     return Selection(members=(hit,), start=hit.start, excerpt=excerpt)
 
 
-def without_duplicates(hits: Sequence[Passage], threshold: float) -> list[Passage]:
-    """Drop each hit that resembles a better one at least as much as `threshold`."""
+def drop_near_duplicates(hits: Sequence[Passage], threshold: float) -> list[Passage]:
+    """Drop hits whose similarity to a better hit is at least `threshold`."""
     kept: list[Passage] = []
     seen: list[frozenset[tuple[str, ...]]] = []
     for hit in hits:
@@ -99,13 +99,13 @@ def without_duplicates(hits: Sequence[Passage], threshold: float) -> list[Passag
 
 
 def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[Selection]:
-    """Say what is shown of the hits, best first by their best member.
+    """Group hits into passages, ordered by their best member.
 
-    Hits with a section around them are shown as that, once for all that stand in it; others are joined where they
-    follow each other. Such texts are read from the document, so that they are the document's own to the last space.
+    Hits with a parent span are shown as that section, once for all hits in it. Other hits are joined where they are
+    adjacent. The joined texts are read from the document, so that they equal it character by character.
     """
-    groups = _in_sections([hit for hit in hits if hit.parent_span is not None])
-    groups += _neighbours([hit for hit in hits if hit.parent_span is None])
+    groups = _group_by_section([hit for hit in hits if hit.parent_span is not None])
+    groups += _group_neighbours([hit for hit in hits if hit.parent_span is None])
     spans = [group.span for group in groups if not group.is_one_chunk]
     excerpts = iter(read_spans(spans) if spans else ())
     selections = [
@@ -118,17 +118,17 @@ def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[Selection]:
 
 def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[Selection]:
     if excerpt is None:
-        yield from (alone(hit) for hit in group.members)
+        yield from (select_single(hit) for hit in group.members)
         return
     members = sorted(group.members, key=lambda passage: passage.chunk_index)
-    # Where a section was cut off at what is shown already, a blank line is left.
+    # A section that was cut at another passage may start with a blank line.
     blank = len(excerpt.text) - len(excerpt.text.lstrip())
     trimmed = replace(excerpt, text=excerpt.text.strip())
     yield Selection(members=tuple(members), start=group.start + blank, excerpt=trimmed)
 
 
-def _in_sections(hits: Sequence[Passage]) -> list[_Group]:
-    """Give each hit its section, the best first; one that stands in what a better one shows is a member of that."""
+def _group_by_section(hits: Sequence[Passage]) -> list[_Group]:
+    """Group hits by section, best first; a hit within the span of a better one joins its group."""
     groups: list[_Group] = []
     for hit in sorted(hits, key=lambda passage: passage.rank):
         same = [group for group in groups if group.members[0].version_id == hit.version_id]
@@ -137,18 +137,18 @@ def _in_sections(hits: Sequence[Passage]) -> list[_Group]:
             holding[0].members.append(hit)
         else:
             start, end = hit.parent_span or (hit.start, hit.end)
-            # Two windows into one long section may overlap: nothing is shown twice.
+            # Two windows of one long section may overlap: no text is shown twice.
             start = max([start, *(group.end for group in same if group.end <= hit.start)])
             end = min([end, *(group.start for group in same if group.start >= hit.end)])
             groups.append(_Group(members=[hit], start=start, end=end))
     return groups
 
 
-def _neighbours(hits: Sequence[Passage]) -> list[_Group]:
+def _group_neighbours(hits: Sequence[Passage]) -> list[_Group]:
     groups: list[_Group] = []
     for hit in sorted(hits, key=lambda passage: (passage.version_id, passage.chunk_index)):
         last = groups[-1] if groups else None
-        if last is not None and _follows(last.members[-1], hit):
+        if last is not None and _is_next_chunk(last.members[-1], hit):
             last.members.append(hit)
             last.end = max(last.end, hit.end)
         else:
@@ -156,8 +156,8 @@ def _neighbours(hits: Sequence[Passage]) -> list[_Group]:
     return groups
 
 
-def _follows(one: Passage, other: Passage) -> bool:
-    """Whether `other` is the next chunk of the same section: a citation names one section, and must be true."""
+def _is_next_chunk(one: Passage, other: Passage) -> bool:
+    """Return whether `other` is the next chunk of the same section; a citation names one section."""
     return (
         one.version_id == other.version_id and one.chunk_index + 1 == other.chunk_index and one.section == other.section
     )

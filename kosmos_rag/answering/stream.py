@@ -1,4 +1,4 @@
-"""An answer that comes by and by, and can be given up at any moment."""
+"""Stream an answer as events; any thread can cancel it."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, 
 
 
 class DeferredStream:
-    """What a model writes: asked for with the first piece, given up by `close` from any thread."""
+    """A text stream that starts with its first piece and that any thread can close."""
 
     def __init__(self, start: Callable[[], TextStream]) -> None:
         self._start = start
@@ -27,22 +27,22 @@ class DeferredStream:
     def __next__(self) -> str:
         with self._lock:
             if self._closed:
-                raise ModelError("the answer was given up: ask again")
+                raise ModelError("the answer was cancelled: ask again")
             if self._stream is None:
                 self._stream = self._start()
         return next(self._stream)
 
     @property
-    def cut(self) -> bool:
-        """Whether the model says that it has ended before it was done."""
+    def truncated(self) -> bool:
+        """Whether the model stopped at its token limit."""
         return isinstance(self._stream, BoundedStream) and self._stream.truncated
 
     def close(self) -> None:
-        """Give up the rest."""
+        """Cancel the rest of the stream."""
         with self._lock:
             self._closed = True
         if self._stream is not None:
-            # A generator that another thread waits for cannot be closed; it is not asked for the next piece.
+            # A generator that another thread is running cannot be closed; it gets no further call.
             with suppress(ValueError):
                 self._stream.close()
 
@@ -50,9 +50,9 @@ class DeferredStream:
 class AnswerStream:
     """The events of an answer: `AnswerSources` first, then `AnswerPiece`s as they come, `AnswerDone` last.
 
-    Its passages have been read before it begins: it holds no connection to the database. `close`, from any thread,
-    gives it up, and with it what the language model is asked; a thread that waits for an event then gets a ModelError.
-    Iterating raises ModelError, ModelUnavailable, and DatabaseError where the end cannot be written to a log.
+    The passages are read before the stream starts, so it holds no database connection. `close` cancels it from any
+    thread, with the request to the language model; a thread that waits for an event gets a ModelError. Iteration raises
+    ModelError, ModelUnavailable, and DatabaseError where the audit log cannot be written.
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class AnswerStream:
         self.sources = sources
         self._events = events
         self._pieces = pieces
-        self._at_end: Callable[[Answer], None] | None = None
-        self._timed: Callable[[float, str], None] | None = None
-        self._began = time.perf_counter()
-        self._waits = True
+        self._on_complete: Callable[[Answer], None] | None = None
+        self._on_timing: Callable[[float, str], None] | None = None
+        self._started_at = time.perf_counter()
+        self._awaits_first_token = True
 
-    def telling(self, timed: Callable[[float, str], None]) -> Self:
-        """Tell of the seconds from now to the first piece, `first_token`, and to the end, `total`. Returns itself."""
-        self._timed = timed
-        self._began = time.perf_counter()
+    def on_timing(self, timed: Callable[[float, str], None]) -> Self:
+        """Set a callback for the seconds until the first piece (`first_token`) and the end (`total`). Returns self."""
+        self._on_timing = timed
+        self._started_at = time.perf_counter()
         return self
 
-    def before_end(self, told: Callable[[Answer], None]) -> None:
-        """Tell of the whole answer before its end is given out; where that fails, it is not given out."""
-        self._at_end = told
+    def on_complete(self, told: Callable[[Answer], None]) -> None:
+        """Set a callback that gets the whole answer before the last event; if it raises, that event is withheld."""
+        self._on_complete = told
 
     def __iter__(self) -> Self:
         return self
@@ -83,21 +83,21 @@ class AnswerStream:
         event = next(self._events)
         if isinstance(event, AnswerPiece | AnswerDone):
             self._time(event)
-        if self._at_end is not None and isinstance(event, AnswerDone):
-            self._at_end(event.answer)
+        if self._on_complete is not None and isinstance(event, AnswerDone):
+            self._on_complete(event.answer)
         return event
 
     def _time(self, event: AnswerPiece | AnswerDone) -> None:
-        took_s = time.perf_counter() - self._began
+        took_s = time.perf_counter() - self._started_at
         done = isinstance(event, AnswerDone)
         if done:
             tracing.record_span("kosmos.answer", took_s, root=True)
-        if self._timed is not None and (done or self._waits):
-            self._timed(took_s, "total" if done else "first_token")
-        self._waits = False
+        if self._on_timing is not None and (done or self._awaits_first_token):
+            self._on_timing(took_s, "total" if done else "first_token")
+        self._awaits_first_token = False
 
     def close(self) -> None:
-        """Give it up; at the end it does no harm."""
+        """Cancel the answer; harmless after its end."""
         self._pieces.close()
         with suppress(ValueError):
             self._events.close()
@@ -109,9 +109,9 @@ class AnswerStream:
         self.close()
 
     def answer(self) -> Answer:
-        """Wait for the end, and return the answer as a whole. Raises as iterating, ModelError after the end."""
+        """Read to the end and return the answer. Raises as iteration does, ModelError after the end."""
         with self:
             for event in self:
                 if isinstance(event, AnswerDone):
                     return event.answer
-        raise ModelError("the answer was given up: ask again")
+        raise ModelError("the answer was cancelled: ask again")

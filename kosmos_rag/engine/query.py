@@ -83,7 +83,7 @@ class Asking:
         stream, rules = self._stream(question, k, filter, max_tokens, history)
         if rules.enabled:
             first = self._record(rules, stream.sources)
-            stream.before_end(partial(self._record_end, rules, first, stream.sources))
+            stream.on_complete(partial(self._record_end, rules, first, stream.sources))
         self._trial.given_out(stream.sources.context.retrieval, filter)
         return stream
 
@@ -120,7 +120,7 @@ class Asking:
         searched = answerer.search_query(question, history)
         context, rules = self._context(searched.question, k, filter, max_tokens)
         stream = answerer.stream(question, context, searched.warnings)
-        return stream.telling(self._parts.telemetry.record_answer), rules
+        return stream.on_timing(self._parts.telemetry.record_answer), rules
 
     def _context(
         self,

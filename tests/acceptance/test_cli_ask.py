@@ -40,7 +40,7 @@ def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatS
     done = _run("ask", "What is churn?")
     assert done.exit_code == 0
     assert f"Question: What is churn?\n\n{CHURN} [1] It is 5 %. [1]\n\n" in done.stdout
-    assert "unsupported: It is 5 %. (the number '5' does not stand in what it cites)\n" in done.stdout
+    assert "unsupported: It is 5 %. (the number '5' is not in the cited passages)\n" in done.stdout
     assert "\n[1] churn.md | Churn | L5\n\nSources\n" in done.stdout
     assert "not verified" in done.stdout
 

@@ -46,18 +46,18 @@ class Answer:
     question: str
     """As it was asked."""
     text: str
-    """For a reader: sentences, each with the markers of its passages; or the refusal sentence."""
+    """Sentences with citation markers, or the refusal sentence."""
     mode: AnswerMode
     refused: bool
     verified: bool
-    """Whether the evidence bears out every sentence, and none of it speaks to a language model; not of a refusal,
-    nor of an answer that was cut."""
+    """Whether the evidence supports every sentence and contains no instructions to a language model; false for refusals
+    and truncated answers."""
     confidence: float
     """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
     features: Mapping[str, float]
-    """What the confidence is made of; empty where there was no evidence."""
+    """Features of the confidence; empty without evidence."""
     sentences: tuple[AnswerSentence, ...]
-    """What the answer is made of, in its order; of a model's, what bears out its supported sentences."""
+    """The quoted evidence, in order; of a generated answer, the evidence of its supported sentences."""
     report: "CitationReport | None"
     """The check of what a model wrote; None where nothing had to be checked."""
     context: Context

@@ -6,7 +6,7 @@ from typing import Self
 import pytest
 
 from kosmos_rag.answering.abstention import COEFFICIENTS, REFUSAL, confidence, features
-from kosmos_rag.answering.evidence import weigh
+from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
@@ -206,7 +206,7 @@ def test_stream__that_is_closed_gives_the_model_up() -> None:
         next(stream)
     assert model.given_up
     assert list(stream) == []
-    with pytest.raises(ModelError, match="given up"):
+    with pytest.raises(ModelError, match="cancelled"):
         stream.answer()
 
 
@@ -249,13 +249,13 @@ def test_searched__is_the_question_as_asked_where_the_model_fails(model: Writer)
 def test_searched__is_the_question_as_asked_where_it_is_off() -> None:
     searched = _answerer().search_query("And in June?", HISTORY)
     assert searched.question == "And in June?"
-    assert searched.warnings == ("history is not looked at: rag.answer.history_turns is 0",)
+    assert searched.warnings == ("the history was ignored: rag.answer.history_turns is 0",)
     assert _answerer(Writer(), history_turns=1).search_query("And in June?", []).warnings == ()
 
 
 def _features(question: str) -> dict[str, float]:
     passages = [CHURN, REFUNDS]
-    return features(context(question, *passages), weigh(question, passages, EMBEDDER), EMBEDDER)
+    return features(context(question, *passages), score_evidence(question, passages, EMBEDDER), EMBEDDER)
 
 
 @pytest.mark.parametrize("question", ["What is it?", "?!", "🙂"])

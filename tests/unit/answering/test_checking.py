@@ -5,7 +5,7 @@ import pytest
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.compose import render, sentence
-from kosmos_rag.answering.evidence import weigh
+from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.core.types import CitationReport
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import passage
@@ -79,7 +79,7 @@ def test_check__refuses_what_is_made_up(text: str, reason: str) -> None:
 
 def test_check__flags_what_cites_nothing() -> None:
     first, second = _check("A trial is free for 14 days. Sales may extend it to 28 days. [1]").sentences
-    assert (first.verdict, first.reason) == ("uncited", "it cites nothing")
+    assert (first.verdict, first.reason) == ("uncited", "it has no citation")
     assert second.verdict == "supported"
 
 
@@ -128,6 +128,6 @@ def test_check__of_a_refusal_has_nothing_to_say() -> None:
 
 def test_check__supports_what_we_compose() -> None:
     embedder = HashingEmbedder(dimensions=512)
-    said = [sentence(item) for item in weigh("How long is a trial?", [TRIAL, REFUNDS], embedder)]
+    said = [sentence(item) for item in score_evidence("How long is a trial?", [TRIAL, REFUNDS], embedder)]
     assert len(said) == 6
     assert _check(render(said)).supported

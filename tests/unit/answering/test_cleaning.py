@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.answering.sanitize import REMOVED, cleaned, visible
+from kosmos_rag.answering.sanitize import REMOVED, sanitize, visible
 
 EVIDENCE = "Ask at https://hr.example.org/leave?form=1 or see https://evil.example/x and (https://hr.example.org/faq)."
 HOSTS = ("hr.example.org", "*.docs.example.org")
 
 
 def _clean(*pieces: str, evidence: str = EVIDENCE, link_hosts: tuple[str, ...] = HOSTS) -> str:
-    return "".join(cleaned(pieces, evidence=evidence, link_hosts=link_hosts))
+    return "".join(sanitize(pieces, evidence=evidence, link_hosts=link_hosts))
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_cleaned__of_a_long_word_takes_linear_time(shape: str) -> None:
 
 
 def test_cleaned__of_a_word_without_end_does_not_grow() -> None:
-    given_out = list(cleaned(("x" * 1000 for _ in range(100)), evidence="", link_hosts=()))
+    given_out = list(sanitize(("x" * 1000 for _ in range(100)), evidence="", link_hosts=()))
     assert max(map(len, given_out)) <= 11_001
     assert "".join(given_out).replace(" ", "") == "x" * 100_000
 
 
 def test_cleaned__gives_words_out_as_they_come() -> None:
-    pieces = cleaned(iter(["Churn is ", "lo", "ss. [1]"]), evidence="", link_hosts=())
+    pieces = sanitize(iter(["Churn is ", "lo", "ss. [1]"]), evidence="", link_hosts=())
     assert list(pieces) == ["Churn is ", "loss. ", "[1]"]
 
 
