@@ -1,8 +1,8 @@
 """Sanitize the output of a language model while it streams: no images, links, HTML or hidden characters.
 
 Documents can make a model write an image whose URL contains what it has read (EchoLeak, CVE-2025-32711). Images and
-HTML are removed. A link stays only where its host is allowed and the evidence contains its URL. Invisible characters are
-removed.
+HTML are removed. A link stays only where its host is allowed and the evidence contains its URL. Invisible characters
+are removed.
 """
 
 import re

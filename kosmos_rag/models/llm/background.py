@@ -18,7 +18,7 @@ Producer = Callable[[Write], Coroutine[Any, Any, bool]]
 """Writes the pieces of a text as they come. Returns whether the text was truncated."""
 
 _END = object()
-_CANCELLED = "the answer of the language model was given up: ask again"
+_CANCELLED = "the answer of the language model was cancelled: ask again"
 
 
 class BackgroundLoop:
