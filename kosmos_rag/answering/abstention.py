@@ -45,7 +45,9 @@ def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder)
     Raises ModelUnavailable.
     """
     read = {item.passage.citation.index: item.passage for item in evidence}
-    weights = inverse_document_frequencies(stems(context.question), [frozenset(stems(_text_with_heading(of))) for of in context.passages])
+    weights = inverse_document_frequencies(
+        stems(context.question), [frozenset(stems(_text_with_heading(of))) for of in context.passages]
+    )
     meaning = max(item.meaning for item in evidence)
     ablated = _ablated_questions(context.question)
     return {

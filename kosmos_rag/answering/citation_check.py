@@ -227,7 +227,8 @@ class _Checker:
     def _suspicious_reason(self, cited: Sequence[ContextPassage]) -> str | None:
         for passage in cited:
             if words := self._suspicious.get(passage.citation.document_id):
-                return f"passage {passage.citation.index} is of a document with instructions to a language model ({words!r})"
+                index = passage.citation.index
+                return f"the document of passage {index} contains instructions to a language model ({words!r})"
         return None
 
     def _most_similar(self, claim: str, cited: Sequence[ContextPassage]) -> list[AnswerSentence]:

@@ -315,7 +315,7 @@ def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Mo
     closing = threading.Timer(0.1, pieces.close)
     closing.start()
     started = time.monotonic()
-    with pytest.raises(ModelError, match="was given up"):
+    with pytest.raises(ModelError, match="was cancelled"):
         next(pieces)
     assert time.monotonic() - started < 1
     closing.join()
@@ -325,7 +325,7 @@ def test_close__at_once_and_at_the_end_does_no_harm(model: Model) -> None:
     opened = model(writes("fine"))
     pieces = opened.stream(QUESTION, max_tokens=5)
     pieces.close()
-    with pytest.raises(ModelError, match="was given up"):
+    with pytest.raises(ModelError, match="was cancelled"):
         next(pieces)
     pieces = opened.stream(QUESTION, max_tokens=5)
     assert list(pieces) == ["fine"]
@@ -345,7 +345,7 @@ def test_model__that_is_closed_gives_up_its_answers(server: ChatServer, model: M
     pieces = opened.stream(QUESTION, max_tokens=5)
     _until(lambda: bool(server.requests))
     opened.close()
-    with pytest.raises(ModelError, match="was given up"):
+    with pytest.raises(ModelError, match="was cancelled"):
         next(pieces)
     with pytest.raises(ModelError, match="is closed"):
         opened.stream(QUESTION, max_tokens=5)
