@@ -25,7 +25,7 @@ from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.reranker import CrossEncoderReranker
 from kosmos_rag.retrieval.pipeline import Retriever
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.tenants import tenant, well_formed
+from kosmos_rag.storage.tenants import tenant, validate_name
 
 _MAX_SUBJECT = 300
 
@@ -75,7 +75,7 @@ class Engine:
         language_model: LanguageModel | None,
     ) -> tuple[Parts, Retriever]:
         settings, database, telemetry = self.settings, self._database, self._telemetry
-        database.tell(telemetry)
+        database.attach(telemetry)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedders = create_registry(settings, live, next_embedder)
         retriever = Retriever(database, embedders, reranker, language_model, settings, telemetry)
@@ -136,7 +136,7 @@ class Engine:
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
         if collection is not None:
-            well_formed("collection", collection)
+            validate_name("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
         return Tenant(self._parts, tenant(name), tuple(principals), collection, subject)

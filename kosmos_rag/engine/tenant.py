@@ -33,9 +33,9 @@ from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import Asking, rules_of_collection
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.pipeline import Progress
-from kosmos_rag.storage.audit.feedback import Opinion, keep
-from kosmos_rag.storage.audit.log import Reader, record
-from kosmos_rag.storage.audit.partitions import Months
+from kosmos_rag.storage.audit.feedback import FeedbackRequest, store_feedback
+from kosmos_rag.storage.audit.log import Caller, record_event
+from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
     list_documents,
     read_documents,
@@ -99,7 +99,7 @@ class Tenant:
     def audit(self) -> TenantAudit:
         """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
         parts = self._parts
-        months = Months(parts.database, keep_months=parts.settings.worker.keep_audit_months)
+        months = PartitionRotation(parts.database, keep_months=parts.settings.worker.keep_audit_months)
         return TenantAudit(parts.database, self._tenant, months)
 
     @property
@@ -227,7 +227,7 @@ class Tenant:
             raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
         rules = rules_of_collection(self._parts, self._tenant, found.document.collection)
         if rules.enabled:
-            record(app, self._reader, found, rules, self._shape().version)
+            record_event(app, self._reader, found, rules, self._shape().version)
         return found
 
     def search(
@@ -323,10 +323,10 @@ class Tenant:
         """
         if rating not in list(Rating):
             raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
-        opinion = Opinion(
+        opinion = FeedbackRequest(
             rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
         )
-        return keep(
+        return store_feedback(
             self._parts.database,
             self._reader,
             opinion,
@@ -334,8 +334,8 @@ class Tenant:
         )
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(
+    def _reader(self) -> Caller:
+        return Caller(
             tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
         )
 

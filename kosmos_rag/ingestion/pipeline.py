@@ -38,7 +38,7 @@ from kosmos_rag.ingestion.sandbox.client import start_parser
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.publish import remove
+from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -151,7 +151,7 @@ class Ingestor:
         """Remove documents by source with all their rows. Returns how many there were."""
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return remove(connection, tenant.id, ids, collection=collection)
+            return remove_documents(connection, tenant.id, ids, collection=collection)
 
     def stored(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
         """Return the ids of all documents of a collection by source, in its order, whoever may read them."""
@@ -287,7 +287,7 @@ class Ingestor:
                 else:
                     gone |= {source: stored[source] for source in missing}
             if gone:
-                ledger.removed = remove(connection, tenant.id, list(gone.values()), collection=collection)
+                ledger.removed = remove_documents(connection, tenant.id, list(gone.values()), collection=collection)
 
 
 def _stored(connection: psycopg.Connection, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:

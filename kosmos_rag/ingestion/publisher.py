@@ -21,7 +21,7 @@ from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish, stored_vectors, text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, written_spaces
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, writable_spaces
 
 
 class Fence(Protocol):
@@ -107,7 +107,7 @@ class Publisher:
         """
         _ = self._ensured
         with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            spaces = written_spaces(connection, self._tenant.id)
+            spaces = writable_spaces(connection, self._tenant.id)
         return self._embedders.get_writable(spaces, self._tenant.name)
 
     def _prepare(self, documents: Sequence[ChunkedDocument]) -> list[PreparedDocument]:

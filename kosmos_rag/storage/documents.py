@@ -8,12 +8,12 @@ from psycopg.rows import class_row
 
 from kosmos_rag.core.types import DocumentInfo, DocumentLines, Excerpt
 from kosmos_rag.storage import lexical_statistics as corpus
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
 
 def list_documents(
-    role: Role,
+    role: ConnectionPool,
     tenant_id: uuid.UUID,
     principals: Sequence[str],
     collection: str | None,
@@ -43,7 +43,7 @@ def list_documents(
 
 
 def read_last_changes(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+    role: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
 ) -> dict[str, int]:
     """Return the number of the last change of what these principals may read, by collection."""
     with role.transaction(tenant_id, principals) as connection:
@@ -51,7 +51,9 @@ def read_last_changes(
         return dict(connection.execute(statement("last_changes"), values).fetchall())
 
 
-def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> tuple[int, dict[tuple[str, ...], int]]:
+def read_totals(
+    role: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str]
+) -> tuple[int, dict[tuple[str, ...], int]]:
     """Return how many documents these principals may read, and how many chunks by which of them may read those."""
     values = {"tenant_id": tenant_id}
     with role.transaction(tenant_id, principals) as connection:
@@ -62,7 +64,7 @@ def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> 
 
 
 def read_texts(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+    role: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
 ) -> list[tuple[str, str]]:
     """Return source and text of the documents of a collection, or of all, that these principals may read, by source."""
     with role.transaction(tenant_id, principals) as connection:
@@ -71,7 +73,7 @@ def read_texts(
 
 
 def read_documents(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], document_ids: Collection[uuid.UUID]
+    role: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], document_ids: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, str]:
     """Return the present texts of documents by id; none of those that are gone, or that these may not read."""
     with role.transaction(tenant_id, principals) as connection:
@@ -80,7 +82,7 @@ def read_documents(
 
 
 def read_lines(
-    role: Role,
+    role: ConnectionPool,
     tenant_id: uuid.UUID,
     principals: Sequence[str],
     collection: str | None,
@@ -133,7 +135,7 @@ def read_lines(
 
 
 def read_spans(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
+    role: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
 ) -> list[Excerpt | None]:
     """Return what stands between (version, start, end); None for a version that is no longer there."""
     with role.transaction(tenant_id, principals) as connection:
@@ -165,6 +167,6 @@ def update_source_etags(
     """Set the source etags of documents with unchanged content; documents that are not stored are left out."""
     scope = {"tenant_id": tenant_id, "collection": collection}
     # As every writer of several documents does: two of them would lock rows in orders of their own.
-    corpus.lock(connection, scope)
+    corpus.lock_collection(connection, scope)
     values = {"document_ids": list(changed), "source_etags": list(changed.values())}
     connection.execute(statement("update_source_etags"), {**scope, **values})

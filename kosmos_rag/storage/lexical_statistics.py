@@ -15,7 +15,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
-from kosmos_rag.storage.binary import Array, Weights, array, array_literal, slices, sparse_vectors
+from kosmos_rag.storage.binary import Array, SparseEntries, array, array_literal, batches, sparse_vectors
 from kosmos_rag.storage.sql import statement
 
 
@@ -43,13 +43,13 @@ def analyse(connection: psycopg.Connection, texts: Sequence[str], languages: Seq
     """Analyse each text with the text search configuration beside it. Needs no lock."""
     cursor = connection.cursor(binary=True)
     tsvectors: list[bytes] = []
-    for columns in slices({"texts": list(texts), "languages": list(languages)}):
+    for columns in batches({"texts": list(texts), "languages": list(languages)}):
         values = {name: array(connection, "text", column) for name, column in columns.items()}
         tsvectors += [tsvector for (tsvector,) in cursor.execute(statement("analyse"), values).fetchall()]
-    return analysis_of(tsvectors)
+    return parse_tsvectors(tsvectors)
 
 
-def analysis_of(tsvectors: list[bytes]) -> Analysis:
+def parse_tsvectors(tsvectors: list[bytes]) -> Analysis:
     """Return what these tsvectors hold, given in binary form.
 
     That is the number of lexemes, in four bytes, and of each lexeme its text, a NUL, the number of its positions and
@@ -80,17 +80,17 @@ def analysis_of(tsvectors: list[bytes]) -> Analysis:
     )
 
 
-Readers = tuple[str, ...]
+Acl = tuple[str, ...]
 """The principals that may read a chunk, as they are stored with it."""
 
 
-def _id_of(readers: Readers) -> uuid.UUID:
+def _id_of(readers: Acl) -> uuid.UUID:
     """Return what stands for a list of readers in keys: it may be longer than a key can be."""
     return uuid.UUID(bytes=hashlib.sha256(array_literal(readers).encode()).digest()[:16])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counts:
+class LexicalCounts:
     """What chunks with the same readers add to the statistics."""
 
     chunks: int = 0
@@ -101,7 +101,7 @@ class Counts:
     """Those that chunks to be added were analysed in."""
 
 
-def counted(analysis: Analysis, readers: Sequence[Readers], languages: Sequence[str]) -> dict[Readers, Counts]:
+def count_by_acl(analysis: Analysis, readers: Sequence[Acl], languages: Sequence[str]) -> dict[Acl, LexicalCounts]:
     """Return what analysed chunks add to the statistics, given readers and language of each."""
     numbers = {names: number for number, names in enumerate(dict.fromkeys(readers))}
     of_chunk = np.array([numbers[names] for names in readers], dtype=np.intp)
@@ -110,7 +110,7 @@ def counted(analysis: Analysis, readers: Sequence[Readers], languages: Sequence[
         mine = of_chunk == number
         counts = np.bincount(analysis.lexemes[mine[analysis.rows]], minlength=len(analysis.vocabulary))
         held = np.flatnonzero(counts).tolist()
-        found[names] = Counts(
+        found[names] = LexicalCounts(
             chunks=int(mine.sum()),
             length=int(analysis.lengths[mine].sum()),
             lexemes=dict(zip([analysis.vocabulary[at] for at in held], counts[held].tolist(), strict=True)),
@@ -120,11 +120,11 @@ def counted(analysis: Analysis, readers: Sequence[Readers], languages: Sequence[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Removal:
+class RemovedCounts:
     """What leaves the statistics with some versions."""
 
     version_ids: list[uuid.UUID]
-    counts: Mapping[Readers, Counts]
+    counts: Mapping[Acl, LexicalCounts]
 
     @property
     def chunks(self) -> int:
@@ -137,23 +137,23 @@ class Removal:
         return sum(counts.length for counts in self.counts.values())
 
 
-def removal(connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> Removal:
+def count_removed(connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> RemovedCounts:
     """Return what these versions add to the statistics of their corpus."""
     scope = {"tenant_id": tenant_id, "version_ids": version_ids}
     sizes = connection.execute(statement("size_of_documents"), scope).fetchall() if version_ids else ()
     rows = connection.execute(statement("lexemes_of_documents"), scope).fetchall() if version_ids else ()
     lexemes = {tuple(acl): dict(zip(names, counts, strict=True)) for acl, names, counts in rows}
-    return Removal(
+    return RemovedCounts(
         version_ids=version_ids,
         counts={
-            tuple(acl): Counts(chunks=chunks, length=length, lexemes=lexemes.get(tuple(acl), {}))
+            tuple(acl): LexicalCounts(chunks=chunks, length=length, lexemes=lexemes.get(tuple(acl), {}))
             for acl, chunks, length in sizes
         },
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Corpus:
+class CollectionStatistics:
     """The statistics of a corpus as the lock on it found them."""
 
     chunks: int
@@ -162,18 +162,22 @@ class Corpus:
     next_sequence: int
 
 
-def lock(connection: psycopg.Connection, scope: dict[str, Any]) -> Corpus | None:
+def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> CollectionStatistics | None:
     """Lock the corpus until the transaction ends; None where there is no such corpus."""
     row = connection.execute(statement("lock_collection"), scope).fetchone()
-    return None if row is None else Corpus(chunks=row[0], length=row[1], next_lexeme_id=row[2], next_sequence=row[3])
+    return (
+        None
+        if row is None
+        else CollectionStatistics(chunks=row[0], length=row[1], next_lexeme_id=row[2], next_sequence=row[3])
+    )
 
 
-def change(
+def update_statistics(
     connection: psycopg.Connection,
     scope: dict[str, Any],
-    corpus: Corpus,
-    added: Mapping[Readers, Counts],
-    removed: Removal,
+    corpus: CollectionStatistics,
+    added: Mapping[Acl, LexicalCounts],
+    removed: RemovedCounts,
 ) -> dict[str, int]:
     """Bring the statistics up to date; returns the id of each added lexeme."""
     ids, next_id = _change_lexemes(connection, scope, added, removed.counts, corpus.next_lexeme_id)
@@ -192,10 +196,10 @@ def change(
 def _change_readers(
     connection: psycopg.Connection,
     scope: dict[str, Any],
-    added: Mapping[Readers, Counts],
-    removed: Mapping[Readers, Counts],
+    added: Mapping[Acl, LexicalCounts],
+    removed: Mapping[Acl, LexicalCounts],
 ) -> None:
-    none = Counts()
+    none = LexicalCounts()
     changes = [(names, added.get(names, none), removed.get(names, none)) for names in {**added, **removed}]
     values = {
         "acl_hashes": [_id_of(names) for names, _, _ in changes],
@@ -209,14 +213,14 @@ def _change_readers(
     connection.execute(statement("update_acl_languages"), {**scope, **values})
 
 
-_Pair = tuple[str, Readers]
+_Pair = tuple[str, Acl]
 
 
 def _change_lexemes(
     connection: psycopg.Connection,
     scope: dict[str, Any],
-    added: Mapping[Readers, Counts],
-    removed: Mapping[Readers, Counts],
+    added: Mapping[Acl, LexicalCounts],
+    removed: Mapping[Acl, LexicalCounts],
     next_id: int,
 ) -> tuple[dict[str, int], int]:
     """Bring the document frequencies up to date; returns the ids of the added lexemes and the next free one."""
@@ -271,5 +275,5 @@ def saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: fl
     order = np.lexsort((ids, analysis.rows))
     norms = bm25.norms(analysis.lengths.astype(np.float64), pivot)[analysis.rows]
     weights = bm25.contributions(analysis.frequencies.astype(np.float64), norms, 1.0)
-    entries = Weights(rows=analysis.rows[order], lexeme_ids=ids[order], values=weights[order].astype(np.float32))
+    entries = SparseEntries(rows=analysis.rows[order], lexeme_ids=ids[order], values=weights[order].astype(np.float32))
     return sparse_vectors(entries, len(analysis.tsvectors), bm25.DIMENSIONS)

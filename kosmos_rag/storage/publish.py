@@ -18,7 +18,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import Chunk
 from kosmos_rag.storage import lexical_statistics as corpus
-from kosmos_rag.storage.binary import Array, array, array_literal, slices
+from kosmos_rag.storage.binary import Array, array, array_literal, batches
 from kosmos_rag.storage.sql import statement
 
 
@@ -84,19 +84,19 @@ def publish(
     languages = [document.language for document in documents for _ in document.indexed]
     analysis = corpus.analyse(connection, texts, languages)
     readers = [document.acl for document in documents for _ in document.indexed]
-    added = corpus.counted(analysis, readers, languages)
+    added = corpus.count_by_acl(analysis, readers, languages)
     columns = _chunk_columns(documents, analysis)
     chunks = _encoded(connection, columns, _CHUNK_TYPES)
     embeddings = {space_id: _encoded(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in written}
     ids = [document.id for document in documents]
     # All that needs no lock is done: from here to the commit the corpus' other writers wait.
-    before = corpus.lock(connection, scope)
+    before = corpus.lock_collection(connection, scope)
     assert before is not None, "the pipeline creates the corpus before it publishes"
     spaces = {space_id for (space_id,) in connection.execute(statement("lock_spaces"), scope).fetchall()}
     _require_live(connection, scope, written)
     old = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
-    removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in old])
-    lexeme_ids = corpus.change(connection, scope, before, added, removed)
+    removed = corpus.count_removed(connection, tenant_id, [version_id for version_id, _, _ in old])
+    lexeme_ids = corpus.update_statistics(connection, scope, before, added, removed)
     pivot = _pivot(before, analysis, removed)
     sequences = list(range(before.next_sequence, before.next_sequence + len(texts)))
     terms = corpus.saturated_terms(analysis, lexeme_ids, pivot)
@@ -107,7 +107,7 @@ def publish(
         if removed.version_ids:
             connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
             connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-        for rows in slices(_document_columns(documents, numbers)):
+        for rows in batches(_document_columns(documents, numbers)):
             connection.execute(statement("upsert_documents"), {**scope, **rows})
             connection.execute(statement("insert_versions"), {**scope, **rows})
         for early, late in zip(chunks, numbered, strict=True):
@@ -126,7 +126,7 @@ def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written
         raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
 
 
-def _pivot(before: corpus.Corpus, added: corpus.Analysis, removed: corpus.Removal) -> float:
+def _pivot(before: corpus.CollectionStatistics, added: corpus.Analysis, removed: corpus.RemovedCounts) -> float:
     chunks = before.chunks - removed.chunks + len(added.tsvectors)
     return bm25.pivot(before.length - removed.length + int(added.lengths.sum()), chunks)
 
@@ -136,24 +136,24 @@ def _encoded(
 ) -> list[dict[str, Array]]:
     """Return columns as arrays of these types, in pieces that one statement may carry."""
     wanted = {name: columns[name] for name in types}
-    return [{name: array(connection, types[name], rows[name]) for name in types} for rows in slices(wanted)]
+    return [{name: array(connection, types[name], rows[name]) for name in types} for rows in batches(wanted)]
 
 
 def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict[str, list[Any]]:
     return {"embedding": [vector for document in documents for vector in document.vectors[space_id]]}
 
 
-def remove(
+def remove_documents(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID], *, collection: str
 ) -> int:
     """Remove documents with all their rows, in the caller's transaction. Returns how many there were."""
     scope = {"tenant_id": tenant_id, "collection": collection, "document_ids": list(document_ids)}
-    before = corpus.lock(connection, scope)
+    before = corpus.lock_collection(connection, scope)
     if before is None:
         return 0
     versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
-    removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in versions])
-    corpus.change(connection, scope, before, {}, removed)
+    removed = corpus.count_removed(connection, tenant_id, [version_id for version_id, _, _ in versions])
+    corpus.update_statistics(connection, scope, before, {}, removed)
     connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
 

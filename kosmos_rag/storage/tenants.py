@@ -29,10 +29,10 @@ class TenantRef:
 
 def tenant(name: str) -> TenantRef:
     """Return the tenant of that name, whether it has documents or not. Raises RequestError on a malformed name."""
-    return TenantRef(id=uuid.uuid5(_NAMESPACE, well_formed("tenant", name)), name=name)
+    return TenantRef(id=uuid.uuid5(_NAMESPACE, validate_name("tenant", name)), name=name)
 
 
-def well_formed(what: str, name: str) -> str:
+def validate_name(what: str, name: str) -> str:
     """Return the name of a tenant or a collection. Raises RequestError on a malformed one."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(
@@ -114,7 +114,7 @@ def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Stor
     ]
 
 
-def written_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
+def writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
     """Return the spaces that a publication writes vectors of, where it has their models; the live one comes first."""
     return [stored.space for stored in spaces_of(connection, tenant_id) if stored.state != DROPPING]
 

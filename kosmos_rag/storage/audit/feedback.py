@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, is_text, sha256_of
-from kosmos_rag.storage.audit.log import Reader, records
+from kosmos_rag.storage.audit.log import Caller, load_records
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import create_tenant
@@ -19,7 +19,7 @@ _NAMESPACE = uuid.UUID("b9a8f2f4-0d06-5b63-8f0e-6d6c2f6d1a55")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opinion:
+class FeedbackRequest:
     """What a reader says, and of what: of a retrieval in the log by its id, else of a question."""
 
     rating: Rating
@@ -38,7 +38,7 @@ class _Rated:
     source: str | None
 
 
-def keep(database: Database, reader: Reader, opinion: Opinion, rules: AuditSettings) -> Feedback:
+def store_feedback(database: Database, reader: Caller, opinion: FeedbackRequest, rules: AuditSettings) -> Feedback:
     """Keep an opinion in the place of the one that this reader had of the same thing.
 
     Raises RequestError, NotFound where there is no such retrieval of the reader's or no such passage, one error for
@@ -67,7 +67,7 @@ def keep(database: Database, reader: Reader, opinion: Opinion, rules: AuditSetti
     return feedback
 
 
-def _checked(reader: Reader, opinion: Opinion) -> str:
+def _checked(reader: Caller, opinion: FeedbackRequest) -> str:
     """Return who the opinion is of."""
     if reader.subject is None:
         raise RequestError("feedback is somebody's; name the subject: engine.tenant(…, subject=…)")
@@ -84,7 +84,7 @@ def _checked(reader: Reader, opinion: Opinion) -> str:
     return reader.subject
 
 
-def _asked(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
+def _asked(database: Database, reader: Caller, opinion: FeedbackRequest) -> _Rated:
     assert opinion.question is not None, "it was checked"
     question = " ".join(opinion.question.split())
     source = None
@@ -98,12 +98,12 @@ def _asked(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
     return _Rated(question=question, question_sha256=sha256_of(question), source=source)
 
 
-def _logged(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
+def _logged(database: Database, reader: Caller, opinion: FeedbackRequest) -> _Rated:
     """Return what the log has of a retrieval of this reader's: its passages too may be gone elsewhere."""
     values = {"tenant_id": reader.tenant.id, "id": opinion.retrieval_id}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
         rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
-        record = next(iter(records(connection, reader.tenant.id, rows)), None)
+        record = next(iter(load_records(connection, reader.tenant.id, rows)), None)
     if record is None or record.subject != reader.subject:
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")
     return _Rated(
@@ -126,7 +126,7 @@ def _no_passage() -> NotFound:
     return NotFound("there is no such passage, or none that you were given; rate the answer as a whole")
 
 
-def _id(subject: str, collection: str | None, opinion: Opinion, rated: _Rated) -> uuid.UUID:
+def _id(subject: str, collection: str | None, opinion: FeedbackRequest, rated: _Rated) -> uuid.UUID:
     of = str(opinion.retrieval_id or rated.question_sha256)
     told = [subject, collection, of, None if opinion.chunk_id is None else str(opinion.chunk_id)]
     if opinion.rating is Rating.CLICK:

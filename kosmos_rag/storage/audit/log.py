@@ -26,7 +26,7 @@ from kosmos_rag.core.types import (
     sha256_of,
     storable,
 )
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -40,7 +40,7 @@ _VARIANT = 0b10 << 62
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reader:
+class Caller:
     """Who asks: of which tenant, as whom, where."""
 
     tenant: TenantRef
@@ -49,15 +49,15 @@ class Reader:
     collection: str | None
 
 
-def strictest(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
+def strictest_policy(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
     """Return the rules for collections: a preset may ask for a log and keep texts out of it, and undo neither."""
     rules = [process, *collections]
     return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))
 
 
-def record(
-    app: Role,
-    reader: Reader,
+def record_event(
+    app: ConnectionPool,
+    reader: Caller,
     result: Recorded,
     settings: AuditSettings,
     version: str,
@@ -71,13 +71,13 @@ def record(
     """
     retrieval = None if isinstance(result, DocumentLines) else _retrieval(result)
     named = retrieval.id if retrieval and follows is None else None
-    record_id = named or new_id(datetime.now(UTC))
+    record_id = named or new_event_id(datetime.now(UTC))
     # As it was asked, and what a text column refuses must not keep the answer back.
     question = storable(_question(result))
     values = {
         "tenant_id": reader.tenant.id,
         "id": record_id,
-        "at": time_of(record_id),
+        "at": event_time(record_id),
         "kind": _kind(result),
         "collection": reader.collection,
         "subject": reader.subject,
@@ -94,7 +94,7 @@ def record(
     }
     passages = _passages(result)
     values["outcome"] = _outcome(result, passages)
-    with app.transaction(reader.tenant.id, reader.principals, appends=True) as connection:
+    with app.transaction(reader.tenant.id, reader.principals, append_only=True) as connection:
         connection.execute(statement("lock_audit_log_shared"), values)
         connection.execute(statement("insert_audit_event"), values)
         if passages and follows is None:
@@ -102,18 +102,18 @@ def record(
     return record_id
 
 
-def new_id(at: datetime) -> uuid.UUID:
+def new_event_id(at: datetime) -> uuid.UUID:
     """Return a new id of that time: version 7 of RFC 9562."""
     random = int.from_bytes(os.urandom(10)) >> (80 - _RANDOM_BITS)
-    return uuid.UUID(int=first_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
+    return uuid.UUID(int=min_event_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
 
 
-def time_of(made: uuid.UUID) -> datetime:
+def event_time(made: uuid.UUID) -> datetime:
     """Return the millisecond that an id was made in."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=made.int >> 80)
 
 
-def first_id(at: datetime) -> uuid.UUID:
+def min_event_id(at: datetime) -> uuid.UUID:
     """Return the least id that a record of that millisecond may have."""
     return uuid.UUID(int=_milliseconds(at) << 80 | _VERSION | _VARIANT)
 
@@ -220,7 +220,9 @@ def _columns(passages: Sequence[AuditPassage]) -> dict[str, list[object]]:
     }
 
 
-def records(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[tuple[Any, ...]]) -> list[AuditRecord]:
+def load_records(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[tuple[Any, ...]]
+) -> list[AuditRecord]:
     """Return the rows of retrievals as records with their passages, in the order given."""
     if not rows:
         return []

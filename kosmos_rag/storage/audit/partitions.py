@@ -14,7 +14,7 @@ from psycopg import sql
 
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -48,18 +48,18 @@ Less than the server's deadlock_timeout: where both tables are waited for in ano
 """
 
 
-def month_after(month: date, number: int) -> date:
+def add_months(month: date, number: int) -> date:
     """Return the first day of the month so many after another, or before it."""
     years, months = divmod(month.month - 1 + number, 12)
     return date(month.year + years, months + 1, 1)
 
 
-def kept_since(now: datetime, keep_months: int) -> date:
+def retention_start(now: datetime, keep_months: int) -> date:
     """Return the first day that is within retention: the running month and so many before it are kept."""
-    return month_after(now.astimezone(UTC).date(), -keep_months)
+    return add_months(now.astimezone(UTC).date(), -keep_months)
 
 
-class Months:
+class PartitionRotation:
     """The months of the log of one database, for all tenants at once.
 
     Kept for as long as it is used: a month that cannot be made any more is not tried again.
@@ -75,12 +75,12 @@ class Months:
 
         Returns what was done. Raises ConfigError where it is due and `database.admin_url` is not set, DatabaseError.
         """
-        oldest = kept_since(now, self._keep_months)
+        oldest = retention_start(now, self._keep_months)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             there = {name for (name,) in connection.execute(statement("audit_partitions")).fetchall()}
             values = {"tenant_id": owner.id, "since": _midnight(oldest)}
             old_rows = connection.execute(statement("has_audit_events_before"), values).fetchone() == (True,)
-        ahead = [month_after(now.astimezone(UTC).date(), number) for number in range(1, _AHEAD + 1)]
+        ahead = [add_months(now.astimezone(UTC).date(), number) for number in range(1, _AHEAD + 1)]
         missing = [month for month in ahead if month not in self._begun and not there.issuperset(_names(month))]
         expired = sorted({month for name in there if (month := _month(name)) is not None and month < oldest})
         if not (missing or expired or old_rows):
@@ -117,7 +117,7 @@ def _administrator(database: Database) -> str:
 
 @contextmanager
 def _owner(admin_conninfo: str) -> Iterator[psycopg.Connection]:
-    with translated(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
         connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
@@ -125,7 +125,7 @@ def _owner(admin_conninfo: str) -> Iterator[psycopg.Connection]:
 
 
 def _made(connection: psycopg.Connection, table: str, month: date) -> str:
-    name, until = _name(table, month), _midnight(month_after(month, 1))
+    name, until = _name(table, month), _midnight(add_months(month, 1))
     partition = sql.Identifier("kosmos", name)
     connection.execute(
         sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(

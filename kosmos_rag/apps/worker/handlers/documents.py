@@ -27,7 +27,7 @@ from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.documents import update_source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument
-from kosmos_rag.storage.queue.queue import finish, hold
+from kosmos_rag.storage.queue.queue import finish, lock_leases
 from kosmos_rag.storage.queue.uploads import delete_uploads, read_upload
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -65,7 +65,7 @@ class _JobFence:
     def hold(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Return the documents whose jobs are still ours, and keep them so."""
         tokens = {self._ready[key].job.token: key for key in document_ids}
-        return {tokens[token] for token in hold(connection, list(tokens))}
+        return {tokens[token] for token in lock_leases(connection, list(tokens))}
 
     def settle(self, connection: psycopg.Connection, documents: Sequence[PreparedDocument]) -> None:
         """Finish the jobs of documents that were written."""
@@ -179,7 +179,7 @@ class DocumentWork:
         if access.department_from is not None:
             try:
                 with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-                    failed = {key: _code(error)} if hold(connection, [job.token]) else {}
+                    failed = {key: _code(error)} if lock_leases(connection, [job.token]) else {}
                     gone = remove_unauthorised(connection, owner.id, failed, access, collection=job.collection)
             except DatabaseUnavailable:
                 return desk.give_back([job])
@@ -263,7 +263,7 @@ class DocumentWork:
             return None
         try:
             with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-                held = hold(connection, [job.token for job in unchanged.values()])
+                held = lock_leases(connection, [job.token for job in unchanged.values()])
                 ours = {key: job for key, job in unchanged.items() if job.token in held}
                 etags = {key: job.payload["source_etag"] for key, job in ours.items() if job.payload.get("source_etag")}
                 update_source_etags(connection, owner.id, etags, collection=collection)

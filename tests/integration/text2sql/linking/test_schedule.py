@@ -61,7 +61,7 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     working = EngineWork(engine)
 
     def run() -> None:
-        working.run(jobs.take(8, kinds=[kinds.SCHEMA], worker="test"), desk)
+        working.run(jobs.claim(8, kinds=[kinds.SCHEMA], worker="test"), desk)
         while ours.poll():
             ours.recv()
 
