@@ -13,7 +13,7 @@ from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, SearchResult, Turn
 from kosmos_rag.engine.collections import settings_of_presets
 from kosmos_rag.engine.components import Parts
-from kosmos_rag.storage.audit.log import Caller, new_event_id, record_event, strictest_policy
+from kosmos_rag.storage.audit.log import AuditContext, new_event_id, record_event, strictest_policy
 from kosmos_rag.storage.documents import read_spans
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -35,7 +35,7 @@ def rules_of_collection(parts: Parts, owner: TenantRef, collection: str | None) 
 class Asking:
     """Asks one question of a reader, under the settings of what is read. For one call, and one thread."""
 
-    def __init__(self, parts: Parts, reader: Caller) -> None:
+    def __init__(self, parts: Parts, reader: AuditContext) -> None:
         """Look those settings up. Raises ConfigError, DatabaseError."""
         self._parts = parts
         self._reader = reader

@@ -33,8 +33,8 @@ from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import Asking, rules_of_collection
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.pipeline import Progress
-from kosmos_rag.storage.audit.feedback import FeedbackRequest, store_feedback
-from kosmos_rag.storage.audit.log import Caller, record_event
+from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
+from kosmos_rag.storage.audit.log import AuditContext, record_event
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
     list_documents,
@@ -323,7 +323,7 @@ class Tenant:
         """
         if rating not in list(Rating):
             raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
-        opinion = FeedbackRequest(
+        opinion = FeedbackEntry(
             rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
         )
         return store_feedback(
@@ -334,8 +334,8 @@ class Tenant:
         )
 
     @property
-    def _reader(self) -> Caller:
-        return Caller(
+    def _reader(self) -> AuditContext:
+        return AuditContext(
             tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
         )
 

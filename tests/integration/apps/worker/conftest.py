@@ -25,7 +25,7 @@ from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work
 @pytest.fixture(autouse=True)
 def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every taking look for what is due, so that a test need not wait; one test is about the pause itself."""
-    monkeypatch.setattr(jobs, "WAKE_S", 0.0)
+    monkeypatch.setattr(jobs, "REQUEUE_INTERVAL_S", 0.0)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_retention__beside_a_long_look_takes_records_with_their_passages(
 def test_default__is_emptied_by_and_by(
     audited: Engine, acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "_BATCH", 2)
+    monkeypatch.setattr(partitions, "_DELETE_BATCH", 2)
     for number in range(5):
         acme.search(f"churn {number}")
     _move(admin, datetime(2024, 2, 3, tzinfo=UTC))

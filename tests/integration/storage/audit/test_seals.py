@@ -148,7 +148,7 @@ def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant)
 
 
 def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seals, "_BATCH", 2)
+    monkeypatch.setattr(seals, "_BATCH_SIZE", 2)
     for number in range(5):
         acme.search(f"churn {number}")
     first = datetime.now(UTC).replace(day=1) - timedelta(days=1)
