@@ -194,7 +194,7 @@ def _work(served: Running) -> None:
     work = EngineWork(served.service.engine._engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
         work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), Desk(theirs, queue))
-    SyncRuns(parts.database.worker).close()
+    SyncRuns(parts.database.worker).finish_completed()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

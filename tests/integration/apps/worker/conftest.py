@@ -78,7 +78,7 @@ def work(engine: Engine) -> Iterator[Work]:
             working.run(queue.claim(64, kinds=kinds.ALL, worker="test"), desk)
             while ours.poll():
                 ours.recv()
-        SyncRuns(engine.parts.database.worker).close()
+        SyncRuns(engine.parts.database.worker).finish_completed()
 
     yield run
     working.close()
