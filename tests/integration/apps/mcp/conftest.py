@@ -29,17 +29,17 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return Signer(tmp_path_factory.mktemp("signer"))
 
 
-def fill(engine: Engine, tenant_name: str) -> None:
+def fill(engine: Engine) -> None:
     """Ingest what two tenants have."""
-    engine.tenant(tenant_name).ingest(DOCUMENTS)
+    engine.tenant("acme").ingest(DOCUMENTS)
     theirs = SourceDocument(source="theirs.md", data=b"# Theirs\n\nPaid annual leave is 30 days per year.\n")
-    engine.tenant(f"{tenant_name}-globex").ingest(theirs)
+    engine.tenant("globex").ingest(theirs)
 
 
 @pytest.fixture
-def running(settings: Settings, signer: Signer, tenant_name: str) -> Iterator[Running]:
+def running(settings: Settings, signer: Signer) -> Iterator[Running]:
     """A server whose vectors are made of words, and where callers may wait: a busy machine is slow."""
     with Engine(with_tokens(settings, signer, wait_s=60.0), embedder=HashingEmbedder()) as engine:
-        fill(engine, tenant_name)
+        fill(engine)
         with serving(engine, signer) as started:
             yield started

@@ -96,8 +96,8 @@ def test_get_document__reads_around_a_citation(running: Running) -> None:
     assert piece["total_lines"] == len(text.split("\n"))
 
 
-def test_get_document__tells_nothing_of_what_is_kept_from_the_caller(running: Running, tenant_name: str) -> None:
-    secret = {"document_id": _id(running.engine, tenant_name, "secret.md", "department:hr")}
+def test_get_document__tells_nothing_of_what_is_kept_from_the_caller(running: Running) -> None:
+    secret = {"document_id": _id(running.engine, "acme", "secret.md", "department:hr")}
     theirs = {"document_id": _id(running.engine, "globex", "theirs.md")}
     unknown = {"document_id": str(uuid.uuid4())}
     for asked in (secret, theirs, unknown):
@@ -116,9 +116,9 @@ def test_answer__is_made_of_cited_sentences_or_refused(running: Running) -> None
     assert data_of(running.call("answer", {"question": "Who plays the violin?"}))["refused"]
 
 
-def test_ground_schema__names_what_a_question_needs(running: Running, tenant_name: str) -> None:
-    running.engine.tenant(tenant_name).collections.create("schema", preset="schema")
-    SchemaGrounding(running.engine.tenant(tenant_name, collection="schema")).build(from_json(SCHEMA))
+def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
+    running.engine.tenant("acme").collections.create("schema", preset="schema")
+    SchemaGrounding(running.engine.tenant("acme", collection="schema")).build(from_json(SCHEMA))
     asked = {"question": "What is the success count for the forest fire program", "max_tokens": 300}
     told = data_of(running.call("ground_schema", asked))
     assert "ProgramStatistics.success_count" in {ref["name"] for ref in told["schema_refs"]}
@@ -141,8 +141,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running, tenant_name: str) -> None:
-    document_id = _id(running.engine, tenant_name, "leave.md")
+def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running) -> None:
+    document_id = _id(running.engine, "acme", "leave.md")
 
     async def told() -> list[str]:
         async with running.client() as client:
@@ -156,10 +156,10 @@ def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running, t
         assert "\n" not in message
 
 
-def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running, tenant_name: str) -> None:
+def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running) -> None:
     keys = ApiKeys(running.engine.parts.database)
-    revoked = keys.create(tenant(tenant_name), "old", scopes=["read"])
-    keys.revoke(tenant(tenant_name), keys.infos(tenant(tenant_name))[0].id)
+    revoked = keys.create(tenant("acme"), "old", scopes=["read"])
+    keys.revoke(tenant("acme"), keys.infos(tenant("acme"))[0].id)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accept = {"accept": "application/json, text/event-stream"}
     answers = set()
@@ -186,16 +186,16 @@ def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running, tena
     assert failed.group_contains(MCPError, match="error response")
 
 
-def test_keys__are_taken_with_their_principals_and_scopes(running: Running, tenant_name: str) -> None:
+def test_keys__are_taken_with_their_principals_and_scopes(running: Running) -> None:
     keys = ApiKeys(running.engine.parts.database)
-    reader = keys.create(tenant(tenant_name), "agent", scopes=["read"], principals=["department:hr"])
+    reader = keys.create(tenant("acme"), "agent", scopes=["read"], principals=["department:hr"])
     found = data_of(running.call("search", {"question": QUESTION}, credentials=reader))
     assert {passage["citation"]["source"] for passage in found["passages"]} == {"leave.md", "secret.md"}
-    writer = keys.create(tenant(tenant_name), "writer", scopes=["ingest"])
+    writer = keys.create(tenant("acme"), "writer", scopes=["ingest"])
     assert "the scope read" in error_of(running.call("search", {"question": QUESTION}, credentials=writer))
 
 
-def test_callers__at_once_are_not_taken_for_each_other(running: Running, tenant_name: str) -> None:
+def test_callers__at_once_are_not_taken_for_each_other(running: Running) -> None:
     async def ask(name: str) -> set[str]:
         async with running.client(tenant=name) as client:
             asked = [client.call_tool("search", {"question": QUESTION}) for _ in range(5)]
@@ -203,20 +203,20 @@ def test_callers__at_once_are_not_taken_for_each_other(running: Running, tenant_
         return {passage["citation"]["source"] for one in results for passage in data_of(one)["passages"]}
 
     async def all_of() -> list[set[str]]:
-        return await asyncio.gather(*(ask(name) for name in (tenant_name, "globex") * 4))
+        return await asyncio.gather(*(ask(name) for name in ("acme", "globex") * 4))
 
     assert asyncio.run(all_of()) == [{"leave.md"}, {"theirs.md"}] * 4
 
 
-def test_log__has_what_was_given_out_and_to_whom(settings: Settings, signer: Signer, tenant_name: str) -> None:
+def test_log__has_what_was_given_out_and_to_whom(settings: Settings, signer: Signer) -> None:
     kept = changed(with_tokens(settings, signer), {"rag.audit.enabled": True})
     with Engine(kept, embedder=HashingEmbedder()) as engine:
         fill(engine)
         with serving(engine, signer) as running:
             running.call("search", {"question": QUESTION}, sub="berta")
             running.call("answer", {"question": QUESTION}, sub="carl")
-            running.call("get_document", {"document_id": _id(engine, tenant_name, "leave.md")}, sub="dora")
-        records = engine.tenant(tenant_name).audit.find()
+            running.call("get_document", {"document_id": _id(engine, "acme", "leave.md")}, sub="dora")
+        records = engine.tenant("acme").audit.find()
         assert [(record.subject, str(record.kind)) for record in records] == [
             ("dora", "search"),
             ("carl", "answer"),
@@ -225,8 +225,8 @@ def test_log__has_what_was_given_out_and_to_whom(settings: Settings, signer: Sig
         assert "user:dora" in records[0].principals
 
 
-def test_development__answers_on_loopback_names_alone(settings: Settings, signer: Signer, tenant_name: str) -> None:
-    with Engine(changed(settings, {"service.development.tenant": tenant_name}), embedder=HashingEmbedder()) as engine:
+def test_development__answers_on_loopback_names_alone(settings: Settings, signer: Signer) -> None:
+    with Engine(changed(settings, {"service.development.tenant": "acme"}), embedder=HashingEmbedder()) as engine:
         fill(engine)
         with serving(engine, signer) as running:
             assert data_of(running.call("search", {"question": QUESTION}, credentials=""))["passages"]
@@ -238,7 +238,6 @@ def test_development__answers_on_loopback_names_alone(settings: Settings, signer
             assert httpx.get(running.url, trust_env=False).status_code == 405
 
 
-@pytest.mark.own_database
 def test_health__needs_no_credentials_and_goes_with_the_database(running: Running) -> None:
     root = running.url.removesuffix("/mcp")
 
@@ -254,11 +253,10 @@ def test_health__needs_no_credentials_and_goes_with_the_database(running: Runnin
     assert told("/readyz") == (503, "not now\n")
 
 
-@pytest.mark.own_database
 def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
-    running: Running, caplog: pytest.LogCaptureFixture, tenant_name: str
+    running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = ApiKeys(running.engine.parts.database).create(tenant(tenant_name), "agent", scopes=["read"])
+    key = ApiKeys(running.engine.parts.database).create(tenant("acme"), "agent", scopes=["read"])
     with psycopg.connect(running.engine.settings.database.admin_url, autocommit=True) as connection:
         connection.execute("ALTER TABLE kosmos.api_keys RENAME TO away")
         connection.execute("ALTER TABLE kosmos.chunks RENAME TO gone")
