@@ -75,7 +75,7 @@ def work_until_idle(
 
 def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     """Return the time from the first taking of a document to the last end: without the start of processes."""
-    with engine.parts.database.worker.untenanted() as connection:
+    with engine.parts.database.worker.queue() as connection:
         row = connection.execute(
             "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
             " WHERE tenant_id = %s AND kind = 'document'",
@@ -94,12 +94,12 @@ def measure_queue(
         role = engine.parts.database.worker
 
         def fill() -> None:
-            with role.untenanted() as connection:
+            with role.queue() as connection:
                 enqueue(connection, owner, "default", kinds.DOCUMENT, {str(number): {} for number in range(jobs)})
 
         fill()
         work_until_idle(settings, open_nothing, processes=processes)
-        with role.untenanted() as connection:
+        with role.queue() as connection:
             row = connection.execute(
                 "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
             ).fetchone()
@@ -126,7 +126,7 @@ def _taking_ms(queue: Queue, limit: int, *, times: int) -> float:
     taken = []
     for _ in range(times):
         started = time.perf_counter()
-        jobs = queue.claim(limit, kinds=[kinds.DOCUMENT], worker="bench")
+        jobs = queue.take(limit, kinds=[kinds.DOCUMENT], worker="bench")
         taken.append(1000 * (time.perf_counter() - started))
         queue.finish({job.token: Outcome.NEW for job in jobs})
     return round(statistics.median(taken), 2)
@@ -144,7 +144,9 @@ def measure_documents(
         texts: list[str] = []
         for file in sorted(folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
-            texts += parts.ingestor.process_document(tenant("bench").id, document, ["english", "simple"]).indexed
+            texts += parts.ingest_pipeline.processor.process(
+                tenant("bench").id, document, ["english", "simple"]
+            ).indexed
         model.embed(texts[:64])
         bare, worked = [], []
         for number in range(rounds):

@@ -74,7 +74,7 @@ class Ours:
         for file in sorted(self._folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
             key = document_id(owner.id, DEFAULT_COLLECTION, document.source)
-            documents.append(self.engine.parts.ingestor.process_document(key, document, ["english", "simple"]))
+            documents.append(self.engine.parts.ingest_pipeline.processor.process(key, document, ["english", "simple"]))
         return documents
 
     def corpus(self) -> Corpus:
@@ -91,13 +91,14 @@ class Ours:
 
     def chunks(self, number: int) -> float:
         """Embed and publish the chunks that the peers are given too."""
-        publisher = self.engine.parts.ingestor.publisher(tenant(f"chunks-{number}"), DEFAULT_COLLECTION)
+        publisher, owner = self.engine.parts.ingest_pipeline.publisher, tenant(f"chunks-{number}")
         began = time.perf_counter()
         batch: list[ChunkedDocument] = []
         for document in self.documents:
             batch.append(document)
             if sum(len(one.chunks) for one in batch) >= BATCH_CHUNKS or document is self.documents[-1]:
-                failed = [error for _, error in publisher.publish(batch) if error is not None]
+                results = publisher.publish(owner, DEFAULT_COLLECTION, batch)
+                failed = [result.error for result in results if result.error is not None]
                 assert not failed, failed
                 batch = []
         return time.perf_counter() - began

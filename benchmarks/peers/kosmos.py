@@ -110,13 +110,11 @@ class Ours:
             publisher = Publisher(
                 database,
                 EmbedderRegistry(EmbeddingModel(embedder=self._handed, normalized=True), None),
-                TENANT,
-                DEFAULT_COLLECTION,
             )
             for batch in _batches(self._data.documents):
-                for _, error in publisher.publish(batch):
-                    if error is not None:
-                        raise error
+                for result in publisher.publish(TENANT, DEFAULT_COLLECTION, batch):
+                    if result.error is not None:
+                        raise result.error
             engine.tenant(TENANT.name).indexes.build()
             seconds = time.perf_counter() - began
         with psycopg.connect(configured.database.admin_url or "", autocommit=True) as connection:

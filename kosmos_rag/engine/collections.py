@@ -14,9 +14,9 @@ from kosmos_rag.core.config.presets import Preset, load
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, well_formed
 
 _KEPT = 64
 
@@ -69,7 +69,7 @@ class Collections:
 class Documents(Protocol):
     """What removes the documents of a collection."""
 
-    def stored(self, tenant: TenantRef, collection: str) -> Mapping[str, uuid.UUID]:
+    def list_sources(self, tenant: TenantRef, collection: str) -> Mapping[str, uuid.UUID]:
         """Return the ids of all documents of a collection by source."""
         ...
 
@@ -95,7 +95,7 @@ class TenantCollections:
         Documents that it has already are chunked by it when they are ingested again. Raises RequestError on a malformed
         name and where it goes by another preset, ConfigError on the preset, DatabaseError.
         """
-        self._collections.create(self._owner, validate_name("collection", name), preset)
+        self._collections.create(self._owner, well_formed("collection", name), preset)
         return next(info for info in self.infos() if info.name == name)
 
     def infos(self) -> list[CollectionInfo]:
@@ -107,20 +107,22 @@ class TenantCollections:
 
         Raises RequestError on a malformed name, DatabaseError.
         """
-        return self._collections.settings(self._owner, validate_name("collection", name))
+        return self._collections.settings(self._owner, well_formed("collection", name))
 
     def delete(self, name: str) -> int:
         """Remove a collection, its documents and its preset. Returns how many documents there were.
 
         Raises RequestError on a malformed name, DatabaseError.
         """
-        collection = validate_name("collection", name)
-        removed = self._documents.delete(self._owner, collection, list(self._documents.stored(self._owner, collection)))
+        collection = well_formed("collection", name)
+        removed = self._documents.delete(
+            self._owner, collection, list(self._documents.list_sources(self._owner, collection))
+        )
         self._collections.delete(self._owner, collection)
         return removed
 
 
-def preset_of(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset | None:
+def preset_of(role: Role, owner: TenantRef, collection: str) -> Preset | None:
     """Return the preset that a collection goes by, as it is stored; None where it goes by the plain settings."""
     values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
@@ -128,7 +130,7 @@ def preset_of(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset
     return None if row is None else Preset(name=row[0], content=row[1])
 
 
-def settings_of_presets(role: ConnectionPool, owner: TenantRef, collection: str | None) -> list[dict[str, Any]]:
+def settings_of_presets(role: Role, owner: TenantRef, collection: str | None) -> list[dict[str, Any]]:
     """Return what the preset of a tenant's collection sets, or each preset of all of them."""
     values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
@@ -147,7 +149,7 @@ class PerCollection(Generic[_Part]):
         self._lock = threading.Lock()
         self._kept: LRUCache[str, _Part] = LRUCache(_KEPT)
 
-    def of(self, role: ConnectionPool, owner: TenantRef, collection: str | None) -> _Part:
+    def of(self, role: Role, owner: TenantRef, collection: str | None) -> _Part:
         """Return the part for a collection: it is looked up each time, so that it is never one of before.
 
         Raises ConfigError where the stored settings do not fit those of this process, DatabaseError.

@@ -11,10 +11,9 @@ from kosmos_rag.engine.collections import Collections, PerCollection
 from kosmos_rag.evaluation.experiments.assignment import Experiments
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
-from kosmos_rag.ingestion.pipeline import Ingestor
+from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.retrieval.pipeline import Retriever
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.tenants import TenantRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +21,6 @@ class Shape:
     """What goes by the settings of a collection."""
 
     settings: Settings
-    ingestor: Ingestor
     retriever: Retriever
     answerer: Answerer
     version: str = field(init=False)
@@ -41,8 +39,7 @@ class Parts:
     telemetry: Telemetry
     embedder: Embedder
     language_model: LanguageModel | None
-    ingestor: Ingestor
-    """For what has nothing to do with the settings of a collection."""
+    ingest_pipeline: IngestPipeline
     collections: Collections
     shapes: PerCollection[Shape]
     experiments: Experiments
@@ -50,7 +47,3 @@ class Parts:
     reembedding: Reembedding
     reembedding_again: Callable[[], Reembedding]
     """Makes the same once more, for processes that open their own."""
-
-    def ingestor_of(self, owner: TenantRef, collection: str) -> Ingestor:
-        """Return what ingests into a collection, by its preset."""
-        return self.shapes.of(self.database.worker, owner, collection).ingestor

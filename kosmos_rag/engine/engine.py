@@ -18,14 +18,14 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.assignment import Experiments
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
-from kosmos_rag.ingestion.pipeline import Ingestor
+from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.reranker import CrossEncoderReranker
 from kosmos_rag.retrieval.pipeline import Retriever
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.tenants import tenant, validate_name
+from kosmos_rag.storage.tenants import tenant, well_formed
 
 _MAX_SUBJECT = 300
 
@@ -75,24 +75,21 @@ class Engine:
         language_model: LanguageModel | None,
     ) -> tuple[Parts, Retriever]:
         settings, database, telemetry = self.settings, self._database, self._telemetry
-        database.attach(telemetry)
+        database.tell(telemetry)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedders = create_registry(settings, live, next_embedder)
         retriever = Retriever(database, embedders, reranker, language_model, settings, telemetry)
-        ingestor = Ingestor(database, embedders, settings, telemetry)
         indexes = IndexMaintenance(database, embedders, settings)
 
         def shape_under(under: Settings, version: str) -> Shape:
             return Shape(
                 settings=under,
-                ingestor=Ingestor(database, embedders, under, telemetry),
                 retriever=retriever.under(under, version),
                 answerer=Answerer(live, language_model, under.rag),
             )
 
         plain = Shape(
             settings=settings,
-            ingestor=ingestor,
             retriever=retriever,
             answerer=Answerer(live, language_model, settings.rag),
         )
@@ -102,7 +99,7 @@ class Engine:
             telemetry=telemetry,
             embedder=live,
             language_model=language_model,
-            ingestor=ingestor,
+            ingest_pipeline=IngestPipeline(database, embedders, settings, telemetry),
             collections=Collections(database, settings),
             shapes=PerCollection(plain, settings, shape_under),
             experiments=Experiments(database, retriever, settings, telemetry),
@@ -136,7 +133,7 @@ class Engine:
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
         if collection is not None:
-            validate_name("collection", collection)
+            well_formed("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
         return Tenant(self._parts, tenant(name), tuple(principals), collection, subject)

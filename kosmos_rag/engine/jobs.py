@@ -13,13 +13,12 @@ import psycopg
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
-from kosmos_rag.ingestion.discovery import check
-from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.document import check_document, document_id
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
-from kosmos_rag.storage.queue.sync_runs import SyncRuns
+from kosmos_rag.storage.queue.runs import Ledgers
 from kosmos_rag.storage.queue.uploads import store_upload
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
@@ -91,7 +90,7 @@ class TenantJobs:
                 raise RequestError(
                     "a document that is given as bytes has no source to look at again; leave out `every`"
                 )
-            check(item, max_bytes=self._settings.ingestion.max_file_bytes)
+            check_document(item, max_bytes=self._settings.ingestion.max_file_bytes)
             return item
         spec = item if isinstance(item, Mapping) else {"kind": "folder", "path": Path(item).absolute()}
         create_source(spec, self._settings.ingestion)
@@ -153,7 +152,7 @@ class TenantJobs:
 
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
-        return SyncRuns(self._database.worker).list(self._owner, run_id=run_id, limit=limit)
+        return Ledgers(self._database.worker).runs(self._owner, run_id=run_id, limit=limit)
 
 
 def _check_pause(every: timedelta | None) -> None:

@@ -13,7 +13,7 @@ from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, SearchResult, Turn
 from kosmos_rag.engine.collections import settings_of_presets
 from kosmos_rag.engine.components import Parts
-from kosmos_rag.storage.audit.log import AuditContext, new_event_id, record_event, strictest_policy
+from kosmos_rag.storage.audit.log import Reader, new_id, record, strictest
 from kosmos_rag.storage.documents import read_spans
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result", SearchResult, Context, Answer, AnswerSources)
 def rules_of(parts: Parts, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
     """Return the strictest of what the presets of what is read set for the log: a hit may be of any of them."""
     process = parts.settings.rag.audit
-    return strictest_policy(process, [AuditSettings(**(process.model_dump() | dict(values))) for values in told])
+    return strictest(process, [AuditSettings(**(process.model_dump() | dict(values))) for values in told])
 
 
 def rules_of_collection(parts: Parts, owner: TenantRef, collection: str | None) -> AuditSettings:
@@ -35,7 +35,7 @@ def rules_of_collection(parts: Parts, owner: TenantRef, collection: str | None) 
 class Asking:
     """Asks one question of a reader, under the settings of what is read. For one call, and one thread."""
 
-    def __init__(self, parts: Parts, reader: AuditContext) -> None:
+    def __init__(self, parts: Parts, reader: Reader) -> None:
         """Look those settings up. Raises ConfigError, DatabaseError."""
         self._parts = parts
         self._reader = reader
@@ -101,7 +101,7 @@ class Asking:
         return result
 
     def _record(self, rules: AuditSettings, result: _Result, *, follows: uuid.UUID | None = None) -> uuid.UUID:
-        return record_event(self._parts.database.app, self._reader, result, rules, self._trial.version, follows=follows)
+        return record(self._parts.database.app, self._reader, result, rules, self._trial.version, follows=follows)
 
     def _record_end(self, rules: AuditSettings, first: uuid.UUID, sources: AnswerSources, answer: Answer) -> None:
         """Write down that an answer was refused by whoever wrote it, after its passages had gone out."""
@@ -162,6 +162,6 @@ class Asking:
         rules = rules_of(self._parts, found.audit)
         retrieval = self._trial.told(found.retrieval)
         if rules.enabled:
-            retrieval = replace(retrieval, id=new_event_id(datetime.now(UTC)))
+            retrieval = replace(retrieval, id=new_id(datetime.now(UTC)))
         self._parts.telemetry.record_search(reader.tenant.name, reader.collection, retrieval)
         return retrieval, rules

@@ -33,9 +33,9 @@ from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import Asking, rules_of_collection
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.pipeline import Progress
-from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
-from kosmos_rag.storage.audit.log import AuditContext, record_event
-from kosmos_rag.storage.audit.partitions import PartitionRotation
+from kosmos_rag.storage.audit.feedback import Opinion, keep
+from kosmos_rag.storage.audit.log import Reader, record
+from kosmos_rag.storage.audit.partitions import Months
 from kosmos_rag.storage.documents import (
     list_documents,
     read_documents,
@@ -93,13 +93,13 @@ class Tenant:
     @property
     def collections(self) -> TenantCollections:
         """The tenant's collections, and the presets that they go by."""
-        return TenantCollections(self._parts.collections, self._parts.ingestor, self._tenant, self._principals)
+        return TenantCollections(self._parts.collections, self._parts.ingest_pipeline, self._tenant, self._principals)
 
     @property
     def audit(self) -> TenantAudit:
         """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
         parts = self._parts
-        months = PartitionRotation(parts.database, keep_months=parts.settings.worker.keep_audit_months)
+        months = Months(parts.database, keep_months=parts.settings.worker.keep_audit_months)
         return TenantAudit(parts.database, self._tenant, months)
 
     @property
@@ -143,7 +143,7 @@ class Tenant:
         Raises ConfigError, ModelError, DatabaseError.
         """
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
-        return self._parts.ingestor_of(self._tenant, self._written).run(
+        return self._parts.ingest_pipeline.ingest(
             self._tenant,
             self._written,
             [Path(item) if isinstance(item, str) else item for item in several],
@@ -153,13 +153,13 @@ class Tenant:
 
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
-        return self._parts.ingestor.delete(
+        return self._parts.ingest_pipeline.delete(
             self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
         )
 
     def sources(self) -> list[str]:
         """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
-        return list(self._parts.ingestor.stored(self._tenant, self._written))
+        return list(self._parts.ingest_pipeline.list_sources(self._tenant, self._written))
 
     def documents(
         self,
@@ -227,7 +227,7 @@ class Tenant:
             raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
         rules = rules_of_collection(self._parts, self._tenant, found.document.collection)
         if rules.enabled:
-            record_event(app, self._reader, found, rules, self._shape().version)
+            record(app, self._reader, found, rules, self._shape().version)
         return found
 
     def search(
@@ -323,10 +323,10 @@ class Tenant:
         """
         if rating not in list(Rating):
             raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
-        opinion = FeedbackEntry(
+        opinion = Opinion(
             rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
         )
-        return store_feedback(
+        return keep(
             self._parts.database,
             self._reader,
             opinion,
@@ -334,8 +334,8 @@ class Tenant:
         )
 
     @property
-    def _reader(self) -> AuditContext:
-        return AuditContext(
+    def _reader(self) -> Reader:
+        return Reader(
             tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
         )
 

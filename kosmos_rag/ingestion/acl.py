@@ -1,4 +1,4 @@
-"""Readers of a document by its department: enforcement is theirs alone, by row-level security."""
+"""Access policy of documents: the principals of a department. PostgreSQL enforces it by row-level security."""
 
 import uuid
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ import psycopg
 from kosmos_rag.core.config import AccessSettings
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
-from kosmos_rag.storage.publish import remove_documents
+from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.sql import statement
 
 NO_DEPARTMENT, BAD_DEPARTMENT = "no_department", "bad_department"
-"""Codes of failures: nobody knows who may read the document."""
+"""Error codes: it is not known who may read the document."""
 
 
 def apply_access_policy(document: SourceDocument, access: AccessSettings) -> SourceDocument:
-    """Return the document with the readers that its department gives it; one that names readers keeps those.
+    """Return the document with the acl of its department; a document with an acl of its own keeps that.
 
-    Idempotent. `everyone`, which is what a document has that names none, does not count as named. Raises IngestionError
-    where the department is not known: such a document would be everybody's or nobody's.
+    Idempotent. The default acl, `everyone`, is not one of its own. Raises IngestionError where the department is not
+    known: such a document would be readable by everyone or by no one.
     """
     if access.department_from is None or document.acl != (EVERYONE,):
         return document
@@ -36,14 +36,16 @@ def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings
     department = department_of(metadata, source, key=access.key, by_folder=by_folder, known=known)
     named = metadata.get(access.key)
     if named is not None and (department is None or (known and department not in known)):
-        wanted = f"one of {', '.join(known)} (rag.access.departments)" if known else "the name of one department"
+        expected = f"one of {', '.join(known)} (rag.access.departments)" if known else "the name of one department"
         raise IngestionError(
-            BAD_DEPARTMENT, f"{access.key} in the metadata of {source} is {str(named)[:60]!r}; give {wanted}"
+            BAD_DEPARTMENT, f"{access.key} in the metadata of {source} is {str(named)[:60]!r}; give {expected}"
         )
     if department is None:
-        place = f"its metadata have no {access.key!r}"
-        place += " and it lies in no folder of rag.access.departments" if by_folder else ""
-        raise IngestionError(NO_DEPARTMENT, f"{source} has no department ({place}), so nobody may read it; give it one")
+        reason = f"its metadata have no {access.key!r}"
+        reason += " and it lies in no folder of rag.access.departments" if by_folder else ""
+        raise IngestionError(
+            NO_DEPARTMENT, f"{source} has no department ({reason}), so nobody may read it; give it one"
+        )
     return department
 
 
@@ -54,26 +56,38 @@ def remove_unauthorised(
     access: AccessSettings,
     *,
     collection: str,
-) -> int:
-    """Remove what is stored of failed documents, given by id with their codes, that must not stay as it is.
+) -> list[uuid.UUID]:
+    """Remove the stored versions of failed documents that too many could read, in the caller's transaction.
 
-    That is where the department is not known any more, and where everyone may still read what these settings would keep
-    from them. In the caller's transaction. Returns how many there were.
+    A version is removed where the department of its document is no longer known, and where everyone may read what
+    these settings would restrict.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant_id: the tenant.
+        failed: error code of each failed document, by id.
+        access: settings of the collection; without `by` nothing is removed.
+        collection: the collection.
+
+    Returns:
+        The ids of the removed documents.
     """
     if access.department_from is None or not failed:
-        return 0
+        return []
     values = {"tenant_id": tenant_id, "document_ids": list(failed)}
     rows = connection.execute(statement("acl_of_documents"), values).fetchall()
-    gone = [
+    removed: list[uuid.UUID] = [
         key
-        for key, source, metadata, readers in rows
-        if failed[key] in {NO_DEPARTMENT, BAD_DEPARTMENT} or _open_by_mistake(source, metadata, readers, access)
+        for key, source, metadata, acl in rows
+        if failed[key] in {NO_DEPARTMENT, BAD_DEPARTMENT} or _open_by_mistake(source, metadata, acl, access)
     ]
-    return remove_documents(connection, tenant_id, gone, collection=collection)
+    if removed:
+        remove(connection, tenant_id, removed, collection=collection)
+    return removed
 
 
-def _open_by_mistake(source: str, metadata: Mapping[str, Any], readers: list[str], access: AccessSettings) -> bool:
+def _open_by_mistake(source: str, metadata: Mapping[str, Any], acl: list[str], access: AccessSettings) -> bool:
     try:
-        return readers == [EVERYONE] and _department(source, metadata, access) not in access.open
+        return acl == [EVERYONE] and _department(source, metadata, access) not in access.open
     except IngestionError:
         return True

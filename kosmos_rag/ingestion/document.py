@@ -1,19 +1,34 @@
-"""One document, from bytes to chunks: what happens to it alone, before it is embedded and published with others."""
+"""One document from bytes to chunks: check, fingerprint, parse, chunk."""
 
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePath
 
 from kosmos_rag.core.config import ParsingSettings, Settings
-from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.protocols import Chunker, Tokenizer
-from kosmos_rag.core.types import DEFAULT_COLLECTION, Chunk, ParsedDocument, SourceDocument
+from kosmos_rag.core.errors import IngestionError, SourceError
+from kosmos_rag.core.protocols import Chunker, Embedder, Tokenizer
+from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.types import (
+    DEFAULT_COLLECTION,
+    Chunk,
+    ParsedDocument,
+    SourceDocument,
+    are_names,
+    is_text,
+)
+from kosmos_rag.ingestion.acl import apply_access_policy
+from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.ingestion.parsing.headings import plain_headings
-from kosmos_rag.ingestion.sandbox.client import parse_confined
+from kosmos_rag.ingestion.parsing.ocr import require_ocr
+from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
+from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 
 PIPELINE_VERSION = 3
 """Raised when parsing or chunking changes what comes of the same bytes: stored documents are then made anew."""
@@ -32,9 +47,13 @@ _CODE = frozenset(
 """Files whose words are names: stemming them, or dropping `in` and `is`, would lose what is looked for."""
 
 
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""NUL as JSON escapes it; a backslash that is escaped itself does not begin one."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkedDocument:
-    """A document that waits for its vectors."""
+    """A parsed and chunked document, before it is embedded."""
 
     id: uuid.UUID
     source: SourceDocument
@@ -44,10 +63,48 @@ class ChunkedDocument:
     fingerprint: str
     chunks: Sequence[Chunk]
     indexed: Sequence[str]
-    mark: str | None = None
-    """What the source says of its state, where it says so without being read."""
+    """The text of each chunk that is embedded and indexed: title, section, text."""
+    etag: str | None = None
+    """Version of the document at its source, where the source has one."""
     truncated_tokens: int = 0
-    """Of titles and sections that were too long to stand before their chunks whole."""
+    """Tokens of titles and sections that were cut off."""
+
+
+def check_source_name(name: str) -> None:
+    """Raise SourceError where a document cannot be stored under this name."""
+    if not is_text(name) or not name.strip() or len(name) > MAX_SOURCE_CHARS:
+        raise SourceError(
+            "unreadable",
+            f"source name {str(name)[:60]!r} must be text of 1 to {MAX_SOURCE_CHARS} characters without NUL; rename it",
+        )
+
+
+def check_document(document: SourceDocument, *, max_bytes: int) -> None:
+    """Raise SourceError where a document cannot be stored: its name, its fields, or its size."""
+    name = document.source
+    check_source_name(name)
+    if not isinstance(document.data, bytes):
+        raise SourceError("unreadable", f"data of {name!r} is {type(document.data).__name__}; give bytes")
+    if not document.acl or not are_names(document.acl):
+        raise SourceError("unreadable", f"acl of {name!r} is {document.acl!r}; give at least one name, ('finance',)")
+    try:
+        text = json.dumps(
+            [document.title, dict(document.metadata)], ensure_ascii=False, allow_nan=False, sort_keys=True
+        )
+        text.encode()
+        if _ESCAPED_NUL.search(text):
+            raise ValueError("it holds NUL")
+    except (RecursionError, TypeError, ValueError) as error:
+        raise SourceError(
+            "unreadable",
+            f"title or metadata of {document.source!r} cannot be stored as JSON ({error}); correct them",
+        ) from error
+    if len(document.data) > max_bytes:
+        raise SourceError(
+            "too_large",
+            f"{document.source} has {len(document.data):,} bytes, more than ingestion.max_file_mb allows "
+            f"({max_bytes:,}); split it or raise the limit",
+        )
 
 
 def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:
@@ -128,13 +185,25 @@ def process_document(
     tokenizer: Tokenizer,
     limits: ParsingSettings,
     find_headings: bool = False,
-    mark: str | None = None,
+    etag: str | None = None,
 ) -> ChunkedDocument:
-    """Parse and split one document; `language` is for documents without one of their own.
+    """Parse and chunk one document.
 
-    With `find_headings`, those of a text or a PDF that has none are told by how they are written.
+    Args:
+        document: the document, with its access policy applied.
+        identity: id of the document.
+        key: what `pipeline_key` returned for the settings.
+        language: text search configuration of documents that declare none.
+        languages: text search configurations of the server.
+        chunker: splits the parsed text.
+        tokenizer: that of the embedding model; limits title and section to `HEADER_TOKENS`.
+        limits: time, memory, text and pages that parsing may take.
+        find_headings: find the headings of a text or PDF without any by how they are written.
+        etag: version of the document at its source.
 
-    Raises IngestionError where its language is not among those that the server has, ParseError.
+    Raises:
+        IngestionError: the server has no such language.
+        ParseError: the bytes are not a document that can be used.
     """
     analysed = language_of(document, language, languages)
     parsed = _parsed(document, limits)
@@ -156,7 +225,7 @@ def process_document(
         chunks=chunks,
         indexed=indexed,
         truncated_tokens=truncated,
-        mark=mark,
+        etag=etag,
     )
 
 
@@ -209,3 +278,77 @@ def _shorten(header: str, tokenizer: Tokenizer) -> tuple[str, int]:
     if len(spans) < HEADER_TOKENS:
         return header, 0
     return header[: spans[HEADER_TOKENS - 2][1]], len(spans) - HEADER_TOKENS + 1
+
+
+class DocumentProcessor:
+    """Checks, fingerprints, parses and chunks documents by the settings of a collection. Thread-safe."""
+
+    def __init__(self, settings: Settings, embedder: Embedder, telemetry: Telemetry) -> None:
+        """Args: embedder: its tokenizer and input length bound the chunks; the semantic chunker embeds by it."""
+        self.settings = settings
+        self._embedder = embedder
+        self._telemetry = telemetry
+        self._pipeline_key = pipeline_key(settings, embedder.name)
+
+    @cached_property
+    def _chunker(self) -> Chunker:
+        budget = self._embedder.max_tokens - HEADER_TOKENS
+        return build_chunker(self.settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
+
+    @cached_property
+    def _limits(self) -> ParsingSettings:
+        limits = self.settings.ingestion.parsing
+        if limits.ocr:
+            require_ocr()
+        return limits
+
+    def warm_up(self) -> None:
+        """Load the model, the chunker and the fork server of the parser. Raises ModelUnavailable, ConfigError."""
+        _ = self._limits
+        start_parser()
+        self._embedder.embed(["warm"])
+        _ = self._chunker
+
+    def check(self, document: SourceDocument) -> None:
+        """Raise IngestionError where a document cannot be stored, or lacks the department that the settings require."""
+        check_document(document, max_bytes=self.settings.ingestion.max_file_bytes)
+        apply_access_policy(document, self.settings.rag.access)
+
+    def fingerprint(self, document: SourceDocument) -> str:
+        """Return the fingerprint that the document has once stored. Raises IngestionError."""
+        return fingerprint(apply_access_policy(document, self.settings.rag.access), self._pipeline_key)
+
+    def compute_etag(self, entry: Entry) -> str | None:
+        """Return a hash of the etag of an entry and of these settings; None for an entry without one."""
+        if entry.etag is None:
+            return None
+        text = f"{entry.etag}\x1f{self._pipeline_key}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def process(
+        self, document_id: uuid.UUID, document: SourceDocument, languages: Collection[str], *, etag: str | None = None
+    ) -> ChunkedDocument:
+        """Parse and chunk a document.
+
+        Args:
+            document_id: id that the document is stored under.
+            document: the document.
+            languages: text search configurations of the server.
+            etag: version of the document at its source.
+
+        Raises:
+            IngestionError: it cannot be parsed, or analysed, or has no department.
+        """
+        with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "chunk"):
+            return process_document(
+                apply_access_policy(document, self.settings.rag.access),
+                identity=document_id,
+                key=self._pipeline_key,
+                language=self.settings.ingestion.language,
+                languages=languages,
+                chunker=self._chunker,
+                tokenizer=self._embedder.tokenizer,
+                limits=self._limits,
+                find_headings=self.settings.rag.chunking.plain_headings,
+                etag=etag,
+            )

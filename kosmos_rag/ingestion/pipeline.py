@@ -1,122 +1,94 @@
-"""The write side: documents in, published versions out, and a report that adds up.
+"""The one driver of ingestion, for `Tenant.ingest` and for the worker.
 
-Documents are read and chunked one by one, embedded and published in batches: a model is fast on many texts, a
-transaction on many rows. What fails is recorded with its reason and the rest goes on; a lost database ends the run.
+Load the state of the collection once, then for each document: skip it where its fingerprint is stored, else load,
+parse and chunk it; batches of chunks are embedded and published in one transaction.
 """
 
-import hashlib
-import time
+import threading
 import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
-import psycopg
+from cachetools import LRUCache
 
-from kosmos_rag.core.config import ParsingSettings, Settings
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.protocols import Chunker
-from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.types import EVERYONE, IngestFailure, IngestReport, SourceDocument, is_text
-from kosmos_rag.ingestion import discovery as files
-from kosmos_rag.ingestion.acl import apply_access_policy, remove_unauthorised
-from kosmos_rag.ingestion.chunking import build_chunker
-from kosmos_rag.ingestion.document import (
-    HEADER_TOKENS,
-    ChunkedDocument,
-    document_id,
-    fingerprint,
-    pipeline_key,
-    process_document,
-)
-from kosmos_rag.ingestion.parsing.ocr import require_ocr
-from kosmos_rag.ingestion.publisher import Publisher
-from kosmos_rag.ingestion.sandbox.client import start_parser
-from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
+from kosmos_rag.ingestion.acl import remove_unauthorised
+from kosmos_rag.ingestion.discovery import Discovery, PendingDocument, discover, split_windows, unlisted_sources
+from kosmos_rag.ingestion.document import ChunkedDocument, DocumentProcessor, check_source_name, document_id
+from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
+from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument, ReportBuilder
+from kosmos_rag.ingestion.state import CollectionState, load_preset, load_sources, load_state
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.storage.documents import update_source_etags
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.publish import remove_documents
-from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.tenants import TenantRef
 
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""
 
-Item = SourceDocument | files.Found
-
 BATCH_CHUNKS = 1024
-"""Chunks embedded and published together. The statistics change once a batch and lexeme: larger is faster, and longer
-between two signs of progress."""
-_WINDOW_DOCUMENTS = 256
-_WINDOW_BYTES = 8 * 1024 * 1024
+"""Chunks that are embedded and published together. The lexical statistics change once for a batch and lexeme."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""Bytes of documents in a batch."""
+WINDOW_DOCUMENTS = 256
+"""Documents of an `ingest` call for which the state is loaded together."""
+_CACHED_PROCESSORS = 64
 
 
-@dataclass(kw_only=True)
-class _Ledger:
-    """What has happened so far in one run."""
+class PublishExecutor(Protocol):
+    """Where batches are published: in the thread that parses, or behind it."""
 
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    chunks: int = 0
-    reused: int = 0
-    failed: list[IngestFailure] = field(default_factory=list)
-    fallbacks: Counter[str] = field(default_factory=Counter)
-    started: float = field(default_factory=time.monotonic)
+    @property
+    def batch_chunks(self) -> int:
+        """Chunks after which a batch is published."""
+        ...
 
-    def fail(self, source: str, error: IngestionError) -> None:
-        self.failed.append(IngestFailure(source=source, code=error.code, message=str(error)))
+    def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
+        """Publish a batch by calling `publish`, now or later; it raises only what the recorder raises.
 
-    def publish(self, document: ChunkedDocument, *, was_there: bool) -> None:
-        self.changed += was_there
-        self.new += not was_there
-        self.chunks += len(document.chunks)
-        self.fallbacks.update(c.fallback_reason for c in document.chunks if c.fallback_reason)
-
-    def report(self) -> IngestReport:
-        return IngestReport(
-            new=self.new,
-            changed=self.changed,
-            unchanged=self.unchanged,
-            removed=self.removed,
-            failed=tuple(self.failed),
-            chunks=self.chunks,
-            reused=self.reused,
-            fallbacks=dict(self.fallbacks),
-            seconds=round(time.monotonic() - self.started, 3),
-        )
+        Args:
+            documents: documents of the batch.
+            chunks: how many chunks they have together.
+            publish: embeds and writes them.
+        """
+        ...
 
 
-class Ingestor:
-    """Ingests into any tenant of one database with one model and one chunker. Thread-safe."""
+class _SynchronousExecutor:
+    batch_chunks = BATCH_CHUNKS
+
+    def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:  # noqa: ARG002
+        publish()
+
+
+SYNCHRONOUS: PublishExecutor = _SynchronousExecutor()
+"""Publishes in the calling thread."""
+
+
+class IngestPipeline:
+    """Ingests documents into any collection of any tenant of one database. Thread-safe."""
 
     def __init__(
         self, database: Database, embedders: EmbedderRegistry, settings: Settings, telemetry: Telemetry
     ) -> None:
+        """Args: settings: of collections without a preset; presets change them."""
         self._database = database
-        self._telemetry = telemetry
         self._embedders = embedders
-        self._embedder = embedders.default
+        self._telemetry = telemetry
+        self._processors: LRUCache[str, DocumentProcessor] = LRUCache(_CACHED_PROCESSORS)
+        self._lock = threading.Lock()
         self.settings = settings
-        self._key = pipeline_key(settings, embedders.default.name)
+        self.processor = DocumentProcessor(settings, embedders.default, telemetry)
+        self.publisher = Publisher(database, embedders, telemetry)
 
-    @cached_property
-    def _chunker(self) -> Chunker:
-        budget = self._embedder.max_tokens - HEADER_TOKENS
-        return build_chunker(self.settings.rag.chunking, embedder=self._embedder, max_tokens=budget)
-
-    @cached_property
-    def _limits(self) -> ParsingSettings:
-        limits = self.settings.ingestion.parsing
-        if limits.ocr:
-            require_ocr()
-        return limits
-
-    def run(
+    def ingest(
         self,
         tenant: TenantRef,
         collection: str,
@@ -125,171 +97,267 @@ class Ingestor:
         prune: bool,
         on_progress: Progress | None,
     ) -> IngestReport:
-        """Ingest paths and documents; with `prune`, remove those whose file is gone from a folder that was given.
+        """Ingest files, folders and documents in the calling thread.
 
-        Raises DatabaseUnavailable, DatabaseNotReady, ModelError; failures of single documents are in the report.
+        Args:
+            tenant: owner of the collection.
+            collection: name of the collection; it is created with its first document.
+            items: documents, files and folders.
+            prune: remove documents whose file is gone from one of the folders.
+            on_progress: called after each document.
+
+        Raises:
+            DatabaseUnavailable: the run ends; what was published stays.
+            DatabaseNotReady: the database is not one to write to.
+            ModelError: the model cannot embed, or is not the one of the tenant.
+            ConfigError: the preset of the collection does not fit the settings of this process.
         """
-        items = list(items)
-        found = files.discover([item for item in items if isinstance(item, Path)], self.settings.ingestion)
-        todo: list[Item] = [*found.files, *(item for item in items if isinstance(item, SourceDocument))]
-        ledger = _Ledger(failed=found.failures)
-        publisher = self.publisher(tenant, collection)
-        done = 0
-        for window in self._windows(todo, ledger):
-            self._ingest_window(tenant, collection, [document for document in window if document], publisher, ledger)
-            for item in todo[done : done + len(window)]:
+        discovery = discover(items, self.settings.ingestion)
+        report = ReportBuilder(failed=list(discovery.failures))
+        done, total = 0, len(discovery.documents)
+        for window in split_windows(discovery.documents, WINDOW_DOCUMENTS):
+            self.run(tenant, collection, window, recorder=report)
+            for document in window:
                 done += 1
                 if on_progress is not None:
-                    on_progress(done, len(todo), str(item.source))
-        if prune:
-            self._prune(tenant, collection, found.listings, {item.source for item in todo}, ledger)
-        ledger.removed += self._withdraw(tenant, collection, ledger.failed)
-        ledger.reused = publisher.reused
-        return ledger.report()
+                    on_progress(done, total, str(document.source))
+        self._remove_missing(tenant, collection, discovery, report, prune=prune)
+        return report.build()
+
+    def run(
+        self,
+        tenant: TenantRef,
+        collection: str,
+        documents: Sequence[PendingDocument],
+        *,
+        recorder: OutcomeRecorder,
+        lease: Lease = NO_LEASE,
+        executor: PublishExecutor = SYNCHRONOUS,
+    ) -> None:
+        """Ingest documents of one collection; each one that is started gets one outcome.
+
+        Args:
+            tenant: owner of the collection.
+            collection: name of the collection.
+            documents: what to ingest, in this order.
+            recorder: receives the outcomes. An error that it raises ends the run.
+            lease: fences the documents off from other writers.
+            executor: publishes the batches.
+        """
+        named = _assign_ids(tenant, collection, documents, recorder)
+        try:
+            with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+                state = load_state(connection, tenant.id, collection, [key for key, _ in named])
+            processor = self._processor_for(state.preset)
+        except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+            return recorder.record_failure([document for _, document in named], error)
+        run = _Run(
+            database=self._database, publisher=self.publisher, processor=processor, tenant=tenant,
+            collection=collection, state=state, recorder=recorder, lease=lease, executor=executor,
+        )  # fmt: skip
+        return run.ingest(named)
+
+    def processor_of(self, tenant: TenantRef, collection: str) -> DocumentProcessor:
+        """Return what processes the documents of a collection. Raises ConfigError, DatabaseError."""
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            preset = load_preset(connection, tenant.id, collection)
+        return self._processor_for(preset)
+
+    def list_sources(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
+        """Return the ids of all documents of a collection by source, ordered by source, whoever may read them."""
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            return load_sources(connection, tenant.id, collection)
 
     def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
         """Remove documents by source with all their rows. Returns how many there were."""
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return remove_documents(connection, tenant.id, ids, collection=collection)
+            return remove(connection, tenant.id, ids, collection=collection)
 
-    def stored(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
-        """Return the ids of all documents of a collection by source, in its order, whoever may read them."""
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return _stored(connection, tenant, collection)
+    def _processor_for(self, preset: Preset | None) -> DocumentProcessor:
+        if preset is None:
+            return self.processor
+        with self._lock:
+            if preset.version not in self._processors:
+                settings = preset.over(self.settings)
+                processor = DocumentProcessor(settings, self._embedders.default, self._telemetry)
+                self._processors[preset.version] = processor
+            return self._processors[preset.version]
 
-    def _windows(self, todo: Sequence[Item], ledger: _Ledger) -> Iterator[list[SourceDocument | None]]:
-        """Load the documents in windows of bounded size. What cannot be loaded is recorded, and None here."""
-        window: list[SourceDocument | None] = []
-        size = 0
-        for item in todo:
-            try:
-                document = item.load() if isinstance(item, files.Found) else item
-                self.check(document)
-                window.append(document)
-                size += len(document.data)
-            except IngestionError as error:
-                ledger.fail(str(item.source), error)
-                window.append(None)
-            if len(window) >= _WINDOW_DOCUMENTS or size >= _WINDOW_BYTES:
-                yield window
-                window, size = [], 0
-        if window:
-            yield window
-
-    def _ingest_window(
-        self,
-        tenant: TenantRef,
-        collection: str,
-        documents: Sequence[SourceDocument],
-        publisher: Publisher,
-        ledger: _Ledger,
+    def _remove_missing(
+        self, tenant: TenantRef, collection: str, discovery: Discovery, report: ReportBuilder, *, prune: bool
     ) -> None:
-        ids = [document_id(tenant.id, collection, document.source) for document in documents]
-        stored = self.fingerprints(tenant, ids)
-        batch: list[ChunkedDocument] = []
-
-        def flush() -> None:
-            for document, error in publisher.publish(batch):
-                if error is None:
-                    ledger.publish(document, was_there=document.id in stored)
-                    stored[document.id] = document.fingerprint
-                else:
-                    ledger.fail(document.source.source, error)
-            batch.clear()
-
-        for key, document in zip(ids, documents, strict=True):
-            if any(waiting.id == key for waiting in batch):
-                flush()  # the same source twice in one call: the later one replaces the earlier
-            if stored.get(key) == self.fingerprint(document):
-                ledger.unchanged += 1
-                continue
-            try:
-                batch.append(self.process_document(key, document, publisher.languages))
-            except IngestionError as error:
-                ledger.fail(document.source, error)
-            if sum(len(waiting.chunks) for waiting in batch) >= BATCH_CHUNKS:
-                flush()
-        flush()
-
-    def warm_up(self) -> None:
-        """Load what the first document would wait for: the model, the chunker, the process that parses.
-
-        Raises ModelUnavailable, ConfigError.
-        """
-        _ = self._limits
-        start_parser()
-        self._embedder.embed(["warm"])
-        _ = self._chunker
-
-    def fingerprint(self, document: SourceDocument) -> str:
-        """Return what a stored document would have as its fingerprint if it were this one, made by these settings.
-
-        Raises IngestionError where these settings ask for its department and it has none.
-        """
-        return fingerprint(apply_access_policy(document, self.settings.rag.access), self._key)
-
-    def mark(self, entry: Entry) -> str | None:
-        """Return what changes with what a source says of a document, and with these settings."""
-        if entry.etag is None:
-            return None
-        return hashlib.sha256(f"{entry.etag}\x1f{self._key}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-    def check(self, document: SourceDocument) -> None:
-        """Raise IngestionError where a document cannot be stored as it is."""
-        files.check(document, max_bytes=self.settings.ingestion.max_file_bytes)
-        apply_access_policy(document, self.settings.rag.access)
-
-    def publisher(self, tenant: TenantRef, collection: str) -> Publisher:
-        """Return what publishes into a collection."""
-        return Publisher(self._database, self._embedders, tenant, collection, self._telemetry)
-
-    def process_document(
-        self, key: uuid.UUID, document: SourceDocument, languages: Collection[str], *, mark: str | None = None
-    ) -> ChunkedDocument:
-        """Parse and split a document whose id is `key`. Raises IngestionError."""
-        with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "chunk"):
-            return process_document(
-                apply_access_policy(document, self.settings.rag.access),
-                identity=key,
-                key=self._key,
-                language=self.settings.ingestion.language,
-                languages=languages,
-                chunker=self._chunker,
-                tokenizer=self._embedder.tokenizer,
-                limits=self._limits,
-                find_headings=self.settings.rag.chunking.plain_headings,
-                mark=mark,
-            )
-
-    def fingerprints(self, tenant: TenantRef, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the fingerprints of those of the documents that are stored."""
-        values = {"tenant_id": tenant.id, "document_ids": list(ids)}
+        """Remove documents that a folder no longer holds, and unlistable ones that would stay open to everyone."""
+        listings = discovery.listings if prune else []
+        failed = {document_id(tenant.id, collection, one.source): one.code for one in discovery.failures}
+        if not listings and not failed:
+            return
+        seen = {document.source for document in discovery.documents}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return dict(connection.execute(statement("fingerprints"), values).fetchall())
-
-    def _withdraw(self, tenant: TenantRef, collection: str, failures: Sequence[IngestFailure]) -> int:
-        """Remove what is stored of documents that failed and would stay open to all; returns how many there were."""
-        failed = {document_id(tenant.id, collection, one.source): one.code for one in failures if is_text(one.source)}
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return remove_unauthorised(connection, tenant.id, failed, self.settings.rag.access, collection=collection)
-
-    def _prune(
-        self, tenant: TenantRef, collection: str, listings: Sequence[Listing], seen: set[str], ledger: _Ledger
-    ) -> None:
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            gone: dict[str, uuid.UUID] = {}
-            stored = _stored(connection, tenant, collection)
+            missing: dict[str, uuid.UUID] = {}
             for listing in listings:
-                missing = files.missing_from(listing, stored, seen)
-                if refusal := listing.refusal_to_prune(missing):
-                    ledger.failed.append(refusal)
+                stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
+                sources = unlisted_sources(listing, stored, seen)
+                if refusal := listing.refusal_to_prune(sources):
+                    report.failed.append(refusal)
                 else:
-                    gone |= {source: stored[source] for source in missing}
-            if gone:
-                ledger.removed = remove_documents(connection, tenant.id, list(gone.values()), collection=collection)
+                    missing |= {source: stored[source] for source in sources}
+            removed = remove(connection, tenant.id, list(missing.values()), collection=collection) if missing else 0
+            access = self._processor_for(load_preset(connection, tenant.id, collection)).settings.rag.access
+            removed += len(remove_unauthorised(connection, tenant.id, failed, access, collection=collection))
+        report.counts[Outcome.REMOVED] += removed
 
 
-def _stored(connection: psycopg.Connection, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
-    values = {"tenant_id": tenant.id, "collection": collection}
-    return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}
+def _assign_ids(
+    tenant: TenantRef, collection: str, documents: Sequence[PendingDocument], recorder: OutcomeRecorder
+) -> list[tuple[uuid.UUID, PendingDocument]]:
+    """Return the documents with their ids; those whose name cannot be stored have failed."""
+    named: list[tuple[uuid.UUID, PendingDocument]] = []
+    for document in documents:
+        try:
+            check_source_name(document.source)
+        except IngestionError as error:
+            recorder.record_failure([document], error)
+        else:
+            named.append((document_id(tenant.id, collection, document.source), document))
+    return named
+
+
+@dataclass(kw_only=True)
+class _Batch:
+    """Documents that are published together, by id."""
+
+    documents: dict[uuid.UUID, tuple[PendingDocument, ChunkedDocument]] = field(default_factory=dict)
+    chunks: int = 0
+    bytes: int = 0
+
+    def add(self, pending: PendingDocument, document: ChunkedDocument) -> None:
+        self.documents[document.id] = pending, document
+        self.chunks += len(document.chunks)
+        self.bytes += len(document.source.data)
+
+
+_Rejected = list[tuple[uuid.UUID, PendingDocument, IngestionError]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """One run over documents of a collection. Batches may be published by several threads."""
+
+    database: Database
+    publisher: Publisher
+    processor: DocumentProcessor
+    tenant: TenantRef
+    collection: str
+    state: CollectionState
+    recorder: OutcomeRecorder
+    lease: Lease
+    executor: PublishExecutor
+
+    def ingest(self, documents: Iterable[tuple[uuid.UUID, PendingDocument]]) -> None:
+        """Process the documents in order, publish the batches, then complete what is unchanged or rejected."""
+        batch = _Batch()
+        unchanged: list[tuple[uuid.UUID, PendingDocument]] = []
+        rejected: _Rejected = []
+        for key, pending in documents:
+            if not self.lease.may_start(pending):
+                continue
+            if key in batch.documents:  # the same source twice in one call: the later one replaces the earlier
+                batch = self._submit(batch)
+            try:
+                with pending.start_span():
+                    document = self._process(key, pending)
+            except IngestionError as error:
+                rejected.append((key, pending, error))
+            except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+                self.recorder.record_failure([pending], error)
+            else:
+                if document is None:
+                    unchanged.append((key, pending))
+                else:
+                    batch.add(pending, document)
+            if batch.chunks >= self.executor.batch_chunks or batch.bytes >= BATCH_BYTES:
+                batch = self._submit(batch)
+        self._submit(batch)
+        self._complete_unchanged(unchanged)
+        self._reject(rejected)
+
+    def _process(self, key: uuid.UUID, pending: PendingDocument) -> ChunkedDocument | None:
+        """Load, parse and chunk a document; None where it is stored with the same fingerprint."""
+        document = pending.load()
+        self.processor.check(document)
+        if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
+            return None
+        return self.processor.process(key, document, self.state.languages, etag=pending.etag)
+
+    def _submit(self, batch: _Batch) -> _Batch:
+        """Hand a batch to the executor. Returns the next one, empty."""
+        if batch.documents:
+            documents = [pending for pending, _ in batch.documents.values()]
+            self.executor.submit(documents, batch.chunks, lambda: self._publish(batch))
+        return _Batch()
+
+    def _publish(self, batch: _Batch) -> None:
+        remaining = dict(batch.documents)
+        published: list[PublishedDocument] = []
+        rejected: _Rejected = []
+        try:
+            for result in self.publisher.publish(
+                self.tenant,
+                self.collection,
+                [document for _, document in batch.documents.values()],
+                spaces=self.state.spaces,
+                lease=self.lease,
+            ):
+                pending, document = remaining.pop(result.document.id)
+                if result.error is not None:
+                    rejected.append((document.id, pending, result.error))
+                elif result.outcome is not None:
+                    self.state.fingerprints[document.id] = document.fingerprint
+                    published.append(
+                        PublishedDocument(
+                            pending=pending, document=document, outcome=result.outcome, reused=result.reused
+                        )
+                    )
+        except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+            self.recorder.record_failure([pending for pending, _ in remaining.values()], error)
+        self.recorder.record_published(published)
+        self._reject(rejected)
+
+    def _complete_unchanged(self, unchanged: Sequence[tuple[uuid.UUID, PendingDocument]]) -> None:
+        """Complete the leases of unchanged documents, and store the etags that they have now."""
+        documents = [pending for _, pending in unchanged]
+        etags = {key: pending.etag for key, pending in unchanged if pending.etag is not None}
+        if not documents or (self.lease is NO_LEASE and not etags):
+            return self.recorder.record_unchanged(documents)
+        try:
+            with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+                leased = self.lease.verify(connection, [key for key, _ in unchanged])
+                stored = {key: etag for key, etag in etags.items() if key in leased}
+                update_source_etags(connection, self.tenant.id, stored, collection=self.collection)
+                self.lease.complete(connection, {key: Completion(outcome=Outcome.UNCHANGED) for key in leased})
+        except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+            return self.recorder.record_failure(documents, error)
+        lost = [pending for key, pending in unchanged if key not in leased]
+        if lost:
+            self.recorder.record_failure(lost, IngestionError("lease_lost", "another writer took the documents over"))
+        return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
+
+    def _reject(self, rejected: _Rejected) -> None:
+        """Record failed documents; remove the stored version of those that would stay open to everyone."""
+        access = self.processor.settings.rag.access
+        if rejected and access.department_from is not None:
+            documents = {key: pending for key, pending, _ in rejected}
+            try:
+                with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+                    leased = self.lease.verify(connection, list(documents))
+                    failed = {key: reason.code for key, _, reason in rejected if key in leased}
+                    removed = remove_unauthorised(
+                        connection, self.tenant.id, failed, access, collection=self.collection
+                    )
+            except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+                return self.recorder.record_failure(list(documents.values()), error)
+            self.recorder.record_removed([documents[key] for key in removed])
+        for _, pending, reason in rejected:
+            self.recorder.record_failure([pending], reason)
+        return None

@@ -1,169 +1,249 @@
-"""From chunked documents to published ones: embed a batch together, publish it in one transaction."""
+"""Embed a batch of chunked documents and publish it in one transaction."""
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import accumulate
 from typing import Protocol
 
-import numpy as np
 import psycopg
 
 from kosmos_rag.core.errors import EmbeddingSpaceChanged, IngestionError, StatementFailed
-from kosmos_rag.core.protocols import Embedder, Vectors
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.types import EVERYONE, Space
+from kosmos_rag.core.types import EVERYONE, Outcome, Space
+from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version_id
+from kosmos_rag.ingestion.embedding import TextVectors
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.publish import PreparedDocument, publish, stored_vectors, text_hash
-from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, writable_spaces
+from kosmos_rag.storage.publish import PreparedDocument, publish
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, written_spaces
+
+INLINE_TEXTS = 16
+"""Texts that are embedded within the publishing transaction, before it locks anything.
+
+So few take the model less time than a second transaction takes; for more, no connection is held while it works.
+"""
 
 
-class Fence(Protocol):
-    """What entitles a writer to documents, where another may take them over: the leases of its jobs.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """What a transaction did with a document: outcome, and number of chunks written."""
 
-    Both methods are called within the transaction that publishes, so that the documents and what becomes of the
-    entitlement are committed together or not at all.
+    outcome: Outcome
+    """NEW, CHANGED or UNCHANGED."""
+    chunks: int = 0
+
+
+class Lease(Protocol):
+    """Fencing for concurrent writers: `verify` first, `complete` last in the transaction that writes documents.
+
+    The documents and the completion of the lease are committed together or not at all.
     """
 
-    def hold(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
-        """Return those that are still the writer's, and keep them so until the transaction ends. Called first."""
+    def may_start(self, document: PendingDocument) -> bool:
+        """Whether to start work on a document; without asking the database. False: it has no outcome."""
         ...
 
-    def settle(self, connection: psycopg.Connection, documents: Sequence[PreparedDocument]) -> None:
-        """Record that these, which were held, have been written. Called last."""
+    def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
+        """Return the documents that are still leased, and lock their leases until the transaction ends."""
         ...
+
+    def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
+        """Record that these documents, which were verified, are written or unchanged."""
+        ...
+
+
+class _NoLease:
+    def may_start(self, document: PendingDocument) -> bool:  # noqa: ARG002
+        return True
+
+    def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:  # noqa: ARG002
+        return document_ids
+
+    def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
+        pass
+
+
+NO_LEASE: Lease = _NoLease()
+"""For a writer that competes with no other: every document is its own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishResult:
+    """What became of one document of a batch."""
+
+    document: ChunkedDocument
+    outcome: Outcome | None
+    """NEW or CHANGED; None where it was not written."""
+    error: IngestionError | None
+    """Code `storage`: the database refused it; `lease_lost`: another writer has the lease."""
+    reused: int
+    """Chunks whose text had been embedded before, in each space."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Batch:
+    tenant: TenantRef
+    collection: str
+    documents: Sequence[ChunkedDocument]
+    vectors: TextVectors
+    first_space: Space | None
+    """The space to create with the first document of a tenant; None where the tenant has one."""
+
+    def spans(self) -> Iterator[tuple[ChunkedDocument, int, int]]:
+        """Yield each document with the range of its texts among those of the batch."""
+        ends = accumulate(len(document.chunks) for document in self.documents)
+        for document, end in zip(self.documents, ends, strict=True):
+            yield document, end - len(document.chunks), end
 
 
 class Publisher:
-    """Publishes into one collection. Tenant, collection and embedding space are made with the first document."""
+    """Embeds and publishes batches of documents of any collection. Thread-safe."""
 
-    def __init__(
-        self,
-        database: Database,
-        embedders: EmbedderRegistry,
-        tenant: TenantRef,
-        collection: str,
-        telemetry: Telemetry | None = None,
-    ) -> None:
+    def __init__(self, database: Database, embedders: EmbedderRegistry, telemetry: Telemetry | None = None) -> None:
         self._database = database
-        self._telemetry = telemetry or Telemetry()
         self._embedders = embedders
-        self._tenant = tenant
-        self._collection = collection
-        self._reused = 0
-
-    @property
-    def reused(self) -> int:
-        """Chunks so far whose text had been embedded before, in each space, and was not again."""
-        return self._reused
+        self._telemetry = telemetry or Telemetry()
 
     def publish(
-        self, documents: Sequence[ChunkedDocument], *, fence: Fence | None = None
-    ) -> Iterator[tuple[ChunkedDocument, IngestionError | None]]:
-        """Embed and publish; yields each document with None, or with why it was not written.
+        self,
+        tenant: TenantRef,
+        collection: str,
+        documents: Sequence[ChunkedDocument],
+        *,
+        spaces: Sequence[Space] | None = None,
+        lease: Lease = NO_LEASE,
+    ) -> Iterator[PublishResult]:
+        """Embed and publish a batch; yields the result of each document.
 
-        Codes: `storage` where the database refused it, `lease_lost` where the fence no longer held it.
-        Raises EmbeddingSpaceMismatch, ModelError, DatabaseUnavailable.
+        The first document of a tenant creates tenant, collection and embedding space.
+
+        Args:
+            tenant: owner of the collection.
+            collection: name of the collection.
+            documents: the batch; ids are distinct.
+            spaces: embedding spaces of the tenant, the live one first; None to read them.
+            lease: verified first and completed last in the publishing transaction.
+
+        Raises:
+            EmbeddingSpaceMismatch: the model of the live space is not configured here.
+            ModelError: the model cannot embed.
+            DatabaseUnavailable: nothing more can be written.
         """
         if not documents:
             return
-        prepared = self._prepare(documents)
+        batch = self._prepare(tenant, collection, documents, spaces)
         try:
-            held = self._write(prepared, fence)
+            results = self._write(batch, lease)
         except EmbeddingSpaceChanged:
-            # What is written in both spaces already is found by its hash, the rest is embedded by the other model.
-            yield from self.publish(documents, fence=fence)
+            # Texts with a vector in both spaces are found by their hash, the others are embedded by the other model.
+            yield from self.publish(tenant, collection, documents, lease=lease)
         except StatementFailed:
-            # One document may have spoilt the transaction of all: find it by writing them one by one.
-            for document, ready in zip(documents, prepared, strict=True):
-                yield document, self._write_alone(ready, fence)
+            # One document may have failed the transaction of all: find it by writing them one by one.
+            for document, start, end in batch.spans():
+                yield self._write_alone(batch, document, start, end, lease)
         else:
-            for document in documents:
-                yield document, None if document.id in held else _lost(document.source.source)
+            yield from results
 
-    @cached_property
-    def languages(self) -> tuple[str, ...]:
-        """What a document may be analysed as: the text search configurations of the server."""
-        with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            return tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall())
+    def _prepare(
+        self, tenant: TenantRef, collection: str, documents: Sequence[ChunkedDocument], spaces: Sequence[Space] | None
+    ) -> _Batch:
+        if spaces is None:
+            with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+                spaces = written_spaces(connection, tenant.id)
+        first_space = None if spaces else self._embedders.default_space(tenant.id)
+        writable = self._embedders.get_writable([first_space] if first_space else spaces, tenant.name)
+        texts = [text for document in documents for text in document.indexed]
+        return _Batch(
+            tenant=tenant,
+            collection=collection,
+            documents=documents,
+            vectors=TextVectors(texts, writable),
+            first_space=first_space,
+        )
 
-    @cached_property
-    def _ensured(self) -> bool:
-        space = self._embedders.default_space(self._tenant.id)
-        with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            ensure_tenant(connection, self._tenant, self._collection, space, now=datetime.now(UTC))
-        return True
-
-    def _spaces(self) -> list[tuple[Space, Embedder]]:
-        """Return the spaces that the tenant's vectors are written in, each with its model; the first is live.
-
-        Looked up for each batch: one may have been added since the last, or another one may be live.
-        """
-        _ = self._ensured
-        with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            spaces = writable_spaces(connection, self._tenant.id)
-        return self._embedders.get_writable(spaces, self._tenant.name)
-
-    def _prepare(self, documents: Sequence[ChunkedDocument]) -> list[PreparedDocument]:
-        with self._observed("embed"):
-            vectors = self._embed([text for document in documents for text in document.indexed])
-        self._telemetry.record(INGESTION_EMBEDDED_DOCUMENTS, len(documents))
-        ends = list(accumulate(len(document.chunks) for document in documents))
+    def _write(self, batch: _Batch, lease: Lease) -> list[PublishResult]:
+        """Look the vectors up, embed what is missing, publish. Few texts take one transaction, many take two."""
+        vectors, tenant = batch.vectors, batch.tenant
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._database.worker.transaction(tenant.id, [EVERYONE]))
+            vectors.load_stored(connection, tenant.id)
+            if vectors.missing > INLINE_TEXTS:
+                stack.close()
+                self._embed(batch)
+                connection = stack.enter_context(self._database.worker.transaction(tenant.id, [EVERYONE]))
+            else:
+                self._embed(batch)
+            prepared = [
+                (_prepare(document, vectors.select(start, end)), vectors.count_reused(start, end))
+                for document, start, end in batch.spans()
+            ]
+            with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"):
+                completions = self._publish(connection, batch, [document for document, _ in prepared], lease)
+                stack.close()  # commits
         return [
-            _prepared(document, {space: rows[end - len(document.chunks) : end] for space, rows in vectors.items()})
-            for document, end in zip(documents, ends, strict=True)
+            _result(document, completions.get(document.id), reused)
+            for document, (_, reused) in zip(batch.documents, prepared, strict=True)
         ]
 
-    def _embed(self, texts: Sequence[str]) -> dict[uuid.UUID, Vectors]:
-        """Return the vectors of the texts by space. A text that the tenant has a vector of is not embedded again."""
-        hashes = [text_hash(text) for text in texts]
-        by_hash = dict(zip(hashes, texts, strict=True))
-        vectors, embedded = {}, set()
-        for space, embedder in self._spaces():
-            with self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-                found = stored_vectors(connection, self._tenant.id, space.id, by_hash.keys())
-            missing = [key for key in by_hash if key not in found]
-            if missing:
-                found |= zip(missing, embedder.embed([by_hash[key] for key in missing]), strict=True)
-            vectors[space.id] = np.array([found[key] for key in hashes]).reshape(len(texts), space.dimensions)
-            embedded.update(missing)
-        self._reused += sum(key not in embedded for key in hashes)
-        return vectors
+    def _embed(self, batch: _Batch) -> None:
+        with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "embed"):
+            batch.vectors.embed_missing()
+        self._telemetry.record(INGESTION_EMBEDDED_DOCUMENTS, len(batch.documents))
 
-    def _write(self, documents: Sequence[PreparedDocument], fence: Fence | None) -> Collection[uuid.UUID]:
-        """Publish those documents that the fence holds; returns their ids."""
-        with self._observed("write"), self._database.worker.transaction(self._tenant.id, [EVERYONE]) as connection:
-            held: Collection[uuid.UUID] = [document.id for document in documents]
-            if fence is not None:
-                held = fence.hold(connection, list(held))
-            if ours := [document for document in documents if document.id in held]:
-                publish(connection, self._tenant.id, ours, collection=self._collection, now=datetime.now(UTC))
-                if fence is not None:
-                    fence.settle(connection, ours)
-            return held
+    def _publish(
+        self, connection: psycopg.Connection, batch: _Batch, documents: Sequence[PreparedDocument], lease: Lease
+    ) -> Mapping[uuid.UUID, Completion]:
+        """Publish the documents that are still leased, and complete their leases."""
+        leased = lease.verify(connection, [document.id for document in documents])
+        ours = [document for document in documents if document.id in leased]
+        if not ours:
+            return {}
+        now = datetime.now(UTC)
+        ensure_tenant(connection, batch.tenant, batch.collection, batch.first_space, now=now)
+        replaced = publish(connection, batch.tenant.id, ours, collection=batch.collection, now=now)
+        completions = {
+            document.id: Completion(
+                outcome=Outcome.CHANGED if document.id in replaced else Outcome.NEW, chunks=len(document.chunks)
+            )
+            for document in ours
+        }
+        lease.complete(connection, completions)
+        return completions
 
-    def _observed(self, stage: str) -> AbstractContextManager[None]:
-        return self._telemetry.time_stage(INGESTION_STAGE_SECONDS, stage)
-
-    def _write_alone(self, document: PreparedDocument, fence: Fence | None) -> IngestionError | None:
+    def _write_alone(
+        self, batch: _Batch, document: ChunkedDocument, start: int, end: int, lease: Lease
+    ) -> PublishResult:
+        batch.vectors.embed_missing()
+        reused = batch.vectors.count_reused(start, end)
+        prepared = _prepare(document, batch.vectors.select(start, end))
         try:
-            held = self._write([document], fence)
+            with (
+                self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"),
+                self._database.worker.transaction(batch.tenant.id, [EVERYONE]) as connection,
+            ):
+                completions = self._publish(connection, batch, [prepared], lease)
         except StatementFailed as error:
-            return IngestionError("storage", f"{document.source} was refused by the database: {error}")
-        return None if document.id in held else _lost(document.source)
+            message = f"{prepared.source} was refused by the database: {error}"
+            return PublishResult(
+                document=document, outcome=None, error=IngestionError("storage", message), reused=reused
+            )
+        return _result(document, completions.get(document.id), reused)
 
 
-def _lost(source: str) -> IngestionError:
-    return IngestionError("lease_lost", f"{source} is another writer's now; what that one makes of it is what is kept")
+def _result(document: ChunkedDocument, completion: Completion | None, reused: int) -> PublishResult:
+    if completion is not None:
+        return PublishResult(document=document, outcome=completion.outcome, error=None, reused=reused)
+    message = f"another writer took over {document.source.source}; its result is the one that is kept"
+    return PublishResult(document=document, outcome=None, error=IngestionError("lease_lost", message), reused=reused)
 
 
-def _prepared(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
+def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
     source = document.source
     return PreparedDocument(
         id=document.id,
@@ -182,5 +262,5 @@ def _prepared(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -
         chunks=document.chunks,
         indexed=document.indexed,
         vectors=vectors,
-        source_etag=document.mark,
+        source_etag=document.etag,
     )

@@ -39,7 +39,7 @@ from kosmos_rag.retrieval.signals.apply import SignalResult, Signals
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.retrieval.timer import Watch
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
 
@@ -110,7 +110,7 @@ class Retriever:
         """Whether it has a reranker, and uses it."""
         return self._reranking is not None
 
-    def beside(self, app: ConnectionPool) -> "Retriever":
+    def beside(self, app: Role) -> "Retriever":
         """Return the same for questions that nobody waits for: it takes no connection and no place in line from others.
 
         Its connections are of `app`. It keeps no results, and what it does is not told of.

@@ -24,7 +24,7 @@ from kosmos_rag.core.telemetry.metrics import RECALL_MONITOR_SAMPLES
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.snapshot import Snapshot
-from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class _Sample:
 class Sampler:
     """Keeps some of the questions that a vector index answers. Thread-safe; its thread starts with the first one."""
 
-    def __init__(self, app: ConnectionPool, settings: MonitorSettings, telemetry: Telemetry) -> None:
+    def __init__(self, app: Role, settings: MonitorSettings, telemetry: Telemetry) -> None:
         self._app = app
         self._settings = settings
         self._telemetry = telemetry
@@ -88,7 +88,7 @@ class Sampler:
         for tenant_id, group in groupby(samples, key=lambda sample: sample.search.tenant.id):
             values = [self._values(sample) for sample in group]
             try:
-                with self._app.transaction(tenant_id, (), append_only=True) as connection:
+                with self._app.transaction(tenant_id, (), appends=True) as connection:
                     connection.cursor().executemany(statement("insert_monitor_sample"), values)
                 self._telemetry.record(RECALL_MONITOR_SAMPLES, len(values), WRITTEN)
             except DatabaseError as error:

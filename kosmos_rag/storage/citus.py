@@ -12,10 +12,10 @@ from psycopg import sql
 from sqlalchemy import ForeignKeyConstraint
 
 from kosmos_rag.core.errors import DatabaseNotReady
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import translated
 from kosmos_rag.storage.lint import QUEUE
-from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.provision import OWNER
+from kosmos_rag.storage.revision import SCHEMA
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 
@@ -42,7 +42,7 @@ ROW_FUNCTIONS = ("kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CitusState:
+class Known:
     """What a distributed server knows already: tables by name, functions by signature, and how it is prepared."""
 
     tables: frozenset[str] = frozenset()
@@ -68,22 +68,22 @@ def distribute(admin_conninfo: str) -> list[str]:
 
     Raises DatabaseNotReady where Citus, its nodes or the administrator's rights are not there.
     """
-    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+    with translated(), psycopg.connect(admin_conninfo) as connection:
         connection.execute(statement("lock_provisioning"))
         _require_cluster(connection)
         steps = plan(connection)
         for step in steps:
             connection.execute(step)
-        return render(connection, steps)
+        return rendered(connection, steps)
 
 
 def preview(admin_conninfo: str) -> list[str]:
     """Return what `distribute` would run, and run nothing of it. Needs no Citus. Raises DatabaseNotReady."""
-    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
-        return render(connection, plan(connection))
+    with translated(), psycopg.connect(admin_conninfo) as connection:
+        return rendered(connection, plan(connection))
 
 
-def render(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
+def rendered(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
     """Write statements out."""
     return [step.as_string(connection) for step in steps]
 
@@ -109,13 +109,13 @@ def _require_cluster(connection: psycopg.Connection) -> None:
         raise DatabaseNotReady(["Citus has no worker; run SELECT citus_add_node('its name', 5432) for each"])
 
 
-def _known(connection: psycopg.Connection) -> CitusState:
+def _known(connection: psycopg.Connection) -> Known:
     row = connection.execute(statement("citus_nodes")).fetchone()
     if row is None or not row[0]:
-        return CitusState()
+        return Known()
     prepared = connection.execute(statement("prepared_for_citus")).fetchone()
     assert prepared is not None
-    return CitusState(
+    return Known(
         tables=frozenset(name for name, _ in connection.execute(statement("citus_tables"))),
         functions=frozenset(name for (name,) in connection.execute(statement("citus_functions"))),
         propagates=prepared[0],
@@ -130,7 +130,7 @@ _MODES = (
 )
 
 
-def _preparations(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
+def _preparations(connection: psycopg.Connection, known: Known) -> Iterator[sql.Composed]:
     if not known.propagates:
         # Tenant and reader are set by SET LOCAL, and policies on the shards go by them.
         yield sql.SQL("ALTER DATABASE {} SET citus.propagate_set_commands = {}").format(
@@ -141,13 +141,13 @@ def _preparations(connection: psycopg.Connection, known: CitusState) -> Iterator
         yield sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(OWNER))
 
 
-def _functions(signatures: tuple[str, ...], known: CitusState) -> Iterator[sql.Composed]:
+def _functions(signatures: tuple[str, ...], known: Known) -> Iterator[sql.Composed]:
     for signature in signatures:
         if signature not in known.functions:
             yield sql.SQL("SELECT create_distributed_function({}::regprocedure)").format(sql.Literal(signature))
 
 
-def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
+def _tables(connection: psycopg.Connection, known: Known) -> Iterator[sql.Composed]:
     circular = [constraint for constraint in _circular() if constraint.table.name not in known.tables]
     definitions = {constraint: _definition(connection, constraint) for constraint in circular}
     for constraint in circular:

@@ -1,4 +1,4 @@
-"""Create and read tenants and their embedding spaces."""
+"""Tenants and their embedding spaces in the database."""
 
 import re
 import uuid
@@ -16,32 +16,24 @@ _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 BUILDING, READY, DROPPING = "building", "ready", "dropping"
-"""States of an embedding space."""
+"""States of a space."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantRef:
-    """Id and name of a tenant; the id is computed from the name, without a query."""
+    """A tenant: the scope that every row belongs to. The id follows from the name, so none has to be looked up."""
 
     id: uuid.UUID
     name: str
 
 
 def tenant(name: str) -> TenantRef:
-    """Return the reference of a tenant; the tenant need not exist.
-
-    Raises:
-        RequestError: the name is malformed.
-    """
-    return TenantRef(id=uuid.uuid5(_NAMESPACE, validate_name("tenant", name)), name=name)
+    """Return the tenant of that name, whether it has documents or not. Raises RequestError on a malformed name."""
+    return TenantRef(id=uuid.uuid5(_NAMESPACE, well_formed("tenant", name)), name=name)
 
 
-def validate_name(what: str, name: str) -> str:
-    """Validate the name of a tenant or a collection, and return it.
-
-    Raises:
-        RequestError: the name is malformed.
-    """
+def well_formed(what: str, name: str) -> str:
+    """Return the name of a tenant or a collection. Raises RequestError on a malformed one."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(
             f"{what} name {str(name)[:80]!r} is malformed; "
@@ -52,49 +44,49 @@ def validate_name(what: str, name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSpace:
-    """An embedding space with its state in the database."""
+    """An embedding space as the database has it."""
 
     space: Space
     state: str
-    """`building`: was never live; `ready`: is or was live; `dropping`: its vectors are being deleted."""
+    """`building`: has never been live; `ready`: has; `dropping`: its vectors are being deleted."""
     live: bool
-    """True if searches use it."""
+    """Whether questions are answered from it."""
     live_until: datetime | None
-    """When another space became live in its place."""
+    """When another became live in its place."""
     truncated_tokens: int
-    """Tokens that the model cut from too long chunks while the space was filled."""
+    """Tokens that its model did not read of chunks that were too long for it, while the space was filled."""
     created_at: datetime
 
 
 def ensure_tenant(
-    connection: psycopg.Connection, owner: TenantRef, collection: str, space: Space, *, now: datetime
+    connection: psycopg.Connection, owner: TenantRef, collection: str, space: Space | None, *, now: datetime
 ) -> None:
-    """Create tenant, collection and live space if missing; a tenant keeps its live space.
+    """Create tenant and collection where missing, in the caller's transaction.
 
     Args:
-        connection: connection of the worker role, with the tenant set.
+        connection: within a transaction of the tenant.
         owner: the tenant.
         collection: name of the collection.
-        space: space that becomes live if the tenant has none.
+        space: becomes the live space of a tenant without one; None where the tenant is known to have one.
         now: time of creation.
     """
     create_tenant(connection, owner, now=now)
     values = {"tenant_id": owner.id, "collection": collection}
     connection.execute(statement("create_collection_statistics"), values)
-    if live_space(connection, owner.id) is None:
+    if space is not None and live_space(connection, owner.id) is None:
         create_space(connection, owner.id, space, state=READY, now=now)
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})
 
 
 def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: datetime) -> None:
-    """Create the tenant if it is missing."""
+    """Create the tenant where it is missing."""
     connection.execute(statement("create_tenant"), {"tenant_id": owner.id, "name": owner.name, "now": now})
 
 
 def create_space(
     connection: psycopg.Connection, tenant_id: uuid.UUID, space: Space, *, state: str, now: datetime
 ) -> None:
-    """Add a space to a tenant; an existing space of the same id is unchanged."""
+    """Add a space to a tenant; one of the same id stays as it is."""
     values = {
         "tenant_id": tenant_id,
         "space_id": space.id,
@@ -109,13 +101,13 @@ def create_space(
 
 
 def live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
-    """Return the live space of a tenant; None for a tenant without documents."""
+    """Return the space that the tenant's questions are answered from; None for a tenant without documents."""
     row = connection.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
     return None if row is None else _space(*row)
 
 
 def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
-    """Return the spaces of a tenant: the live one, then former live ones, newest first, then the others."""
+    """Return the spaces of a tenant: the live one, those that were live, the last first, and those being built."""
     rows = connection.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
     return [
         StoredSpace(
@@ -130,8 +122,8 @@ def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Stor
     ]
 
 
-def writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
-    """Return the spaces that a publication writes vectors of; the live one comes first."""
+def written_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
+    """Return the spaces that a publication writes vectors of, where it has their models; the live one comes first."""
     return [stored.space for stored in spaces_of(connection, tenant_id) if stored.state != DROPPING]
 
 

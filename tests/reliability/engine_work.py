@@ -8,5 +8,5 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 def open_work(settings: Settings) -> EngineWork:
     engine = Engine(settings, embedder=HashingEmbedder())
-    engine.parts.ingestor.warm_up()
+    engine.parts.ingest_pipeline.processor.warm_up()
     return EngineWork(engine)

@@ -167,7 +167,7 @@ class Desk:
         """Return jobs as if they had not been taken, however long the database is away."""
         if jobs:
             log.info("%d jobs go back to the queue", len(jobs), extra={"action": "jobs_given_back"})
-            self.insist(lambda: self.queue.release([job.token for job in jobs]))
+            self.insist(lambda: self.queue.give_back([job.token for job in jobs]))
             self.ended(jobs)
 
     def insist(self, write: Callable[[], object]) -> None:

@@ -25,10 +25,10 @@ from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.process import OpenWork, WorkerProcess
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.sync_runs import SyncRuns
+from kosmos_rag.storage.queue.runs import Ledgers
 from kosmos_rag.storage.sql import statement
 
 log = logging.getLogger("kosmos_rag.apps.worker")
@@ -67,7 +67,7 @@ class Supervisor:
         self._failures = 0
         self._retry_at = self._tell_at = self._close_at = 0.0
         self._runs_may_end = True
-        self._ledgers = SyncRuns(self._database.worker)
+        self._ledgers = Ledgers(self._database.worker)
         self._woken, self._waker = socket.socketpair()
         for end in (self._woken, self._waker):
             end.setblocking(False)
@@ -84,7 +84,7 @@ class Supervisor:
     def waiting(self) -> int:
         """Count the jobs that are not finished; 0 where the queue cannot be reached."""
         with suppress(DatabaseError):
-            return self._queue.count_unfinished(self._kinds)
+            return self._queue.unfinished(self._kinds)
         return 0
 
     @property
@@ -103,7 +103,7 @@ class Supervisor:
 
         Raises DatabaseError where the database is not one to work with at the start; later it is waited for.
         """
-        since = self._queue.server_time()
+        since = self._queue.now()
         with ExitStack() as stack:
             stack.callback(self._database.close)
             stack.callback(self._account, since)
@@ -119,8 +119,8 @@ class Supervisor:
 
     def _account(self, since: datetime) -> None:
         with suppress(DatabaseError):
-            self._ledgers.finish_completed()
-            self._dead = self._queue.count_dead_since(since, self._kinds)
+            self._ledgers.close()
+            self._dead = self._queue.dead_since(since, self._kinds)
 
     def _turn(self) -> bool:
         """Do what is due now. Returns whether to go on."""
@@ -153,7 +153,7 @@ class Supervisor:
         for process in self._processes:
             if not process.ready or not process.alive:
                 continue
-            jobs = self._queue.claim(self._limits.batch, kinds=self._kinds, worker=f"{self._name}/{process.number}")
+            jobs = self._queue.take(self._limits.batch, kinds=self._kinds, worker=f"{self._name}/{process.number}")
             if not jobs:
                 break
             self.metrics.record_claim(jobs)
@@ -163,7 +163,7 @@ class Supervisor:
 
     def _is_idle(self) -> bool:
         waiting = [process for process in self._processes if process.ready and not process.tokens]
-        return len(waiting) == self._limits.processes and self._queue.count_unfinished(self._kinds) == 0
+        return len(waiting) == self._limits.processes and self._queue.unfinished(self._kinds) == 0
 
     def _hear(self) -> None:
         for process in self._processes:
@@ -181,7 +181,7 @@ class Supervisor:
         if self._runs_may_end and now >= self._close_at:
             self._close_at = now + _TICK_S
             self._runs_may_end = False
-            self._ledgers.finish_completed()
+            self._ledgers.close()
 
     def _look_after(self, now: float) -> None:
         """Bury the dead, end the stuck and the large."""
@@ -218,7 +218,7 @@ class Supervisor:
         code = process.reap()
         ours = self._stopping or (process.retired and (code == 0 or not process.opened))
         # What we stop ourselves is no fault of a job.
-        release = self._queue.release if ours else self._queue.expire_leases
+        release = self._queue.give_back if ours else self._queue.lose
         if tokens:
             with suppress(DatabaseError):  # else their leases run out
                 release(tokens)
@@ -312,7 +312,7 @@ class Supervisor:
 class _Listener:
     """Hears of new jobs, as far as the way to the server lets it: a pooler in transaction mode does not."""
 
-    def __init__(self, role: ConnectionPool) -> None:
+    def __init__(self, role: Role) -> None:
         self._role = role
         self._stack = ExitStack()
         self._connection: psycopg.Connection | None = None

@@ -31,8 +31,8 @@ from kosmos_rag.evaluation.experiments.background import Background
 from kosmos_rag.evaluation.experiments.rank_overlap import overlap, rank_biased_overlap
 from kosmos_rag.evaluation.experiments.store import Result
 from kosmos_rag.retrieval.pipeline import Retriever
-from kosmos_rag.storage.audit.log import AuditContext
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.audit.log import Reader
+from kosmos_rag.storage.pool import Database, Role
 from kosmos_rag.storage.provision import APP
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -60,7 +60,7 @@ class _Second:
     """Of its settings."""
 
 
-def takes_part(running: RunningExperiment, reader: AuditContext, question: str) -> bool:
+def takes_part(running: RunningExperiment, reader: Reader, question: str) -> bool:
     """Whether a question is of the experiment's share: by a hash of who asks what, so that it is so the next time."""
     who = sorted(reader.principals) if reader.subject is None else reader.subject
     digest = hashlib.sha256(json.dumps([str(running.id), who, question]).encode()).digest()
@@ -76,14 +76,14 @@ class Experiments:
         self._retriever = retriever
         url = database.urls()["url"]
         assert url is not None, "there is always an address to ask at"
-        self._apart = ConnectionPool(url, role=APP, settings=settings.database.model_copy(update={"pool_size": 1}))
+        self._apart = Role(url, role=APP, settings=settings.database.model_copy(update={"pool_size": 1}))
         self._background = Background(places=_WAITING)
         self._lock = threading.Lock()
         self._kept: LRUCache[tuple[str, str], _Second] = LRUCache(_KEPT)
         self._told: set[type[Exception]] = set()
         self._telemetry = telemetry
 
-    def trial(self, reader: AuditContext, settings: Settings, version: str) -> "Trial":
+    def trial(self, reader: Reader, settings: Settings, version: str) -> "Trial":
         """Return what goes along with one question, under these settings of that version."""
         return Trial(self, reader, settings, version)
 
@@ -146,7 +146,7 @@ class Experiments:
 class Trial:
     """One question of one reader, and the experiment that it meets, if any. Not shared between threads."""
 
-    def __init__(self, experiments: Experiments, reader: AuditContext, settings: Settings, version: str) -> None:
+    def __init__(self, experiments: Experiments, reader: Reader, settings: Settings, version: str) -> None:
         self._experiments = experiments
         self._reader = reader
         self._settings = settings

@@ -23,7 +23,7 @@ from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import request
 from kosmos_rag.retrieval.search import Search
 from kosmos_rag.retrieval.timer import Watch
-from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -69,7 +69,7 @@ class LiveRecall:
 
 
 def measure_live_recall(
-    app: ConnectionPool,
+    app: Role,
     owner: TenantRef,
     samples: Sequence[Sample],
     settings: MonitorSettings,
@@ -118,7 +118,7 @@ def measure_live_recall(
     )
 
 
-def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Comparison | None:
+def _compare(app: Role, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Comparison | None:
     """Search one sample both ways in one snapshot; None if no index covers it any more."""
     search = Search(
         tenant=owner,

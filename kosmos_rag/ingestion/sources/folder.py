@@ -13,7 +13,6 @@ from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import (
     failure_at,
     from_locator,
-    name_of,
     printable_name,
     read_file,
     to_locator,
@@ -53,7 +52,10 @@ class FolderSource:
         names = (IGNORE_FILE, ".gitignore") if self._spec.gitignore else (IGNORE_FILE,)
         ignoring = IgnoreFiles(self._spec.path, names)
         return Listing(
-            printable_name(self._spec.path), self._found(ignoring), lambda source: self._covers(source, ignoring)
+            printable_name(self._spec.path),
+            self._found(ignoring),
+            lambda source: self._covers(source, ignoring),
+            prefix=self._prefix,
         )
 
     def load(self, entry: Entry) -> SourceDocument:
@@ -67,10 +69,13 @@ class FolderSource:
         The disk is asked again: what was not walked (behind a link, hidden, made a moment ago) may be there all the
         same. What the patterns leave out may be another source's.
         """
-        root = name_of(self._spec.path).rstrip("/") + "/"
-        if not source.startswith(root) or not self._spec.path.is_dir():
+        if not source.startswith(self._prefix) or not self._spec.path.is_dir():
             return False
-        return not os.path.lexists(source) or self._is_ignored(source.removeprefix(root), ignoring)
+        return not os.path.lexists(source) or self._is_ignored(source.removeprefix(self._prefix), ignoring)
+
+    @property
+    def _prefix(self) -> str:
+        return printable_name(self._spec.path).rstrip("/") + "/"
 
     def _is_ignored(self, path: str, ignoring: IgnoreFiles) -> bool:
         parts = path.split("/")

@@ -34,10 +34,19 @@ class Listing:
     An error of the source ends the pass and is a failure too; the iteration itself raises nothing on purpose.
     """
 
-    def __init__(self, name: str, found: Iterable[Entry | IngestFailure], covers: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        name: str,
+        found: Iterable[Entry | IngestFailure],
+        covers: Callable[[str], bool],
+        *,
+        prefix: str | None = None,
+    ) -> None:
         self.name = name
         self.covers = covers
         """Whether a stored document, by its source, belongs here: what is covered and was not listed is gone."""
+        self.prefix = prefix
+        """What every covered source starts with; None where they have nothing in common."""
         self.failures: list[IngestFailure] = []
         """What could not be listed."""
         self._found = iter(found)

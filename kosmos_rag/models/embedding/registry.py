@@ -5,13 +5,13 @@ Either may be the model of a tenant's live space: before its migration, after it
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Space
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
-from kosmos_rag.models.embedding.space import check_compatible, describe_space, find_difference
+from kosmos_rag.models.embedding.space import check_compatible, describe_space, find_difference, space_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +50,7 @@ class EmbedderRegistry:
 
     def default_space(self, tenant_id: uuid.UUID) -> Space:
         """Return the space of a new tenant."""
-        return describe_space(tenant_id, self._default.embedder, normalized=self._default.normalized)
+        return self._describe_for(tenant_id, self._default)
 
     def target_space(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
         """Return the space that a tenant can migrate to, and its model; None where only one model is configured.
@@ -65,8 +65,7 @@ class EmbedderRegistry:
         live_embedder = self.get(live, tenant)
         for model in self._models:
             if model.embedder is not live_embedder:
-                space = describe_space(tenant_id, model.embedder, normalized=model.normalized)
-                return space, model.embedder
+                return self._describe_for(tenant_id, model), model.embedder
         return None
 
     def get_cached(self, space_id: uuid.UUID) -> Embedder | None:
@@ -104,6 +103,9 @@ class EmbedderRegistry:
                 self._by_space[space.id] = model.embedder
                 return model.embedder
         return None
+
+    def _describe_for(self, tenant_id: uuid.UUID, model: EmbeddingModel) -> Space:
+        return replace(self._describe(model), id=space_id(tenant_id, model.embedder, normalized=model.normalized))
 
     def _describe(self, model: EmbeddingModel) -> Space:
         key = id(model)

@@ -17,11 +17,15 @@ MIN_COSINE = 0.95
 """Smallest cosine of the probe vectors. Half precision, another backend and 8-bit weights stay above .98."""
 
 
+def space_id(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> uuid.UUID:
+    """Return the id of the space of an embedder for a tenant. The same model gives the same id."""
+    return uuid.uuid5(tenant_id, f"space:{embedder.name}:{embedder.dimensions}:{normalized}")
+
+
 def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:
-    """Describe the space of an embedder for a tenant. The same model gives the same id."""
-    name = f"space:{embedder.name}:{embedder.dimensions}:{normalized}"
+    """Describe the space of an embedder for a tenant; embeds the probe sentence."""
     return Space(
-        id=uuid.uuid5(tenant_id, name),
+        id=space_id(tenant_id, embedder, normalized=normalized),
         model=embedder.name,
         dimensions=embedder.dimensions,
         normalized=normalized,

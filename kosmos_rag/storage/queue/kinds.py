@@ -1,31 +1,31 @@
-"""The kinds of jobs."""
+"""The kinds of jobs there are."""
 
 from datetime import timedelta
 
 from kosmos_rag.core.config import WorkerSettings
 
 DOCUMENT = "document"
-"""Load, parse, chunk, embed and publish one document."""
+"""One document: load, parse, chunk, embed, publish."""
 SYNC = "sync"
-"""List a source, and enqueue its new and changed documents."""
+"""One pass over a source."""
 SCHEMA = "schema"
-"""Read the schema of a database, and update its documents."""
+"""The schema of a database read, and its documents brought up to it."""
 MAINTAIN = "maintain"
-"""Maintain a tenant: indexes, leftovers, old jobs."""
+"""A round of maintenance of a tenant: indexes, leftovers, old jobs."""
 RECONCILE = "reconcile"
-"""Check the row counts of a tenant against each other."""
+"""A count of a tenant's rows: does it all add up?"""
 
 AUDIT = "audit"
-"""Seal the audit log, and rotate its partitions."""
+"""Seals over the log of retrievals, and its months."""
 
 UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
-"""Periodic jobs of every tenant; an ingesting client may not cancel them."""
+"""What every tenant has whether it wants to or not: nothing that whoever ingests may call off."""
 ALL = (DOCUMENT, SYNC, SCHEMA, *UPKEEP)
 
 RECONCILE_EVERY = timedelta(days=1)
 
 
 def periodic(settings: WorkerSettings) -> dict[str, timedelta]:
-    """Return the interval of each periodic kind."""
-    interval = timedelta(seconds=settings.maintenance_every_s)
-    return {MAINTAIN: interval, RECONCILE: RECONCILE_EVERY, AUDIT: interval}
+    """Return the kinds of which every tenant has one job, again and again, with the time between two."""
+    pause = timedelta(seconds=settings.maintenance_every_s)
+    return {MAINTAIN: pause, RECONCILE: RECONCILE_EVERY, AUDIT: pause}

@@ -98,6 +98,7 @@ SELECT d.id, d.source, d.metadata, d.acl
 SELECT d.id, d.source
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
+   AND (%(prefix)s::text IS NULL OR starts_with(d.source, %(prefix)s))
  ORDER BY d.source
 
 -- name: source_etags

@@ -170,7 +170,7 @@ def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, 
     _KEPT.append(ours)
     tracer.spans.clear()
     work = EngineWork(engine)
-    jobs = queue.claim(8, kinds=["document"], worker="test")
+    jobs = queue.take(8, kinds=["document"], worker="test")
     work.run(jobs, Desk(theirs, queue))
     work._documents.close()
     (job,), (publish,) = tracer.named("kosmos.job.document"), tracer.named("kosmos.job.publish")

@@ -1,6 +1,6 @@
-"""Publishing a batch: into several spaces, behind a fence, with marks."""
+"""Publishing a batch: into several spaces, under leases, with etags."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from uuid import UUID
@@ -12,9 +12,10 @@ import pytest
 from kosmos_rag import Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import LeaseLost
-from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, ParsedDocument, Space
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Outcome, ParsedDocument, Space
+from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
-from kosmos_rag.ingestion.publisher import Publisher
+from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher, PublishResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -34,7 +35,7 @@ def _chunk(text: str) -> Chunk:
     )  # fmt: skip
 
 
-def _chunked(source: str, text: str = "alpha beta", *, mark: str | None = None, **metadata: object) -> ChunkedDocument:
+def _chunked(source: str, text: str = "alpha beta", *, etag: str | None = None, **metadata: object) -> ChunkedDocument:
     return ChunkedDocument(
         id=document_id(ACME.id, DEFAULT_COLLECTION, source),
         source=SourceDocument(source=source, data=text.encode(), metadata=metadata),
@@ -44,7 +45,7 @@ def _chunked(source: str, text: str = "alpha beta", *, mark: str | None = None, 
         fingerprint=f"{text}{metadata}",
         chunks=[_chunk(text)],
         indexed=[text],
-        mark=mark,
+        etag=etag,
     )
 
 
@@ -57,7 +58,7 @@ def opened(settings: Settings) -> Iterator[Database]:
 @pytest.fixture
 def publisher(opened: Database) -> Publisher:
     embedders = EmbedderRegistry(EmbeddingModel(embedder=HashingEmbedder(), normalized=True), None)
-    return Publisher(opened, embedders, ACME, DEFAULT_COLLECTION)
+    return Publisher(opened, embedders)
 
 
 def _rows(database: DatabaseSettings, query: str) -> list[tuple[object, ...]]:
@@ -65,67 +66,81 @@ def _rows(database: DatabaseSettings, query: str) -> list[tuple[object, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
+def _publish(publisher: Publisher, *documents: ChunkedDocument, lease: Lease = NO_LEASE) -> list[PublishResult]:
+    return list(publisher.publish(ACME, DEFAULT_COLLECTION, documents, lease=lease))
+
+
 class Leases:
-    """A fence whose account of what was settled is a row of the database: it commits with the documents."""
+    """Leases whose completion is a row of the database: it commits with the documents."""
 
     def __init__(self, lost: Collection[str] = (), *, fails: bool = False) -> None:
         self._lost = {document_id(ACME.id, DEFAULT_COLLECTION, source) for source in lost}
         self._fails = fails
         self.asked: list[list[UUID]] = []
 
-    def hold(self, connection: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
+    def may_start(self, document: PendingDocument) -> bool:
+        return True
+
+    def verify(self, connection: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
         self.asked.append(list(document_ids))
         return set(document_ids) - self._lost
 
-    def settle(self, connection: psycopg.Connection, documents: Sequence[PreparedDocument]) -> None:
+    def complete(self, connection: psycopg.Connection, completions: Mapping[UUID, Completion]) -> None:
         if self._fails:
             raise LeaseLost("taken over while it was written")
         connection.execute(
-            "UPDATE kosmos.tenants SET name = name || ' ' || %s WHERE tenant_id = %s",
-            (",".join(document.source for document in documents), ACME.id),
+            "UPDATE kosmos.tenants SET name = name || ' ' || (SELECT string_agg(d.source, ',' ORDER BY d.source) "
+            "FROM kosmos.documents d WHERE d.id = ANY (%s)) WHERE tenant_id = %s",
+            (list(completions), ACME.id),
         )
 
 
-def test_publish__drops_what_the_fence_no_longer_holds(publisher: Publisher, database: DatabaseSettings) -> None:
-    outcomes = list(publisher.publish([_chunked("a"), _chunked("b"), _chunked("c")], fence=Leases(["b"])))
-    assert [(document.source.source, error and error.code) for document, error in outcomes] == [
-        ("a", None), ("b", "lease_lost"), ("c", None),
+def test_publish__drops_documents_whose_lease_is_lost(publisher: Publisher, database: DatabaseSettings) -> None:
+    results = _publish(publisher, _chunked("a"), _chunked("b"), _chunked("c"), lease=Leases(["b"]))
+    assert [(one.document.source.source, one.error and one.error.code, one.outcome) for one in results] == [
+        ("a", None, Outcome.NEW), ("b", "lease_lost", None), ("c", None, Outcome.NEW),
     ]  # fmt: skip
     assert _rows(database, "SELECT source FROM kosmos.documents ORDER BY 1") == [("a",), ("c",)]
     assert _rows(database, "SELECT name FROM kosmos.tenants") == [("acme a,c",)]
 
 
-def test_publish__settles_nothing_where_all_is_lost(publisher: Publisher, database: DatabaseSettings) -> None:
-    outcomes = list(publisher.publish([_chunked("a")], fence=Leases(["a"])))
-    assert [error and error.code for _, error in outcomes] == ["lease_lost"]
-    assert _rows(database, "SELECT name FROM kosmos.tenants") == [("acme",)]
-    assert _rows(database, "SELECT chunks, epoch FROM kosmos.collection_statistics") == [(0, 0)]
-
-
-def test_publish__goes_through_the_fence_for_each_document_alone(
+def test_publish__completes_and_creates_nothing_where_all_leases_are_lost(
     publisher: Publisher, database: DatabaseSettings
 ) -> None:
-    fence = Leases(["b"])
+    results = _publish(publisher, _chunked("a"), lease=Leases(["a"]))
+    assert [one.error and one.error.code for one in results] == ["lease_lost"]
+    assert _rows(database, "SELECT name FROM kosmos.tenants") == []
+    assert _rows(database, "SELECT chunks, epoch FROM kosmos.collection_statistics") == []
+
+
+def test_publish__verifies_the_lease_of_each_document_that_is_written_alone(
+    publisher: Publisher, database: DatabaseSettings
+) -> None:
+    leases = Leases(["b"])
     poison = _chunked("poison", nul="\x00")  # JSON may hold it, jsonb may not
-    outcomes = list(publisher.publish([_chunked("a"), poison, _chunked("b"), _chunked("c")], fence=fence))
-    assert [error and error.code for _, error in outcomes] == [None, "storage", "lease_lost", None]
-    assert [len(asked) for asked in fence.asked] == [4, 1, 1, 1, 1]
+    results = _publish(publisher, _chunked("a"), poison, _chunked("b"), _chunked("c"), lease=leases)
+    assert [one.error and one.error.code for one in results] == [None, "storage", "lease_lost", None]
+    assert [len(asked) for asked in leases.asked] == [4, 1, 1, 1, 1]
     assert _rows(database, "SELECT name FROM kosmos.tenants") == [("acme a c",)]
 
 
-def test_publish__writes_nothing_where_settling_fails(publisher: Publisher, database: DatabaseSettings) -> None:
+def test_publish__writes_nothing_where_completing_fails(publisher: Publisher, database: DatabaseSettings) -> None:
     with pytest.raises(LeaseLost, match="taken over"):
-        list(publisher.publish([_chunked("a")], fence=Leases(fails=True)))
+        _publish(publisher, _chunked("a"), lease=Leases(fails=True))
     assert _rows(database, "SELECT count(*) FROM kosmos.documents") == [(0,)]
 
 
 def test_publish__counts_the_chunks_that_were_not_embedded(publisher: Publisher) -> None:
-    assert list(publisher.publish([])) == []
-    list(publisher.publish([_chunked("a"), _chunked("b")]))
-    assert publisher.reused == 0
-    list(publisher.publish([_chunked("c"), _chunked("d", "gamma delta")]))
-    assert publisher.reused == 1
+    assert _publish(publisher) == []
+    assert [one.reused for one in _publish(publisher, _chunked("a"), _chunked("b"))] == [0, 0]
+    assert [one.reused for one in _publish(publisher, _chunked("c"), _chunked("d", "gamma delta"))] == [1, 0]
+
+
+def test_publish__says_which_documents_had_an_earlier_version(publisher: Publisher) -> None:
+    assert [one.outcome for one in _publish(publisher, _chunked("a"))] == [Outcome.NEW]
+    results = _publish(publisher, _chunked("a", "alpha gamma"), _chunked("b"))
+    assert [one.outcome for one in results] == [Outcome.CHANGED, Outcome.NEW]
 
 
 def _space(dimensions: int) -> tuple[Space, HashingEmbedder]:
@@ -163,9 +178,9 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
 
 
 def test_marks__are_stored_replaced_and_touched(publisher: Publisher, opened: Database) -> None:
-    documents = [_chunked("a", mark="1"), _chunked("b")]
-    list(publisher.publish(documents))
-    list(publisher.publish([_chunked("a", "alpha gamma", mark="2")]))
+    documents = [_chunked("a", etag="1"), _chunked("b")]
+    _publish(publisher, *documents)
+    _publish(publisher, _chunked("a", "alpha gamma", etag="2"))
     ids = [*(document.id for document in documents), UUID(int=7)]
     with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
         assert source_etags(connection, ACME.id, ids) == {"a": "2", "b": None}
@@ -176,8 +191,8 @@ def test_marks__are_stored_replaced_and_touched(publisher: Publisher, opened: Da
 
 
 def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Database) -> None:
-    document = _chunked("a", mark="1")
-    list(publisher.publish([document]))
+    document = _chunked("a", etag="1")
+    _publish(publisher, document)
     other = tenant("other").id
     with opened.worker.transaction(other, [EVERYONE]) as connection:
         assert source_etags(connection, other, [document.id]) == {}

@@ -25,8 +25,8 @@ class EngineWork:
         self.database = parts.database
         counters = CounterBuffer()
         engine.observe(counters)
-        self._documents = documents.DocumentWork(parts.database, parts.ingestor, parts.ingestor_of, counters)
-        self._sync = syncing.SyncWork(parts.database, parts.ingestor_of)
+        self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
+        self._sync = syncing.SyncWork(parts.database, parts.ingest_pipeline)
         self._schemas = schemas.SchemaWork(engine)
         monitoring = MonitorHandler(recall_monitor(engine), round_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceWork(
@@ -35,7 +35,7 @@ class EngineWork:
 
     def run(self, jobs: Sequence[Job], desk: Desk) -> None:
         """Work on documents together, and on everything else one after the other, as long as the turn is."""
-        until = time.monotonic() + documents.TURN_S
+        until = time.monotonic() + documents.BATCH_TIME_SLICE_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk, until)
         one_by_one: dict[str, syncing.SyncWork | schemas.SchemaWork | maintenance.MaintenanceWork] = {
             kinds.SYNC: self._sync,
@@ -62,5 +62,5 @@ class EngineWork:
 def open_work(settings: Settings) -> EngineWork:
     """Open an engine and load its model: a process without one must take no job. Raises ModelUnavailable."""
     engine = Engine(settings)
-    engine.parts.ingestor.warm_up()
+    engine.parts.ingest_pipeline.processor.warm_up()
     return EngineWork(engine)

@@ -4,7 +4,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -14,16 +14,16 @@ from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
-from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.pipeline import Ingestor
+from kosmos_rag.ingestion.document import DocumentProcessor, document_id
+from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.documents import source_etags
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.publish import remove_documents
+from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed
-from kosmos_rag.storage.queue.sync_runs import add_counts, start_sync_run
+from kosmos_rag.storage.queue.queue import enqueue, finish, hold, permanently_failed
+from kosmos_rag.storage.queue.runs import note, open_run
 from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
@@ -42,15 +42,16 @@ class _Interrupted(Exception):
 class SyncWork:
     """Brings a collection up to date with a source."""
 
-    def __init__(self, database: Database, ingestor_of: Callable[[TenantRef, str], Ingestor]) -> None:
+    def __init__(self, database: Database, pipeline: IngestPipeline) -> None:
         self._database = database
-        self._ingestor_of = ingestor_of
+        self._pipeline = pipeline
 
     def run(self, job: Job, desk: Desk) -> None:
         """Make one pass; the documents themselves are jobs of their own."""
         try:
             owner = TenantRef(id=job.tenant_id, name=job.tenant)
-            done = _Pass(self._database, self._ingestor_of(owner, job.collection), job, desk)
+            processor = self._pipeline.processor_of(owner, job.collection)
+            done = _Pass(self._database, self._pipeline, processor, job, desk)
             done.run()
         except _Interrupted:
             return desk.give_back([job])
@@ -78,14 +79,17 @@ class _Pass:
     """One pass over the source of a job. Each of its transactions holds the job: a pass that was given to another
     worker, or cancelled, changes nothing any more."""
 
-    def __init__(self, database: Database, ingestor: Ingestor, job: Job, desk: Desk) -> None:
+    def __init__(
+        self, database: Database, pipeline: IngestPipeline, processor: DocumentProcessor, job: Job, desk: Desk
+    ) -> None:
         self._database = database
-        self._ingestor = ingestor
+        self._pipeline = pipeline
+        self._processor = processor
         self._job = job
         self._desk = desk
         self._owner = TenantRef(id=job.tenant_id, name=job.tenant)
         self._spec: Mapping[str, Any] = job.payload["spec"]
-        self._source = create_source(self._spec, ingestor.settings.ingestion)
+        self._source = create_source(self._spec, processor.settings.ingestion)
         self.seen: set[bytes] = set()
         self.found: Counter[Outcome] = Counter()
         self.to_do = 0
@@ -94,9 +98,9 @@ class _Pass:
     def run(self) -> None:
         """List, enqueue, remove, and finish the job."""
         # What comes into the collection from now on is not gone, whether the listing is old enough to miss it or not.
-        stored = self._ingestor.stored(self._owner, self._job.collection) if self._job.payload["prune"] else {}
+        stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
         with self._transaction() as connection:
-            run = start_sync_run(connection, self._owner, self._job.collection, self._spec)
+            run = open_run(connection, self._owner, self._job.collection, self._spec)
         listing = self._source.listing()
         for entries in _sliced(listing):
             self._enqueue(run, entries)
@@ -108,7 +112,7 @@ class _Pass:
         for part in _sliced(gone.values()):
             self._remove(run, part)
         with self._transaction() as connection:
-            add_counts(connection, self._owner, run, failures=failures, state="working")
+            note(connection, self._owner, run, failures=failures, state="working")
             finish(connection, {self._job.token: Outcome.DONE})
         self.failures += failures
 
@@ -118,7 +122,7 @@ class _Pass:
         if self._desk.stopping or self._desk.is_dropped(self._job):
             raise _Interrupted
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            if not lock_leases(connection, [self._job.token]):
+            if not hold(connection, [self._job.token]):
                 raise _Interrupted
             yield connection
 
@@ -146,7 +150,7 @@ class _Pass:
             todo = {key: payload for key, payload in work.items() if key not in broken}
             enqueue(connection, owner, collection, kinds.DOCUMENT, todo, run=run)
             unchanged = len(ids) - len(work)
-            add_counts(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+            note(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
         self.found[Outcome.UNCHANGED] += unchanged
         self.to_do += len(todo)
@@ -155,12 +159,12 @@ class _Pass:
         # The list of addresses is left out: it may be long, and each document has its own in the locator.
         spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
         told = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
-        return {"spec": spec, "entry": told, "source_etag": self._ingestor.mark(entry)}
+        return {"spec": spec, "entry": told, "source_etag": self._processor.compute_etag(entry)}
 
     def _remove(self, run: uuid.UUID, gone: Sequence[uuid.UUID]) -> None:
         with self._transaction() as connection:
-            removed = remove_documents(connection, self._owner.id, gone, collection=self._job.collection)
-            add_counts(connection, self._owner, run, seen=removed, removed=removed)
+            removed = remove(connection, self._owner.id, gone, collection=self._job.collection)
+            note(connection, self._owner, run, seen=removed, removed=removed)
         self.found[Outcome.REMOVED] += removed
 
 

@@ -138,13 +138,13 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     (folder / "page-13.md").write_text("New.")
     scope.jobs.enqueue(folder)
     queue = Queue.open(engine.parts.database, engine.settings.worker)
-    (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="zombie")
+    (sync,) = queue.take(1, kinds=[kinds.SYNC], worker="zombie")
     queue.cancel(scope._tenant, [sync.id])
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
     EngineWork(engine).run([sync], Desk(theirs, queue))
     assert len(scope.documents()) == 12
-    assert queue.count_unfinished([kinds.DOCUMENT]) == 0
+    assert queue.unfinished([kinds.DOCUMENT]) == 0
 
 
 def test_names_that_json_cannot_hold__fail_alone(scope: Tenant, work: Work, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ SHOP = SchemaSource(kind="database", location="SHOP_URL")
 @pytest.fixture(autouse=True)
 def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every taking look for what is due."""
-    monkeypatch.setattr(queue, "REQUEUE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(queue, "WAKE_S", 0.0)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     working = EngineWork(engine)
 
     def run() -> None:
-        working.run(jobs.claim(8, kinds=[kinds.SCHEMA], worker="test"), desk)
+        working.run(jobs.take(8, kinds=[kinds.SCHEMA], worker="test"), desk)
         while ours.poll():
             ours.recv()
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
 from kosmos_rag.evaluation.experiments.assignment import takes_part
-from kosmos_rag.storage.audit.log import AuditContext
+from kosmos_rag.storage.audit.log import Reader
 from kosmos_rag.storage.tenants import tenant
 
 RUNNING = RunningExperiment(id=uuid.UUID(int=7), name="half", mode=ExperimentMode.SERVE, share=0.5, content="{}")
-ADA = AuditContext(tenant=tenant("acme"), principals=(EVERYONE,), subject="ada", collection=None)
+ADA = Reader(tenant=tenant("acme"), principals=(EVERYONE,), subject="ada", collection=None)
 QUESTIONS = [f"How is churn number {number} calculated?" for number in range(400)]
 
 
-def _chosen(running: RunningExperiment, reader: AuditContext) -> list[bool]:
+def _chosen(running: RunningExperiment, reader: Reader) -> list[bool]:
     return [takes_part(running, reader, question) for question in QUESTIONS]
 
 

@@ -1,0 +1,53 @@
+"""Embed the texts of a batch, each distinct one once."""
+
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from kosmos_rag.core.protocols import Embedder, Vectors
+from kosmos_rag.core.types import Space
+from kosmos_rag.storage.publish import stored_vectors, text_hash
+
+
+class TextVectors:
+    """The vectors of the texts of a batch in each embedding space, by the hash of the text."""
+
+    def __init__(self, texts: Sequence[str], spaces: Sequence[tuple[Space, Embedder]]) -> None:
+        self._hashes = [text_hash(text) for text in texts]
+        self._texts = dict(zip(self._hashes, texts, strict=True))
+        self._spaces = spaces
+        self._vectors: dict[uuid.UUID, dict[uuid.UUID, NDArray[np.float32]]] = {space.id: {} for space, _ in spaces}
+        self._embedded: set[uuid.UUID] = set()
+
+    def load_stored(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
+        """Take the vectors that the tenant has of these texts, in the caller's transaction."""
+        for space, _ in self._spaces:
+            self._vectors[space.id] |= stored_vectors(connection, tenant_id, space.id, self._texts.keys())
+
+    @property
+    def missing(self) -> int:
+        """How many texts the models are to embed, a text in two spaces counting twice."""
+        return sum(len(self._texts) - len(vectors) for vectors in self._vectors.values())
+
+    def embed_missing(self) -> None:
+        """Embed the texts without a vector, by one call of the model of each space. Raises ModelError."""
+        for space, embedder in self._spaces:
+            vectors = self._vectors[space.id]
+            if missing := [key for key in self._texts if key not in vectors]:
+                vectors |= zip(missing, embedder.embed([self._texts[key] for key in missing]), strict=True)
+                self._embedded.update(missing)
+
+    def select(self, start: int, end: int) -> dict[uuid.UUID, Vectors]:
+        """Return the vectors of the texts from `start` to `end` by space: shape (end - start, dimensions)."""
+        keys = self._hashes[start:end]
+        return {
+            space.id: np.array([self._vectors[space.id][key] for key in keys]).reshape(len(keys), space.dimensions)
+            for space, _ in self._spaces
+        }
+
+    def count_reused(self, start: int, end: int) -> int:
+        """Count the texts from `start` to `end` whose vectors were stored in each space."""
+        return sum(key not in self._embedded for key in self._hashes[start:end])

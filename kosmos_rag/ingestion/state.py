@@ -1,0 +1,61 @@
+"""What the pipeline knows of a collection before it works on documents."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from kosmos_rag.core.config.presets import Preset
+from kosmos_rag.core.types import Space
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import written_spaces
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectionState:
+    """State of a collection, read in one transaction."""
+
+    preset: Preset | None
+    """The settings of the collection; None where it has those of the process."""
+    languages: tuple[str, ...]
+    """Text search configurations of the server."""
+    spaces: Sequence[Space]
+    """Embedding spaces that vectors are written to, the live one first; empty for a new tenant."""
+    fingerprints: dict[uuid.UUID, str]
+    """Of those of the documents that are stored, by id."""
+
+
+def load_state(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, document_ids: Sequence[uuid.UUID]
+) -> CollectionState:
+    """Read the state of a collection, with the fingerprints of these documents, in the caller's transaction."""
+    values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
+    return CollectionState(
+        preset=load_preset(connection, tenant_id, collection),
+        languages=tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall()),
+        spaces=written_spaces(connection, tenant_id),
+        fingerprints=dict(connection.execute(statement("fingerprints"), values).fetchall()),
+    )
+
+
+def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> Preset | None:
+    """Read the preset of a collection in the caller's transaction; None where it has none."""
+    values = {"tenant_id": tenant_id, "collection": collection}
+    row = connection.execute(statement("preset_of_collection"), values).fetchone()
+    return None if row is None else Preset(name=row[0], content=row[1])
+
+
+def load_sources(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, prefix: str | None = None
+) -> dict[str, uuid.UUID]:
+    """Read the document ids of a collection by source, ordered by source, in the caller's transaction.
+
+    Args:
+        connection: within a transaction of the tenant.
+        tenant_id: the tenant.
+        collection: the collection.
+        prefix: only sources that start with it.
+    """
+    values = {"tenant_id": tenant_id, "collection": collection, "prefix": prefix}
+    return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}
