@@ -25,9 +25,7 @@ LAYERS = (
 LEVEL = {package: level for level, layer in enumerate(LAYERS) for package in layer}
 LONG = 600
 # Imports that the next changes remove.
-KNOWN = {
-    ("engine/jobs.py", "kosmos_rag.text2sql.catalog.sources"),
-}
+KNOWN = {}
 
 
 def _files() -> list[Path]:

@@ -1,4 +1,4 @@
-"""The queue as one tenant sees it: put work in, look at it, try again, call off."""
+"""The jobs of one tenant: enqueue, list, retry, cancel."""
 
 import hashlib
 import json
@@ -21,14 +21,13 @@ from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.storage.queue.runs import Ledgers
 from kosmos_rag.storage.queue.uploads import store_upload
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
-from kosmos_rag.text2sql.catalog.sources import SchemaSource
 
-LONGEST_PAUSE = timedelta(days=366)
-"""Between two looks at a source."""
+MAX_INTERVAL = timedelta(days=366)
+"""Longest interval between two passes over a source."""
 
 
 class TenantJobs:
-    """The jobs of one tenant; what is put in is for one collection of it. Thread-safe."""
+    """The jobs of one tenant; new ones are for one of its collections. Thread-safe."""
 
     def __init__(self, database: Database, settings: Settings, queue: Queue, owner: TenantRef, collection: str) -> None:
         self._database = database
@@ -53,38 +52,44 @@ class TenantJobs:
         part of its transaction: rolled back, it was never there.
         Raises RequestError, SourceError, ConfigError, DatabaseError.
         """
-        work = self._checked(item, every=every)
+        work = self._validate(item, every=every)
         if connection is not None:
-            return self._put(connection, work, prune=prune, every=every, priority=priority)
+            return self._enqueue(connection, work, prune=prune, every=every, priority=priority)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
-            return self._put(own, work, prune=prune, every=every, priority=priority)
+            return self._enqueue(own, work, prune=prune, every=every, priority=priority)
 
-    def sync_schema(
-        self, source: SchemaSource, *, acl: tuple[str, ...] = (EVERYONE,), every: timedelta | None = None
+    def enqueue_job(
+        self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None
     ) -> int:
-        """Have workers bring the collection up to a schema, with `every` again and again. Returns the job's id.
+        """Enqueue a job of any kind for the collection. Returns the job's id.
 
-        A source of the collection has one such job: put in again, it takes the newer recipes, samples, acl, pause.
-        Raises RequestError, DatabaseError.
+        Args:
+            kind: one of `storage.queue.kinds`; a worker needs a handler for it.
+            identity: what the job is about: a collection has one unfinished job for each kind and identity.
+            payload: input of the handler, JSON; that of an unfinished job is replaced.
+            every: interval between two runs; None for a single one.
+
+        Raises:
+            RequestError: the interval is out of range.
+            DatabaseError: the job is not enqueued.
         """
-        _check_pause(every)
-        key = _digest(source.identity)
-        jobs = {f"schema {self._collection} {key}": {"schema": source.as_json(), "acl": list(acl)}}
+        _check_interval(every)
+        jobs = {f"{kind} {self._collection} {_digest(identity)}": payload}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            self._begin(connection)
-            (job_id,) = enqueue(connection, self._owner, self._collection, kinds.SCHEMA, jobs, every=every)
+            self._ensure_tenant(connection)
+            (job_id,) = enqueue(connection, self._owner, self._collection, kind, jobs, every=every)
         return job_id
 
-    def _begin(self, connection: psycopg.Connection) -> None:
-        """Have a tenant with jobs be there, and looked after."""
+    def _ensure_tenant(self, connection: psycopg.Connection) -> None:
+        """Create the tenant where it is missing, and its periodic maintenance."""
         create_tenant(connection, self._owner, now=datetime.now(UTC))
         enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
 
-    def _checked(
+    def _validate(
         self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
     ) -> SourceDocument | dict[str, Any]:
-        """Return what no worker could refuse for its form."""
-        _check_pause(every)
+        """Return the document or the plain spec. Raises RequestError, SourceError, ConfigError."""
+        _check_interval(every)
         if isinstance(item, SourceDocument):
             if every is not None:
                 raise RequestError(
@@ -97,7 +102,7 @@ class TenantJobs:
         plain: dict[str, Any] = json.loads(json.dumps(dict(spec), default=str))  # a path may be a Path
         return plain
 
-    def _put(
+    def _enqueue(
         self,
         connection: psycopg.Connection,
         item: SourceDocument | dict[str, Any],
@@ -106,7 +111,7 @@ class TenantJobs:
         every: timedelta | None,
         priority: int,
     ) -> int:
-        self._begin(connection)
+        self._ensure_tenant(connection)
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
             payload = self._upload(connection, item)
@@ -119,14 +124,14 @@ class TenantJobs:
         return job_id
 
     def _upload(self, connection: psycopg.Connection, document: SourceDocument) -> dict[str, Any]:
-        told = {
+        fields = {
             "source": document.source,
             "title": document.title,
             "metadata": dict(document.metadata),
             "acl": list(document.acl),
             "language": document.language,
         }
-        return {"upload": str(store_upload(connection, self._owner.id, document.data)), "document": told}
+        return {"upload": str(store_upload(connection, self._owner.id, document.data)), "document": fields}
 
     def find(
         self,
@@ -155,8 +160,8 @@ class TenantJobs:
         return Ledgers(self._database.worker).runs(self._owner, run_id=run_id, limit=limit)
 
 
-def _check_pause(every: timedelta | None) -> None:
-    if every is not None and not timedelta() < every <= LONGEST_PAUSE:
+def _check_interval(every: timedelta | None) -> None:
+    if every is not None and not timedelta() < every <= MAX_INTERVAL:
         raise RequestError(f"a pause of {every.total_seconds():g} s between looks; give more than 0, at most 366 days")
 
 

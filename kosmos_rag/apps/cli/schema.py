@@ -222,6 +222,8 @@ def sync(
 ) -> None:
     """Bring a collection up to its source; where nothing has changed, nothing is written."""
     if every is not None:
+        from kosmos_rag.text2sql.jobs import enqueue_sync
+
         source = given.source()
         if source is None or given.url is not None:
             raise RequestError("--every keeps the source in the queue: give --file, --url-env, --models or --dbt")
@@ -229,7 +231,7 @@ def sync(
             _check_built(engine, common.tenant, collection)
             own = replace(source, recipes=str(recipes.absolute()) if recipes else None)
             jobs = engine.tenant(common.tenant, collection=collection).jobs
-            _tell_job(jobs.sync_schema(own, every=timedelta(seconds=every)), as_json=common.as_json)
+            _tell_job(enqueue_sync(jobs, own, every=timedelta(seconds=every)), as_json=common.as_json)
         return
     schema = given.read()
     with common.open_engine() as engine:

@@ -18,6 +18,7 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import kinds, queue
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
+from kosmos_rag.text2sql.jobs import enqueue_sync
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 
 SHOP = SchemaSource(kind="database", location="SHOP_URL")
@@ -83,7 +84,7 @@ def test_a_schema__is_read_again_and_again(
     scope: Tenant, shop: Callable[[str], None], work: Callable[[], None]
 ) -> None:
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
-    scope.jobs.sync_schema(SHOP, every=timedelta(seconds=0.001))
+    enqueue_sync(scope.jobs, SHOP, every=timedelta(seconds=0.001))
     work()
     assert _columns(scope) == {"id", "colour"}
     shop("ALTER TABLE goods ADD COLUMN weight REAL")
@@ -98,15 +99,15 @@ def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
     written = tmp_path / "recipes.yaml"
     written.write_text("recipes: [{slug: red, title: red goods, text: x, pattern: status, tables: [goods]}]")
-    scope.jobs.sync_schema(replace(SHOP, recipes=str(written)))
+    enqueue_sync(scope.jobs, replace(SHOP, recipes=str(written)))
     work()
     shop("ALTER TABLE goods ADD COLUMN weight REAL")
-    scope.jobs.sync_schema(SHOP)
+    enqueue_sync(scope.jobs, SHOP)
     work()
     assert _columns(scope) == {"id", "colour", "weight"}
     assert "query_recipe:red" in scope.sources()
     written.write_text("recipes: []")
-    scope.jobs.sync_schema(replace(SHOP, recipes=str(written)))
+    enqueue_sync(scope.jobs, replace(SHOP, recipes=str(written)))
     work()
     assert "query_recipe:red" not in scope.sources()
 
@@ -115,7 +116,7 @@ def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(
     scope: Tenant, shop: Callable[[str], None], work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
-    scope.jobs.sync_schema(SHOP, every=timedelta(seconds=0.001))
+    enqueue_sync(scope.jobs, SHOP, every=timedelta(seconds=0.001))
     work()
     monkeypatch.setenv("SHOP_URL", "sqlite:////nowhere/shop.db")
     work()
@@ -129,17 +130,17 @@ def test_readers_of_a_schedule__are_those_of_its_documents(
     engine: Engine, scope: Tenant, shop: Callable[[str], None], work: Callable[[], None]
 ) -> None:
     shop("CREATE TABLE wages (id INTEGER PRIMARY KEY, amount REAL)")
-    scope.jobs.sync_schema(SHOP, acl=("role:hr",))
+    enqueue_sync(scope.jobs, SHOP, acl=("role:hr",))
     work()
     assert SchemaGrounding(scope).schemas() == []
     assert _columns(engine.tenant("acme", principals=("role:hr",), collection="schema")) == {"id", "amount"}
 
 
 def test_the_same_source__has_one_job_that_takes_what_is_newer(scope: Tenant, tmp_path: Path) -> None:
-    first = scope.jobs.sync_schema(SHOP, every=timedelta(hours=1))
+    first = enqueue_sync(scope.jobs, SHOP, every=timedelta(hours=1))
     recipes = SchemaSource(kind="database", location="SHOP_URL", recipes=str(tmp_path / "recipes.yaml"))
-    assert scope.jobs.sync_schema(recipes, every=timedelta(hours=2)) == first
-    assert scope.jobs.sync_schema(replace(recipes, samples=("*",)), every=timedelta(hours=2)) == first
+    assert enqueue_sync(scope.jobs, recipes, every=timedelta(hours=2)) == first
+    assert enqueue_sync(scope.jobs, replace(recipes, samples=("*",)), every=timedelta(hours=2)) == first
     assert _job(scope).every_s == 7200.0
 
 
@@ -147,7 +148,7 @@ def test_what_cannot_be_read__is_named_and_not_tried_at_once(
     scope: Tenant, work: Callable[[], None], tmp_path: Path
 ) -> None:
     (tmp_path / "broken.json").write_text("{}")
-    scope.jobs.sync_schema(SchemaSource(kind="json", location=str(tmp_path / "broken.json")))
+    enqueue_sync(scope.jobs, SchemaSource(kind="json", location=str(tmp_path / "broken.json")))
     work()
     assert _job(scope).state is JobState.DEAD
     assert "broken.json" in str(_job(scope).error)
