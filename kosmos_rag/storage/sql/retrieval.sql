@@ -9,7 +9,7 @@ SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunk
                  FROM kosmos.collection_presets e
                 WHERE e.tenant_id = %(tenant_id)s
                   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                  AND e.content::jsonb -> 'rag' -> 'access' ->> 'by' IS NOT NULL),
+                  AND e.content::jsonb -> 'rag' -> 'access' ->> 'department_from' IS NOT NULL),
        ARRAY(SELECT e.content::jsonb -> 'rag' -> 'audit'
                FROM kosmos.collection_presets e
               WHERE e.tenant_id = %(tenant_id)s
