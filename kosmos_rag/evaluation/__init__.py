@@ -1,9 +1,9 @@
-"""How good retrieval is: questions with known answers, measures, stored results, comparisons, reports."""
+"""Offline evaluation of retrieval: question sets, measures, stored evaluations, comparisons, gates, reports."""
 
 from kosmos_rag.core.types.questions import Place, Question, QuestionSet, read_questions
 from kosmos_rag.evaluation.beir import BeirSet, load_beir, tenant_of
-from kosmos_rag.evaluation.compare import Difference, changed, compare
-from kosmos_rag.evaluation.gate import Verdict, verdicts
+from kosmos_rag.evaluation.compare import Difference, compare, list_changes
+from kosmos_rag.evaluation.gate import Verdict, check_thresholds
 from kosmos_rag.evaluation.runner import Plan, evaluate, for_evaluation
 from kosmos_rag.evaluation.store import Evaluations
 from kosmos_rag.evaluation.types import Evaluation, QuestionResult
@@ -19,12 +19,12 @@ __all__ = [
     "QuestionResult",
     "QuestionSet",
     "Verdict",
-    "changed",
+    "check_thresholds",
     "compare",
     "evaluate",
     "for_evaluation",
+    "list_changes",
     "load_beir",
     "read_questions",
     "tenant_of",
-    "verdicts",
 ]

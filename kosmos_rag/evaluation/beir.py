@@ -1,4 +1,4 @@
-"""Sets in the layout of BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv.
+"""Test collections in the BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv.
 
 Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models" (2021).
 """
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError, first_line
 from kosmos_rag.core.types import IngestReport, SourceDocument
-from kosmos_rag.core.types.questions import Question, QuestionSet, require_own_ids
+from kosmos_rag.core.types.questions import Question, QuestionSet, require_unique_ids
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 _SLUG = 40
@@ -24,13 +24,13 @@ _SLUG = 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeirSet:
-    """A corpus with the questions that were judged against it."""
+    """A corpus with judged questions."""
 
     folder: Path
     questions: QuestionSet
 
     def documents(self) -> Iterator[SourceDocument]:
-        """Read the documents, title and text as one; those without either are left out. Raises RequestError."""
+        """Read the documents, title and text joined; skip empty ones. Raises RequestError."""
         for entry in _entries(self.folder / CORPUS):
             title = str(entry.get("title") or "").strip()
             text = f"{title}\n\n{entry.get('text') or ''}".strip()
@@ -39,9 +39,9 @@ class BeirSet:
 
 
 def load_beir(folder: Path, *, split: str = "test") -> BeirSet:
-    """Read a set: questions that have a judgement, and where its documents are.
+    """Read the judged questions of a set; documents are read on demand.
 
-    Raises RequestError where the folder holds no such set, or a line of it is none.
+    Raises RequestError if the folder is not in the BEIR layout, or a line is malformed.
     """
     judgements = folder / "qrels" / f"{split}.tsv"
     if missing := [str(file) for file in (folder / CORPUS, folder / QUERIES, judgements) if not file.is_file()]:
@@ -51,11 +51,11 @@ def load_beir(folder: Path, *, split: str = "test") -> BeirSet:
         )
     judged = _judgements(judgements)
     questions = tuple(
-        Question(id=str(entry["_id"]), text=_asked(entry, folder), documents=judged[str(entry["_id"])])
+        Question(id=str(entry["_id"]), text=_query_text(entry, folder), documents=judged[str(entry["_id"])])
         for entry in _entries(folder / QUERIES)
         if str(entry["_id"]) in judged
     )
-    require_own_ids(questions, folder / QUERIES)
+    require_unique_ids(questions, folder / QUERIES)
     if not questions:
         raise RequestError(f"no question of {folder / QUERIES} is judged in {judgements}; are they of one set?")
     name = folder.resolve().name if split == "test" else f"{folder.resolve().name}-{split}"
@@ -75,7 +75,7 @@ def _judgements(path: Path) -> dict[str, dict[str, int]]:
     return judged
 
 
-def _asked(entry: Mapping[str, Any], folder: Path) -> str:
+def _query_text(entry: Mapping[str, Any], folder: Path) -> str:
     text = entry.get("text")
     if not isinstance(text, str) or not text.strip():
         raise RequestError(f"the question {entry['_id']} of {folder / QUERIES} has no `text`; write what is asked")
@@ -92,23 +92,23 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
         raise RequestError(f"{path} cannot be read: {first_line(error)}; give it as UTF-8 text") from error
 
 
-def _entry(line: str, place: str) -> dict[str, Any]:
+def _entry(line: str, position: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"{place} is not JSON: {first_line(error)}; correct it") from error
+        raise RequestError(f"{position} is not JSON: {first_line(error)}; correct it") from error
     if not isinstance(entry, dict) or "_id" not in entry:
-        raise RequestError(f"{place} has no `_id`; give each its own")
+        raise RequestError(f"{position} has no `_id`; give each its own")
     return entry
 
 
-class Writing(Protocol):
+class WritableTenant(Protocol):
     """A tenant whose documents can be written: a Tenant is one."""
 
     def ingest(
         self, items: Iterable[SourceDocument], *, on_progress: Callable[[int, int, str], None] | None = None
     ) -> IngestReport:
-        """Ingest documents; unchanged ones are passed over."""
+        """Ingest documents; skip unchanged ones."""
         ...
 
     def sources(self) -> list[str]:
@@ -116,32 +116,42 @@ class Writing(Protocol):
         ...
 
     def delete(self, sources: Iterable[str]) -> int:
-        """Remove documents by source."""
+        """Delete documents by source."""
         ...
 
 
-def bring(scope: Writing, beir: BeirSet, on_progress: Callable[[int, int, str], None] | None = None) -> None:
-    """Make a tenant's documents those of a set; what is there already is passed over. Raises RequestError."""
+def sync_corpus(
+    tenant: WritableTenant, beir: BeirSet, on_progress: Callable[[int, int, str], None] | None = None
+) -> None:
+    """Make the corpus of a set the documents of a tenant; skip unchanged ones.
+
+    Args:
+        tenant: The tenant; its other documents are deleted.
+        beir: The set.
+        on_progress: Called with documents done, documents in all, and the current step.
+
+    Raises RequestError if a document cannot be ingested.
+    """
     sources: set[str] = set()
 
-    def noted() -> Iterator[SourceDocument]:
+    def documents() -> Iterator[SourceDocument]:
         for document in beir.documents():
             sources.add(document.source)
             yield document
 
-    report = scope.ingest(noted(), on_progress=on_progress)
+    report = tenant.ingest(documents(), on_progress=on_progress)
     if report.failed:
         first = report.failed[0]
         raise RequestError(
             f"{len(report.failed)} documents of the set were not ingested, the first {first.source!r}: {first.message}"
         )
-    if gone := sorted(set(scope.sources()) - sources):
-        scope.delete(gone)
+    if obsolete := sorted(set(tenant.sources()) - sources):
+        tenant.delete(obsolete)
 
 
 def tenant_of(questions: QuestionSet, settings: Settings) -> str:
-    """Return the tenant that a set is ingested into: another one where the settings cut or embed differently."""
+    """Return the name of the tenant of a set; it depends on chunking, embedding and language."""
     slug = re.sub(r"[^a-z0-9_-]+", "-", questions.name.lower()).strip("-")[:_SLUG]
     chunking, embedding = settings.rag.chunking.model_dump_json(), settings.rag.embedding.model_dump_json()
-    shown = f"{chunking} {embedding} {settings.ingestion.language}"
-    return f"eval-{slug or 'set'}-{hashlib.sha256(shown.encode()).hexdigest()[:8]}"
+    fingerprint = f"{chunking} {embedding} {settings.ingestion.language}"
+    return f"eval-{slug or 'set'}-{hashlib.sha256(fingerprint.encode()).hexdigest()[:8]}"

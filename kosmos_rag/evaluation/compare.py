@@ -1,4 +1,4 @@
-"""Evaluations of the same questions, held against the first of them."""
+"""Compare evaluations of one question set, with significance tests."""
 
 import json
 import statistics
@@ -11,51 +11,51 @@ from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomi
 from kosmos_rag.evaluation.types import DEGRADED, LOWER_IS_BETTER, Evaluation
 
 ALPHA = 0.05
-"""Corrected p-value below which a difference is taken for more than chance."""
+"""Corrected p-value below which a difference is significant."""
 _TIE = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """How one evaluation differs from the baseline in one measure."""
+    """Difference between an evaluation and the baseline in one measure."""
 
     measure: str
     evaluation: str
     baseline_mean: float
     mean: float
     questions: int
-    """Those that both have the measure of."""
+    """Number of questions with the measure in both evaluations."""
     low: float
     high: float
     """The 95 % interval of the mean difference, by bootstrap."""
     p: float
-    """Of the paired randomisation test."""
+    """p-value of the paired randomisation test."""
     corrected_p: float
-    """By Holm, for all differences that are looked at together."""
+    """p-value corrected by Holm for all differences of the comparison."""
     wins: int
     losses: int
 
     @property
     def difference(self) -> float:
-        """What the mean has gained."""
+        """Difference of the means."""
         return self.mean - self.baseline_mean
 
     @property
     def significant(self) -> bool:
-        """Whether it is more than chance."""
+        """Whether the difference is statistically significant."""
         return self.corrected_p < ALPHA
 
     @property
     def worse(self) -> bool:
-        """Whether it is a loss, and more than chance."""
+        """Whether the evaluation is significantly worse."""
         lost = self.difference > 0 if self.measure in LOWER_IS_BETTER else self.difference < 0
         return lost and self.significant
 
 
 def compare(baseline: Evaluation, others: Sequence[Evaluation]) -> list[Difference]:
-    """Compare evaluations with the baseline, measure by measure, in the order of the baseline's.
+    """Compare evaluations with the baseline, measure by measure.
 
-    Raises RequestError where they did not ask the same questions with the same judgements.
+    Raises RequestError if their questions or judgements differ.
     """
     for other in others:
         if other.set_sha256 != baseline.set_sha256:
@@ -63,14 +63,14 @@ def compare(baseline: Evaluation, others: Sequence[Evaluation]) -> list[Differen
                 f"{other.name} asked {other.set_name!r} and {baseline.name} {baseline.set_name!r}, or their questions "
                 "changed in between; only evaluations of the same questions can be compared"
             )
-    found = [
+    differences = [
         _difference(baseline, other, measure)
         for measure in baseline.measures
         for other in others
         if measure != DEGRADED and baseline.values(measure).keys() & other.values(measure).keys()
     ]
-    corrected = holm([one.p for one in found])
-    return [replace(one, corrected_p=p) for one, p in zip(found, corrected, strict=True)]
+    corrected = holm([one.p for one in differences])
+    return [replace(one, corrected_p=p) for one, p in zip(differences, corrected, strict=True)]
 
 
 def _difference(baseline: Evaluation, other: Evaluation, measure: str) -> Difference:
@@ -95,21 +95,21 @@ def _difference(baseline: Evaluation, other: Evaluation, measure: str) -> Differ
     )
 
 
-def changed(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
-    """Return what two evaluations were of that differs, with both values as JSON: settings, models, chunks, code."""
-    return _changed(_measured_of(before), _measured_of(after))
+def list_changes(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
+    """Return changed settings, models, chunks and code as (key, before, after), values as JSON."""
+    return _diff(_configuration(before), _configuration(after))
 
 
-def _measured_of(one: Evaluation) -> dict[str, Any]:
+def _configuration(one: Evaluation) -> dict[str, Any]:
     state = {name: one.index_state.get(name) for name in ("model", "language_model", "chunks")}
     return {"rag": dict(one.settings), **state, "code": one.code_version}
 
 
-def _changed(before: Any, after: Any, key: str = "") -> list[tuple[str, str, str]]:
+def _diff(before: Any, after: Any, key: str = "") -> list[tuple[str, str, str]]:
     if isinstance(before, dict) and isinstance(after, dict):
         return [
-            found
+            change
             for name in dict.fromkeys([*before, *after])
-            for found in _changed(before.get(name), after.get(name), f"{key}.{name}" if key else name)
+            for change in _diff(before.get(name), after.get(name), f"{key}.{name}" if key else name)
         ]
     return [] if before == after else [(key, json.dumps(before), json.dumps(after))]

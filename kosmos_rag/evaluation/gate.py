@@ -1,4 +1,4 @@
-"""Is what was measured good enough?"""
+"""Check an evaluation against the targets and alerts of the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ State = Literal["reached", "below target", "alert"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """One measure against what it has to reach. Of measures that are better low, both are upper bounds."""
+    """One measure against its target and alert; both are upper bounds if lower is better."""
 
     measure: str
     value: float
@@ -22,7 +22,7 @@ class Verdict:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """State of the measure."""
         if self._misses(self.alert):
             return "alert"
         return "below target" if self._misses(self.target) else "reached"
@@ -33,16 +33,23 @@ class Verdict:
         return self.value > bound if self.measure in LOWER_IS_BETTER else self.value < bound
 
 
-def verdicts(evaluation: Evaluation, settings: EvaluationSettings, *, alerts_only: bool = False) -> list[Verdict]:
-    """Return how each measure stands that the settings have a target or an alert for.
+def check_thresholds(
+    evaluation: Evaluation, settings: EvaluationSettings, *, alerts_only: bool = False
+) -> list[Verdict]:
+    """Check each measure that has a target or an alert in the settings.
 
-    Raises RequestError where the evaluation lacks one of them, or where nothing is asked for: that would always pass.
+    Args:
+        evaluation: The evaluation.
+        settings: Targets and alerts.
+        alerts_only: Whether to require alerts, whatever the targets are.
+
+    Raises RequestError if the evaluation lacks a measure, or without bounds: such a check would always pass.
     """
-    wanted = _wanted(settings.targets, settings.alerts)
-    if not (settings.alerts if alerts_only else wanted):
+    names = _bounded_measures(settings.targets, settings.alerts)
+    if not (settings.alerts if alerts_only else names):
         empty = "evaluation.alerts is" if alerts_only else "evaluation.targets and evaluation.alerts are"
         raise RequestError(f"{empty} empty; name what is to be reached, R@10: 0.8")
-    if missing := [name for name in wanted if name not in evaluation.measures]:
+    if missing := [name for name in names if name not in evaluation.measures]:
         raise RequestError(
             f"the evaluation {evaluation.name} has no {missing[0]}, but {', '.join(evaluation.measures)}; "
             "put it into evaluation.measures, or run with --answers, and evaluate again"
@@ -54,9 +61,9 @@ def verdicts(evaluation: Evaluation, settings: EvaluationSettings, *, alerts_onl
             target=settings.targets.get(name),
             alert=settings.alerts.get(name),
         )
-        for name in wanted
+        for name in names
     ]
 
 
-def _wanted(*bounds: Mapping[str, float]) -> list[str]:
-    return list(dict.fromkeys(name for given in bounds for name in given))
+def _bounded_measures(*bounds: Mapping[str, float]) -> list[str]:
+    return list(dict.fromkeys(name for mapping in bounds for name in mapping))

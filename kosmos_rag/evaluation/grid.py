@@ -1,4 +1,4 @@
-"""Configurations that are tried one after the other: every combination of the values given."""
+"""Grid search: every combination of the values of some settings."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -12,30 +12,31 @@ from kosmos_rag.core.config.keys import keys_of
 from kosmos_rag.core.errors import RequestError
 
 Changes = Mapping[str, Any]
-"""Values by dotted key, that replace those of the settings."""
+"""Setting values by dotted key."""
 
 
-def parse_grid(given: Sequence[str]) -> list[Changes]:
-    """Return each combination of `key=value,value`; `rag.` before a key may be left out. One empty one for none.
+def parse_grid(options: Sequence[str]) -> list[Changes]:
+    """Return each combination of options `key=value,value`; the prefix `rag.` is optional.
 
-    Raises RequestError on another form. Whether keys and values are any is for the settings to say.
+    Returns one empty combination without options. Raises RequestError on another form; the settings validate keys and
+    values.
     """
-    axes = [_axis(entry) for entry in given]
+    axes = [_axis(option) for option in options]
     keys = [key for key, _ in axes]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise RequestError(f"--grid names {twice} twice; give all its values at once, {twice}=1,2")
     return [dict(zip(keys, values, strict=True)) for values in product(*(values for _, values in axes))]
 
 
-def _axis(entry: str) -> tuple[str, list[Any]]:
-    key, equals, values = entry.partition("=")
+def _axis(option: str) -> tuple[str, list[Any]]:
+    key, equals, values = option.partition("=")
     try:
-        listed = yaml.safe_load(f"[{values}]")
+        parsed = yaml.safe_load(f"[{values}]")
     except yaml.YAMLError:
-        listed = None
-    if not equals or not key.strip() or not listed:
-        raise RequestError(f"--grid {entry!r} is not KEY=VALUE,VALUE; write --grid retrieval.semantic_weight=0.5,0.7")
-    return _full(key.strip()), listed
+        parsed = None
+    if not equals or not key.strip() or not parsed:
+        raise RequestError(f"--grid {option!r} is not KEY=VALUE,VALUE; write --grid retrieval.semantic_weight=0.5,0.7")
+    return _full(key.strip()), parsed
 
 
 def _full(key: str) -> str:
@@ -44,17 +45,23 @@ def _full(key: str) -> str:
 
 
 def label(changes: Changes) -> str:
-    """Return what is told of a configuration: its changes, without the way to the keys."""
-    told = [f"{key.removeprefix('rag.')}={value}" for key, value in changes.items()]
-    return " ".join(told) or "as configured"
+    """Return the label of a configuration: its changes, without the prefix `rag.`."""
+    parts = [f"{key.removeprefix('rag.')}={value}" for key, value in changes.items()]
+    return " ".join(parts) or "as configured"
 
 
 def require_applied(wanted: Settings, settings: Settings, changes: Changes) -> None:
-    """Raise RequestError where changes of `wanted` have no effect on the settings that questions go by."""
+    """Raise RequestError if changes have no effect on the settings in use.
+
+    Args:
+        wanted: Settings with the changes.
+        settings: Settings that queries use, under the preset of the collection.
+        changes: The changes.
+    """
     for key in changes:
-        asked_for, stays = (reduce(getattr, key.split("."), held) for held in (wanted, settings))
-        if asked_for != stays:
+        requested, actual = (reduce(getattr, key.split("."), one) for one in (wanted, settings))
+        if requested != actual:
             raise RequestError(
-                f"{key} stays {stays!r} and does not become {asked_for!r}: the preset of the collection sets it, or "
+                f"{key} stays {actual!r} and does not become {requested!r}: the preset of the collection sets it, or "
                 "each evaluation does (docs/evaluation.md); leave it out, or ask a collection without a preset"
             )

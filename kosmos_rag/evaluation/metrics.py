@@ -1,4 +1,4 @@
-"""Measures of rankings, by ir-measures: nothing is computed here."""
+"""Measures of rankings, computed by ir-measures."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,10 +15,10 @@ def _ir_measures() -> Any:
     return ir_measures
 
 
-def parsed(names: Sequence[str]) -> list[Any]:
-    """Return measures by name. Raises ConfigError on one that ir-measures does not know or cannot compute here."""
+def parse_measures(names: Sequence[str]) -> list[Any]:
+    """Parse names of measures. Raises ConfigError on one that ir-measures does not know or cannot compute here."""
     library = _ir_measures()
-    known = []
+    parsed = []
     for name in names:
         try:
             measure = library.parse_measure(name)
@@ -32,22 +32,22 @@ def parsed(names: Sequence[str]) -> list[Any]:
             raise ConfigError(
                 f"evaluation.measures holds {name!r}, which is not installed; name nDCG@10, R@10 or RR@10"
             )
-        known.append(measure)
-    return known
+        parsed.append(measure)
+    return parsed
 
 
-def measured(names: Sequence[str], results: Iterable[QuestionResult]) -> dict[str, dict[str, float]]:
-    """Return the measures of each judged question, by its id. What is not found at all counts 0."""
-    measures = parsed(names)
+def compute_measures(names: Sequence[str], results: Iterable[QuestionResult]) -> dict[str, dict[str, float]]:
+    """Return the measures of each judged question, by its id. A question without hits counts 0."""
+    measures = parse_measures(names)
     judged = [result for result in results if result.judged]
     if not judged:
         return {}
     grades = {result.question_id: dict(result.judged) for result in judged}
-    # Ranks as scores: ties would be broken by name otherwise.
+    # Negative ranks as scores: ir-measures breaks ties by name.
     run = {result.question_id: {name: float(-rank) for rank, name in enumerate(result.ranking)} for result in judged}
     computed: dict[str, dict[str, float]] = {}
     for metric in _ir_measures().iter_calc(measures, grades, run):
         computed.setdefault(metric.query_id, {})[str(metric.measure)] = float(metric.value)
-    # One measure has several names: MRR is RR.
-    named = dict(zip(names, map(str, measures), strict=True))
-    return {key: {name: values[own] for name, own in named.items()} for key, values in computed.items()}
+    # ir-measures normalises names (MRR becomes RR); the result has the configured ones.
+    canonical = dict(zip(names, map(str, measures), strict=True))
+    return {key: {name: values[measure] for name, measure in canonical.items()} for key, values in computed.items()}

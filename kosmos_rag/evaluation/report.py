@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation import plots
-from kosmos_rag.evaluation.compare import Difference, changed, compare
+from kosmos_rag.evaluation.compare import Difference, compare, list_changes
 from kosmos_rag.evaluation.types import DEGRADED, LOWER_IS_BETTER, Evaluation, QuestionResult, percentile
 
 _SHOWN = 15
@@ -100,7 +100,7 @@ def _against(first: Evaluation, other: Evaluation, differences: Sequence[Differe
     return Against(
         evaluation=other,
         differences=own,
-        changed=tuple(changed(first, other)),
+        changed=tuple(list_changes(first, other)),
         measure=measure,
         plot=plots.gains(first, other, measure) if measure else "",
         won=tuple(sorted((one for one in changes if one.after > one.before), key=_loss))[:_SHOWN],

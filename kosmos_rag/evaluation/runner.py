@@ -1,4 +1,4 @@
-"""A set of questions asked of a tenant, and what came of each."""
+"""Evaluate a tenant's retrieval: search with every question of a set and measure the rankings."""
 
 import time
 import uuid
@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, Answer, IndexInfo, SearchResult, SpaceInfo
 from kosmos_rag.core.types.questions import Question, QuestionSet
 from kosmos_rag.core.version import __version__
-from kosmos_rag.evaluation.metrics import measured, parsed
+from kosmos_rag.evaluation.metrics import compute_measures, parse_measures
 from kosmos_rag.evaluation.types import (
     ABSTENTION,
     CITATION_PRECISION,
@@ -25,22 +25,22 @@ from kosmos_rag.evaluation.types import (
 )
 
 Progress = Callable[[int, int, str], None]
-"""Told how many are done, of how many, and what is being done."""
+"""Called with the number of questions done, the number of all, and the label of the plan."""
 
 
 class HasIndexes(Protocol):
-    """What knows a tenant's indexes."""
+    """Reports a tenant's indexes."""
 
     def status(self) -> Sequence[IndexInfo]:
-        """Return them."""
+        """Return the indexes."""
         ...
 
 
 class HasSpaces(Protocol):
-    """What knows a tenant's embedding spaces."""
+    """Reports a tenant's embedding spaces."""
 
     def status(self) -> Sequence[SpaceInfo]:
-        """Return them, the live one first."""
+        """Return the spaces, the live one first."""
         ...
 
 
@@ -54,7 +54,7 @@ class EvaluatedTenant(Protocol):
 
     @property
     def language_model(self) -> str | None:
-        """Name of the language model, where there is one."""
+        """Name of the language model; None without one."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class EvaluatedTenant(Protocol):
         ...
 
     def search(self, question: str, k: int | None = None) -> SearchResult:
-        """Return the best passages for a question."""
+        """Return the best passages for a query."""
         ...
 
     def answer(self, question: str) -> Answer:
@@ -78,59 +78,68 @@ class EvaluatedTenant(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """How a set is asked."""
+    """How to evaluate a question set."""
 
     label: str
     settings: Settings
-    """What the scope goes by; of a collection with a preset, under that."""
+    """Settings of the tenant; of a collection with a preset, the settings under it."""
     answers: bool = False
-    """Whether to have each question answered too, for citations and refusals."""
+    """Whether to answer each question too, to measure citations and refusals."""
     collection: str | None = None
     principals: tuple[str, ...] = (EVERYONE,)
-    """The reader that the scope is of."""
+    """Principals of the reader."""
 
 
 def for_evaluation(settings: Settings) -> Settings:
-    """Return settings that measure what they find and not how busy the machine is: no deadline, no kept results."""
+    """Return settings without reranking deadline and result cache, so that load does not change the results."""
     rag = settings.rag
     reranking = rag.reranking.model_copy(update={"deadline_ms": 3_600_000})
     retrieval = rag.retrieval.model_copy(update={"cached_results": 0})
     return settings.model_copy(update={"rag": rag.model_copy(update={"reranking": reranking, "retrieval": retrieval})})
 
 
-def evaluate(scope: EvaluatedTenant, asked: QuestionSet, plan: Plan, on_progress: Progress | None = None) -> Evaluation:
-    """Ask every question, and measure what was found.
+def evaluate(
+    tenant: EvaluatedTenant, question_set: QuestionSet, plan: Plan, on_progress: Progress | None = None
+) -> Evaluation:
+    """Search with every question and measure the rankings.
 
-    Raises RequestError where the tenant has no documents, ConfigError on a measure that is none, and what a question
-    raises: an evaluation is of all its questions, or is none.
+    Args:
+        tenant: The tenant as one reader sees it.
+        question_set: The questions.
+        plan: Settings, label and reader.
+        on_progress: Called before each question.
+
+    Raises RequestError for a tenant without documents, ConfigError on an unknown measure, and what a search raises: an
+    evaluation covers all its questions or does not exist.
     """
     settings = plan.settings
-    parsed(settings.evaluation.measures)
-    index_state = {**_index_state(scope), "language_model": scope.language_model if _asks_model(plan) else None}
+    parse_measures(settings.evaluation.measures)
+    language_model = tenant.language_model if _uses_language_model(plan) else None
+    index_state = {**_index_state(tenant), "language_model": language_model}
     started, at = time.perf_counter(), datetime.now(UTC)
     results = []
-    for number, question in enumerate(asked.questions):
+    for number, question in enumerate(question_set.questions):
         if on_progress is not None:
-            on_progress(number, len(asked.questions), plan.label)
-        results.append(_asked(scope, question, settings.evaluation.depth, answers=plan.answers))
+            on_progress(number, len(question_set.questions), plan.label)
+        results.append(_evaluate_question(tenant, question, settings.evaluation.depth, answers=plan.answers))
     seconds = time.perf_counter() - started
-    by_question = measured(settings.evaluation.measures, results)
+    by_question = compute_measures(settings.evaluation.measures, results)
     results = [
         replace(result, measures={**by_question.get(result.question_id, {}), **result.measures}) for result in results
     ]
     return Evaluation(
         id=uuid.uuid4(),
         at=at,
-        tenant=scope.name,
+        tenant=tenant.name,
         label=plan.label,
-        set_name=asked.name,
-        set_sha256=asked.sha256,
+        set_name=question_set.name,
+        set_sha256=question_set.sha256,
         collection=plan.collection,
         principals=plan.principals,
         depth=settings.evaluation.depth,
         questions=len(results),
         answered=plan.answers,
-        measures=_in_order(means(results), settings.evaluation.measures),
+        measures=_order(means(results), settings.evaluation.measures),
         settings=settings.rag.model_dump(mode="json"),
         settings_hash=settings.settings_hash,
         code_version=__version__,
@@ -140,60 +149,62 @@ def evaluate(scope: EvaluatedTenant, asked: QuestionSet, plan: Plan, on_progress
     )
 
 
-def _in_order(measures: Mapping[str, float], first: Sequence[str]) -> dict[str, float]:
-    """Put what was configured first: by the first measure of all, reports tell better questions from worse."""
+def _order(measures: Mapping[str, float], first: Sequence[str]) -> dict[str, float]:
+    """Put the configured measures first: reports rank questions by the first measure."""
     return {name: measures[name] for name in dict.fromkeys([*first, *measures]) if name in measures}
 
 
-def _index_state(scope: EvaluatedTenant) -> dict[str, Any]:
-    live = next((space for space in scope.spaces.status() if space.live), None)
+def _index_state(tenant: EvaluatedTenant) -> dict[str, Any]:
+    live = next((space for space in tenant.spaces.status() if space.live), None)
     if live is None or not live.chunks:
         raise RequestError(
-            f"tenant {scope.name!r} has no documents to ask; ingest some first, or name a set that brings its own"
+            f"tenant {tenant.name!r} has no documents to search; ingest some first, or name a set with its own corpus"
         )
-    kept = ("kind", "state", "collection", "rows", "rows_now", "settings", "health", "due")
-    indexes = [{name: value for name, value in asdict(info).items() if name in kept} for info in scope.indexes.status()]
+    stored = ("kind", "state", "collection", "rows", "rows_now", "settings", "health", "due")
+    indexes = [
+        {name: value for name, value in asdict(info).items() if name in stored} for info in tenant.indexes.status()
+    ]
     return {"model": live.model, "dimensions": live.dimensions, "chunks": live.chunks, "indexes": indexes}
 
 
-def _asks_model(plan: Plan) -> bool:
-    """Whether a language model has a hand in what is measured."""
+def _uses_language_model(plan: Plan) -> bool:
+    """Return whether a language model influences the results."""
     rag = plan.settings.rag
     return rag.expansion.queries > 0 or rag.expansion.hyde or (plan.answers and rag.answer.mode == "generative")
 
 
-def _asked(scope: EvaluatedTenant, question: Question, depth: int, *, answers: bool) -> QuestionResult:
-    found = scope.search(question.text, depth)
-    ranking = tuple(dict.fromkeys(name for hit in found.hits for name in question.names_of(hit)))
+def _evaluate_question(tenant: EvaluatedTenant, question: Question, depth: int, *, answers: bool) -> QuestionResult:
+    search_result = tenant.search(question.text, depth)
+    ranking = tuple(dict.fromkeys(name for hit in search_result.hits for name in question.names_of(hit)))
     result = QuestionResult(
         question_id=question.id,
         question=question.text,
         judged=question.judged,
         ranking=ranking,
-        timings_ms={stage: round(milliseconds, 3) for stage, milliseconds in found.timings_ms.items()},
-        measures={DEGRADED: float(bool(found.degraded_stages))},
+        timings_ms={stage: round(milliseconds, 3) for stage, milliseconds in search_result.timings_ms.items()},
+        measures={DEGRADED: float(bool(search_result.degraded_stages))},
     )
-    return _answered(scope, question, result) if answers else result
+    return _evaluate_answer(tenant, question, result) if answers else result
 
 
-def _answered(scope: EvaluatedTenant, question: Question, result: QuestionResult) -> QuestionResult:
+def _evaluate_answer(tenant: EvaluatedTenant, question: Question, result: QuestionResult) -> QuestionResult:
     started = time.perf_counter()
-    answer = scope.answer(question.text)
+    answer = tenant.answer(question.text)
     milliseconds = round((time.perf_counter() - started) * 1000, 3)
     return replace(
         result,
         timings_ms={**result.timings_ms, "answer": milliseconds},
-        measures={**result.measures, **_judged_answer(question, answer)},
+        measures={**result.measures, **_measure_answer(question, answer)},
         refused=answer.refused,
         confidence=answer.confidence,
     )
 
 
-def _judged_answer(question: Question, answer: Answer) -> dict[str, float]:
+def _measure_answer(question: Question, answer: Answer) -> dict[str, float]:
     if not question.answerable:
         return {ABSTENTION: float(answer.refused), FALSE_ANSWERS: float(not answer.refused)}
     measures = {ABSTENTION: float(not answer.refused), FALSE_REFUSALS: float(answer.refused)}
     if not answer.refused and answer.citations:
-        right = [question.is_answered_at(citation) for citation in answer.citations]
-        measures[CITATION_PRECISION] = sum(right) / len(right)
+        correct = [question.is_answered_at(citation) for citation in answer.citations]
+        measures[CITATION_PRECISION] = sum(correct) / len(correct)
     return measures

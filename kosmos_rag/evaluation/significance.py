@@ -1,4 +1,4 @@
-"""Is a difference more than chance? Paired tests over questions, with a fixed seed: same values, same answer."""
+"""Significance tests over paired questions, with a fixed seed: equal values give equal results."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 _ROUNDS = 10_000
 _SEED = 20_240_601
 _CELLS = 4_000_000
-"""Numbers drawn at once: rounds are taken in blocks of as many as fit."""
+"""Random numbers drawn at once: rounds are done in blocks of this size, to bound memory."""
 
 
 def randomisation_p(differences: Sequence[float]) -> float:
@@ -23,7 +23,7 @@ def randomisation_p(differences: Sequence[float]) -> float:
     extreme = 0
     for rounds in _blocks(len(values)):
         signs = generator.integers(0, 2, size=(rounds, len(values)), dtype=np.int8) * 2.0 - 1.0
-        # Sums in another order differ in their last digits.
+        # The order of summation changes the last digits.
         extreme += int(np.count_nonzero(np.abs(signs @ values) >= observed - 1e-9))
     return (extreme + 1) / (_ROUNDS + 1)
 
@@ -33,27 +33,27 @@ def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95) -> 
 
     Source: Efron and Tibshirani, "An introduction to the bootstrap" (1993), chapter 13.
     """
-    given = np.asarray(values, dtype=np.float64)
+    sample = np.asarray(values, dtype=np.float64)
     generator = np.random.default_rng(_SEED)
     resampled: list[NDArray[np.float64]] = []
-    for rounds in _blocks(len(given)):
-        drawn = generator.integers(0, len(given), size=(rounds, len(given)))
-        resampled.append(given[drawn].mean(axis=1))
+    for rounds in _blocks(len(sample)):
+        drawn = generator.integers(0, len(sample), size=(rounds, len(sample)))
+        resampled.append(sample[drawn].mean(axis=1))
     outside = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(resampled), [outside, 1 - outside])
     return float(low), float(high)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for that there are several, in their order.
+    """Return p-values corrected for multiple tests, in their order.
 
     Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
     """
     corrected = [0.0] * len(p_values)
     largest = 0.0
-    for step, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        largest = max(largest, min(1.0, (len(p_values) - step) * p_values[place]))
-        corrected[place] = largest
+    for step, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (len(p_values) - step) * p_values[index]))
+        corrected[index] = largest
     return corrected
 
 

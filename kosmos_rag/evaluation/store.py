@@ -1,4 +1,4 @@
-"""Evaluations in the database, with their tenant's other rows."""
+"""Evaluations in the database."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ LATEST = "latest"
 
 
 class Evaluations:
-    """The evaluations of one tenant: for those who run it, for their questions are of any reader's documents."""
+    """The evaluations of one tenant, for its operators: the questions may be about any reader's documents."""
 
     def __init__(self, database: Database, owner: TenantRef) -> None:
         self._role = database.worker
@@ -71,32 +71,35 @@ class Evaluations:
             self._role.transaction(self._owner.id, ()) as connection,
             connection.cursor(row_factory=dict_row) as cursor,
         ):
-            found = cursor.execute(statement("list_evaluations"), {"tenant_id": self._owner.id, "limit": limit})
+            cursor.execute(statement("list_evaluations"), {"tenant_id": self._owner.id, "limit": limit})
             return [
                 Evaluation(**{**row, "tenant": self._owner.name, "principals": tuple(row["principals"])})
-                for row in found.fetchall()
+                for row in cursor.fetchall()
             ]
 
     def get(self, reference: str) -> Evaluation:
-        """Return an evaluation with its results: `latest`, the beginning of an id, or a label, of several the newest.
+        """Return an evaluation with its results.
 
-        Raises RequestError where there is none, or the beginning is that of several ids. Raises DatabaseError.
+        Args:
+            reference: `latest`, a prefix of an id, or a label; of several with one label the newest.
+
+        Raises RequestError without a match, or if several ids have the prefix. Raises DatabaseError.
         """
         if not reference.strip():
             raise RequestError("the evaluation is not named; give the beginning of its id, a label, or latest")
         listed = self.recent()
-        found = [one for one in listed if str(one.id).startswith(reference.lower())]
+        matching = [one for one in listed if str(one.id).startswith(reference.lower())]
         if reference == LATEST:
-            found = listed[:1]
-        elif not found:
-            found = [one for one in listed if one.label == reference][:1]
-        if len(found) != 1:
-            what = f"{len(found)} evaluations whose ids begin with" if found else "no evaluation"
+            matching = listed[:1]
+        elif not matching:
+            matching = [one for one in listed if one.label == reference][:1]
+        if len(matching) != 1:
+            what = f"{len(matching)} evaluations whose ids begin with" if matching else "no evaluation"
             raise RequestError(
                 f"tenant {self._owner.name!r} has {what} {reference!r}; `kosmos-rag eval list -t {self._owner.name}` "
                 "lists them"
             )
-        return self._with_results(found[0])
+        return self._with_results(matching[0])
 
     def _with_results(self, evaluation: Evaluation) -> Evaluation:
         values = {"tenant_id": self._owner.id, "evaluation_id": evaluation.id}
@@ -115,7 +118,7 @@ class Evaluations:
 
 
 def _json(value: Mapping[str, Any]) -> Json:
-    # Times in the health of an index are the only values that JSON does not know.
+    # JSON has no type for the times in the health of an index.
     return Json(value, dumps=_dumps)
 
 

@@ -53,7 +53,7 @@ _OF_THE_PASSAGE = re.compile(r"\b(?:passage|text|excerpt|author|document|above|p
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
+class ChunkText:
     """A chunk, as far as questions are made of it."""
 
     source: str
@@ -63,7 +63,7 @@ class Piece:
     text: str
 
 
-def pieces(role: Role, tenant: TenantRef, principals: Sequence[str], collection: str | None) -> list[Piece]:
+def read_chunks(role: Role, tenant: TenantRef, principals: Sequence[str], collection: str | None) -> list[ChunkText]:
     """Read the chunks that these principals may read. Raises RequestError where there is none, DatabaseError."""
     values = {"tenant_id": tenant.id, "collection": collection}
     with role.transaction(tenant.id, principals) as connection:
@@ -71,12 +71,12 @@ def pieces(role: Role, tenant: TenantRef, principals: Sequence[str], collection:
     if not rows:
         raise RequestError(f"tenant {tenant.name!r} has no documents to make questions of; ingest some first")
     return [
-        Piece(source=source, section=tuple(section), line_start=first, line_end=last, text=text)
+        ChunkText(source=source, section=tuple(section), line_start=first, line_end=last, text=text)
         for source, section, first, last, text in rows
     ]
 
 
-def make(found: Sequence[Piece], limit: int) -> list[Made]:
+def generate_questions(found: Sequence[ChunkText], limit: int) -> list[Made]:
     """Make up to `limit` questions without a model: by turns from headings, definitions and key phrases."""
     mixed = _spread(found)
     kinds = (_from_headings(found), _from_definitions(mixed), _from_phrases(mixed))
@@ -84,9 +84,9 @@ def make(found: Sequence[Piece], limit: int) -> list[Made]:
     return _without_near_duplicates((made for made in turns if made is not None), limit)
 
 
-def make_by_model(
+def generate_with_model(
     model: LanguageModel,
-    found: Sequence[Piece],
+    found: Sequence[ChunkText],
     limit: int,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Made]:
@@ -126,9 +126,9 @@ def _question_in(answer: str) -> str | None:
     return None
 
 
-def _from_headings(found: Sequence[Piece]) -> Iterator[Made]:
+def _from_headings(found: Sequence[ChunkText]) -> Iterator[Made]:
     """Ask for what stands under a heading that is in one place only."""
-    places: dict[str, dict[tuple[str, tuple[str, ...]], list[Piece]]] = {}
+    places: dict[str, dict[tuple[str, tuple[str, ...]], list[ChunkText]]] = {}
     for piece in found:
         if piece.section:
             heading = " ".join(piece.section[-1].casefold().split())
@@ -138,7 +138,7 @@ def _from_headings(found: Sequence[Piece]) -> Iterator[Made]:
         ((_, section), inside), *others = places[heading].items()
         if not others and len(_words(section[-1])) in _HEADING_WORDS:
             first, last = inside[0], inside[-1]
-            whole = Piece(
+            whole = ChunkText(
                 source=first.source,
                 section=section,
                 line_start=min(first.line_start, last.line_start),
@@ -148,7 +148,7 @@ def _from_headings(found: Sequence[Piece]) -> Iterator[Made]:
             yield _question(f"What is there to know about {' '.join(section[-1].split())}?", whole), "heading"
 
 
-def _from_definitions(found: Sequence[Piece]) -> Iterator[Made]:
+def _from_definitions(found: Sequence[ChunkText]) -> Iterator[Made]:
     """Ask for the meaning of a term that is defined once."""
     defined: dict[str, list[Made]] = {}
     for piece in found:
@@ -163,7 +163,7 @@ def _from_definitions(found: Sequence[Piece]) -> Iterator[Made]:
     yield from (once[0] for once in defined.values() if len(once) == 1)
 
 
-def _from_phrases(found: Sequence[Piece]) -> Iterator[Made]:
+def _from_phrases(found: Sequence[ChunkText]) -> Iterator[Made]:
     """Ask by two phrases that only one chunk has, of words that are common otherwise."""
     of_piece = [_phrases(piece.text) for piece in found]
     chunks_with = Counter(chain.from_iterable(of_piece))
@@ -191,12 +191,12 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _spread(found: Iterable[Piece]) -> list[Piece]:
+def _spread(found: Iterable[ChunkText]) -> list[ChunkText]:
     """Put passages in an order that has nothing to do with that of the documents, and is always the same."""
     return sorted(found, key=lambda piece: (sha256(piece.text.encode()).hexdigest(), piece.source, piece.line_start))
 
 
-def _question(text: str, piece: Piece) -> Question:
+def _question(text: str, piece: ChunkText) -> Question:
     place = Place(source=piece.source, lines=(piece.line_start, piece.line_end))
     return Question(id=id_of(text), text=text, places=(place,))
 

@@ -1,4 +1,4 @@
-"""Settings chosen on one half of the questions, and what they are worth on the other."""
+"""Tune settings on one half of the questions, and measure them on the other."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -15,41 +15,41 @@ from kosmos_rag.evaluation.grid import Changes
 from kosmos_rag.evaluation.types import LOWER_IS_BETTER, Evaluation
 
 Stage = Sequence[Changes]
-"""Changes of which one is chosen, before the next stage is looked at."""
-Asking = Callable[[Changes, QuestionSet], Evaluation]
-"""Asks questions under the settings with these changes."""
+"""Alternatives: the best is chosen before the next stage."""
+Runner = Callable[[Changes, QuestionSet], Evaluation]
+"""Evaluates a question set under the settings with these changes."""
 
 TEST = " (test)"
-"""The end of the name of the half that nothing is chosen on."""
-_FEWEST = 20
-"""Questions below which halves say nothing."""
+"""Suffix of the name of the test half."""
+_MIN_QUESTIONS = 20
+"""Minimum number of questions: smaller halves have no significance."""
 _WEIGHTS = (0.2, 0.35, 0.5, 0.65, 0.8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tuned:
-    """What tuning chose, and what it is worth."""
+class TuningResult:
+    """The chosen changes, measured on both halves."""
 
     changes: Changes
-    """Empty where nothing was better than what there was."""
+    """Empty if nothing was better than the settings."""
     measure: str
     trained: float
-    """Mean of the measure on the half that it was chosen on."""
+    """Mean of the measure on the training half."""
     trained_before: float
     baseline: Evaluation
-    """The settings as they were, on the other half."""
+    """The unchanged settings on the test half."""
     chosen: Evaluation
     differences: tuple[Difference, ...]
-    """Between both, on the other half."""
+    """Between both, on the test half."""
 
     @property
     def difference(self) -> Difference:
-        """The one in the measure that was tuned for."""
+        """The difference in the tuned measure."""
         return next(one for one in self.differences if one.measure == self.measure)
 
 
-def usual_stages(settings: Settings) -> list[Stage]:
-    """Return what is tried where nothing is named: fusion with its weights, depth, thresholds."""
+def default_stages(settings: Settings) -> list[Stage]:
+    """Return the stages without a grid: fusion and weights, candidates, thresholds."""
     retrieval, reranking = settings.rag.retrieval, settings.rag.reranking
     fusion = [
         {
@@ -70,42 +70,51 @@ def usual_stages(settings: Settings) -> list[Stage]:
     return stages
 
 
-def halves(asked: QuestionSet) -> tuple[QuestionSet, QuestionSet]:
-    """Split a set in two by a hash of the ids: always the same split. Raises RequestError on a small set."""
-    if len(asked.questions) < _FEWEST:
+def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet]:
+    """Split a set into training and test half by a hash of the ids. Raises RequestError on a small set."""
+    if len(question_set.questions) < _MIN_QUESTIONS:
         raise RequestError(
-            f"the set {asked.name!r} has {len(asked.questions)} questions, and choosing on a half of so few says "
-            f"nothing; use {_FEWEST} or more"
+            f"the set {question_set.name!r} has {len(question_set.questions)} questions, and half of so few says "
+            f"nothing; use {_MIN_QUESTIONS} or more"
         )
-    ordered = sorted((hashlib.sha256(question.id.encode()).hexdigest(), question.id) for question in asked.questions)
+    ordered = sorted(
+        (hashlib.sha256(question.id.encode()).hexdigest(), question.id) for question in question_set.questions
+    )
     train = {key for _, key in ordered[::2]}
 
     def in_train(question: Question) -> bool:
         return question.id in train
 
     return (
-        asked.part(f"{asked.name} (train)", in_train),
-        asked.part(f"{asked.name}{TEST}", lambda question: not in_train(question)),
+        question_set.part(f"{question_set.name} (train)", in_train),
+        question_set.part(f"{question_set.name}{TEST}", lambda question: not in_train(question)),
     )
 
 
-def tune(asked: QuestionSet, stages: Sequence[Stage], measure: str, asking: Asking) -> Tuned:
-    """Choose changes stage by stage on one half, each on top of those before, and measure both on the other half.
+def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: Runner) -> TuningResult:
+    """Choose changes stage by stage on the training half, and measure them on the test half.
 
-    Changes are chosen only where the mean is higher; of equals the first. Raises RequestError where the set is small or
-    its evaluations lack the measure, and what `asking` raises.
+    A stage adds to the changes of the stages before. Changes are chosen only if the mean improves; of equals the first.
+
+    Args:
+        question_set: The questions.
+        stages: Alternatives to try, in order.
+        measure: Name of the measure to improve.
+        run: Evaluates questions under changes.
+
+    Raises RequestError if the set is small or its evaluations lack the measure, and what `run` raises.
     """
-    train, test = halves(asked)
-    before = best = _mean(asking({}, train), measure)
+    train, test = split_questions(question_set)
+    before = best = _mean(run({}, train), measure)
     chosen: Changes = {}
     for stage in stages:
         tried = [{**chosen, **changes} for changes in stage]
-        for changes, mean in [(changes, _mean(asking(changes, train), measure)) for changes in tried]:
+        for changes, mean in [(changes, _mean(run(changes, train), measure)) for changes in tried]:
             if _better(mean, best, measure):
                 chosen, best = changes, mean
-    baseline = asking({}, test)
-    after = asking(chosen, test) if chosen else baseline
-    return Tuned(
+    baseline = run({}, test)
+    after = run(chosen, test) if chosen else baseline
+    return TuningResult(
         changes=chosen,
         measure=measure,
         trained=best,
@@ -129,16 +138,19 @@ def _better(mean: float, best: float, measure: str) -> bool:
     return mean < best - 1e-9 if measure in LOWER_IS_BETTER else mean > best + 1e-9
 
 
-def configuration(tuned: Tuned, changes: Changes, base: str | None) -> str:
-    """Return a configuration file with what was chosen, laid over `base`; what it is worth stands above.
+def render_configuration(tuned: TuningResult, changes: Changes, base: str | None) -> str:
+    """Return the text of a configuration file with the chosen changes, and their measures as a comment.
 
-    `changes` are those, with what else was asked under and stands in no file.
+    Args:
+        tuned: The result.
+        changes: The chosen changes, and other overrides that are in no file.
+        base: Path of the file that it extends; None without one.
     """
     one = tuned.difference
     verdict = "more than chance" if one.significant else "NOT more than chance"
-    asked = tuned.baseline.set_name.removesuffix(TEST)
+    set_name = tuned.baseline.set_name.removesuffix(TEST)
     head = f"""\
-Tuned for {tuned.measure} on one half of {asked!r}: {tuned.trained_before:.4f} before, {tuned.trained:.4f} with this.
+Tuned for {tuned.measure} on one half of {set_name!r}: {tuned.trained_before:.4f} before, {tuned.trained:.4f} with this.
 On the other half, {one.questions} questions: {one.baseline_mean:.4f} before, {one.mean:.4f} with this;
 95 % interval of the difference {one.low:+.4f} to {one.high:+.4f}, p {one.p:.4f}: {verdict}.
 To take it away again, name the file that it extends."""

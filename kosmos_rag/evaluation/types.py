@@ -1,4 +1,4 @@
-"""What an evaluation is made of."""
+"""Records of an evaluation."""
 
 import statistics
 import uuid
@@ -8,46 +8,46 @@ from datetime import datetime
 from typing import Any
 
 CITATION_PRECISION = "citation_precision"
-"""Share of an answer's citations that stand where the question is answered."""
+"""Share of an answer's citations that point to a location of the expected answer."""
 ABSTENTION = "abstention"
-"""Whether a question was rightly answered or rightly refused."""
+"""1 if an answerable question was answered, or an unanswerable one refused."""
 FALSE_ANSWERS = "false_answers"
-"""Whether a question that nothing answers was answered all the same."""
+"""1 if an unanswerable question was answered."""
 FALSE_REFUSALS = "false_refusals"
-"""Whether a question that something answers was refused."""
+"""1 if an answerable question was refused."""
 DEGRADED = "degraded"
-"""Whether a stage that the settings ask for did not run: such a result may not come again."""
+"""1 if a configured stage did not run: the result may not be reproducible."""
 
 LOWER_IS_BETTER = frozenset({FALSE_ANSWERS, FALSE_REFUSALS, DEGRADED})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionResult:
-    """What came of one question."""
+    """Result of one question."""
 
     question_id: str
     question: str
     judged: Mapping[str, int]
-    """Grades of what answers it, by name; empty where nothing does."""
+    """Relevance grades by name; empty if the question is unanswerable."""
     ranking: tuple[str, ...]
-    """What was found, the best first, by the names of `judged` where it is of those."""
+    """Retrieved names, the best first: those of `judged` if they match."""
     timings_ms: Mapping[str, float]
-    """Milliseconds by stage; `total` is the retrieval, `answer` what answering took after it, a retrieval included."""
+    """Milliseconds by stage; `total` is the search, `answer` the answer call that follows, its own search included."""
     measures: Mapping[str, float] = field(default_factory=dict)
     refused: bool | None = None
-    """None where no answer was made."""
+    """None if no answer was requested."""
     confidence: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """What was measured of a tenant's retrieval with a set of questions, and what it was measured of."""
+    """Measures of a tenant's retrieval over a question set, with the configuration that was measured."""
 
     id: uuid.UUID
     at: datetime
     tenant: str
     label: str
-    """What is told of the configuration, for people."""
+    """Description of the configuration, for people."""
     set_name: str
     set_sha256: str
     collection: str | None
@@ -58,19 +58,19 @@ class Evaluation:
     measures: Mapping[str, float]
     """Means over the questions that have the measure."""
     settings: Mapping[str, Any]
-    """`rag` of the settings, whole."""
+    """All of `rag`."""
     settings_hash: str
     """A hash of them."""
     code_version: str
     index_state: Mapping[str, Any]
-    """The live model with its vectors, the indexes, and the language model, where one was asked."""
+    """The live embedding model and its chunks, the indexes, and the language model if one was called."""
     seconds: float
     results: tuple[QuestionResult, ...] = ()
-    """In the order of their ids; none where an evaluation is listed."""
+    """In the order of their ids; empty in a list of evaluations."""
 
     @property
     def name(self) -> str:
-        """How it is referred to: tenant and the beginning of its id."""
+        """Reference for people: tenant and the first eight digits of the id."""
         return f"{self.tenant}/{str(self.id)[:8]}"
 
     def values(self, measure: str) -> dict[str, float]:
@@ -78,7 +78,7 @@ class Evaluation:
         return {result.question_id: result.measures[measure] for result in self.results if measure in result.measures}
 
     def timings(self) -> dict[str, list[float]]:
-        """Return the milliseconds of each stage, in the order of the stages."""
+        """Return the latencies in milliseconds by stage, in the order of the stages."""
         stages: dict[str, list[float]] = {}
         for result in self.results:
             for stage, milliseconds in result.timings_ms.items():
@@ -92,13 +92,13 @@ def means(results: Iterable[QuestionResult]) -> dict[str, float]:
     for result in results:
         for name, value in result.measures.items():
             values.setdefault(name, []).append(value)
-    return {name: statistics.fmean(given) for name, given in values.items()}
+    return {name: statistics.fmean(of_name) for name, of_name in values.items()}
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile, interpolated between the two nearest values."""
+    """Return a percentile (`share` from 0 to 1), interpolated linearly between the two nearest values."""
     ordered = sorted(values)
-    place = (len(ordered) - 1) * share
-    below = int(place)
+    position = (len(ordered) - 1) * share
+    below = int(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)

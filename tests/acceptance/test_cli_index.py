@@ -46,7 +46,7 @@ def kosmos(folder: Path) -> Iterator[Run]:
     patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
     patch.setenv("KOSMOS_INDEXES__VECTOR", "ivfflat")
     patch.setenv("KOSMOS_INDEXES__VECTOR_MIN_CHUNKS", str(FILES))
-    patch.setenv("KOSMOS_INDEXES__LEXICAL_TAIL_CHUNKS", str(FILES))
+    patch.setenv("KOSMOS_INDEXES__UNSEGMENTED_CHUNKS", str(FILES))
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(app, list(arguments), catch_exceptions=False)

@@ -71,14 +71,14 @@ def compare(evaluations: ReferencesArgument, *, common: TenantOptions) -> None:
     """Compare evaluations of the same questions with the first of them, and say what is more than chance."""
     from dataclasses import asdict
 
-    from kosmos_rag.evaluation import changed, compare
+    from kosmos_rag.evaluation import compare, list_changes
 
     if len(evaluations) < 2:
         raise RequestError("one evaluation has nothing to be compared with; name two or more, the baseline first")
     with common.open_engine() as engine:
         baseline, *others = [_get(engine, common.tenant, reference) for reference in evaluations]
     found = compare(baseline, others)
-    of = [(other.name, *change) for other in others for change in changed(baseline, other)]
+    of = [(other.name, *change) for other in others for change in list_changes(baseline, other)]
     if common.as_json:
         names = ("evaluation", "what", "baseline", "here")
         changes = [dict(zip(names, change, strict=True)) for change in of]
@@ -103,11 +103,11 @@ def gate(
     common: TenantOptions,
 ) -> None:
     """Exit with 1 where a measure is below evaluation.targets: for a build or a clock that is to notice."""
-    from kosmos_rag.evaluation import compare, verdicts
+    from kosmos_rag.evaluation import check_thresholds, compare
 
     with common.open_engine() as engine:
         one = _get(engine, common.tenant, evaluation)
-        judged = verdicts(one, engine.settings.evaluation, alerts_only=alert)
+        judged = check_thresholds(one, engine.settings.evaluation, alerts_only=alert)
         before = _get(engine, common.tenant, baseline) if baseline is not None else None
         lost = [difference for difference in compare(before, [one]) if difference.worse] if before else []
     missed = [verdict for verdict in judged if verdict.state == "alert" or (verdict.state != "reached" and not alert)]

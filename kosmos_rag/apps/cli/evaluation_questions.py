@@ -30,8 +30,8 @@ def questions(
 ) -> None:
     """Make questions of a tenant's documents: a canary for those who have none whose answers are known."""
     from kosmos_rag.core.types import EVERYONE
-    from kosmos_rag.core.types.questions import written
-    from kosmos_rag.evaluation.synthetic import make, make_by_model, pieces
+    from kosmos_rag.core.types.questions import dump_questions
+    from kosmos_rag.evaluation.synthetic import generate_questions, generate_with_model, read_chunks
     from kosmos_rag.models.llm.client import ChatModel
     from kosmos_rag.storage.tenants import tenant as tenant_named
 
@@ -43,19 +43,21 @@ def questions(
                 "an audit log is kept of these documents, and it has no record of who reads them whole; "
                 "name a collection without one, --collection, or write questions by hand"
             )
-        found = pieces(engine.parts.database.app, tenant_named(common.tenant), held or (EVERYONE,), common.collection)
+        found = read_chunks(
+            engine.parts.database.app, tenant_named(common.tenant), held or (EVERYONE,), common.collection
+        )
         if by_model:
             if engine.settings.language_model.url is None:
                 raise ConfigError("language_model.url is null, and --model needs one; name its server, or leave it out")
             with closing(ChatModel(engine.settings.language_model)) as model:
-                made = make_by_model(model, found, limit, tell)
+                made = generate_with_model(model, found, limit, tell)
         else:
-            made = make(found, limit)
+            made = generate_questions(found, limit)
         if not made:
             raise RequestError(
                 f"the documents of tenant {common.tenant!r} gave no question; try --model, or write some by hand"
             )
-        write(output, written(made))
+        write(output, dump_questions(made))
     kinds = {kind: sum(of == kind for _, of in made) for kind in sorted({kind for _, kind in made})}
     if common.as_json:
         print_json({"written": str(output), "questions": len(made), "made_by": kinds})

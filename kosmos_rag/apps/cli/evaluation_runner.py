@@ -68,7 +68,7 @@ class Asking:
         """Read the set that is named. Raises RequestError, and SourceError where it cannot be fetched."""
         from kosmos_rag.core.types import EVERYONE
         from kosmos_rag.evaluation import load_beir, read_questions
-        from kosmos_rag.evaluation.download import fetched, is_url
+        from kosmos_rag.evaluation.download import fetch_set, is_url
 
         settings, beir = options.load_settings(), None
         held = tuple(
@@ -78,7 +78,7 @@ class Asking:
             if held or options.collection is not None:
                 raise RequestError("a BEIR set is a tenant of its own; leave --principal and --collection out")
             split = options.split
-            folder = fetched(named, settings.ingestion, split=split) if is_url(named) else Path(named)
+            folder = fetch_set(named, settings.ingestion, split=split) if is_url(named) else Path(named)
             beir = load_beir(folder, split=split)
         return cls(
             config=options.config,
@@ -134,13 +134,13 @@ class Asking:
 
     def _ingest(self, engine: "Engine", settings: "Settings") -> str:
         """Bring a BEIR set into its tenant, and return whose documents are asked."""
-        from kosmos_rag.evaluation.beir import bring, tenant_of
+        from kosmos_rag.evaluation.beir import sync_corpus, tenant_of
 
         if self.beir is None:
             return self.tenant
         name = tenant_of(self.asked, settings)
         if name not in self._ingested:
-            bring(engine.tenant(name), self.beir, self.tell)
+            sync_corpus(engine.tenant(name), self.beir, self.tell)
             self._ingested.add(name)
         return name
 

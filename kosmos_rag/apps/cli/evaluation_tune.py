@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kosmos_rag.evaluation import Evaluation, QuestionSet
-    from kosmos_rag.evaluation.tuning import Tuned
+    from kosmos_rag.evaluation.tuning import TuningResult
 
 
 @command
@@ -36,11 +36,11 @@ def tune(
 ) -> None:
     """Choose fusion, weights, depth and thresholds, or what --grid names, and write what is better into a file."""
     from kosmos_rag.evaluation.grid import parse_grid
-    from kosmos_rag.evaluation.tuning import TEST, configuration, tune, usual_stages
+    from kosmos_rag.evaluation.tuning import TEST, default_stages, render_configuration, tune
 
     require_new(output)
     asking = Asking.of(set_name, options)
-    stages = [parse_grid(grid)] if grid else usual_stages(asking.settings({}))
+    stages = [parse_grid(grid)] if grid else default_stages(asking.settings({}))
 
     def ask(changes: "Mapping[str, Any]", asked: "QuestionSet") -> "Evaluation":
         # Of all that is tried, only what is held against each other in the end is worth keeping.
@@ -50,7 +50,7 @@ def tune(
     with progress(shown=not options.as_json) as asking.tell:
         tuned = tune(asking.asked, stages, measure, ask)
     if tuned.changes:
-        write(output, configuration(tuned, asking.told(tuned.changes), _base(options.config, output)))
+        write(output, render_configuration(tuned, asking.told(tuned.changes), _base(options.config, output)))
     if options.as_json:
         print_json(_as_object(tuned, output))
     else:
@@ -67,7 +67,7 @@ def _base(config: Path | None, output: Path) -> str | None:
     return None if used is None else os.path.relpath(used.absolute(), output.absolute().parent)
 
 
-def _as_object(tuned: "Tuned", output: Path) -> dict[str, Any]:
+def _as_object(tuned: "TuningResult", output: Path) -> dict[str, Any]:
     return {
         "changes": dict(tuned.changes),
         "written": str(output) if tuned.changes else None,
@@ -78,7 +78,7 @@ def _as_object(tuned: "Tuned", output: Path) -> dict[str, Any]:
     }
 
 
-def _print(tuned: "Tuned", output: Path) -> None:
+def _print(tuned: "TuningResult", output: Path) -> None:
     from kosmos_rag.evaluation.grid import label
 
     out = console()

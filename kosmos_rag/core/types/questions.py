@@ -14,7 +14,7 @@ import yaml
 from kosmos_rag.core.errors import RequestError, first_line
 
 
-class Located(Protocol):
+class HasLocation(Protocol):
     """What has a place in a document: a passage, a citation."""
 
     @property
@@ -61,7 +61,7 @@ class Place:
         """Whether a document of this source holds the place."""
         return any(f"/{given}".endswith(f"/{self.source}") for given in (source, _without_ending(source)))
 
-    def covers(self, at: Located) -> bool:
+    def covers(self, at: HasLocation) -> bool:
         """Whether what stands there is of this place, or partly so."""
         return (
             self.is_in(at.source)
@@ -100,7 +100,7 @@ class Question:
         """Whether anything answers it."""
         return any(grade > 0 for grade in self.judged.values())
 
-    def names_of(self, at: Located) -> list[str]:
+    def names_of(self, at: HasLocation) -> list[str]:
         """Return what is found there: places of answers by their names, or else one name of its own.
 
         That one is as fine as the finest place of the question: lines, a section, or a document.
@@ -116,7 +116,7 @@ class Question:
             return [f"{at.source}#{' / '.join(at.section)}"]
         return [at.source]
 
-    def is_answered_at(self, at: Located) -> bool:
+    def is_answered_at(self, at: HasLocation) -> bool:
         """Whether an answer of it stands there."""
         return any(self.judged.get(name, 0) > 0 for name in self.names_of(at))
 
@@ -160,11 +160,11 @@ def read_questions(path: Path) -> QuestionSet:
             "write `- question: …` and below it `source: handbook.md`, for each"
         )
     questions = [_question(entry, f"question {number} of {path}") for number, entry in enumerate(entries, start=1)]
-    require_own_ids(questions, path)
+    require_unique_ids(questions, path)
     return QuestionSet(name=path.stem, questions=tuple(questions))
 
 
-def require_own_ids(questions: Sequence[Question], path: Path) -> None:
+def require_unique_ids(questions: Sequence[Question], path: Path) -> None:
     """Raise RequestError where questions share an id: what came of them could not be told apart."""
     times = Counter(question.id for question in questions)
     if twice := next((question for question in questions if times[question.id] > 1), None):
@@ -212,7 +212,7 @@ def _are_integers(values: Any) -> bool:
     )
 
 
-def written(questions: Iterable[tuple[Question, str]]) -> str:
+def dump_questions(questions: Iterable[tuple[Question, str]]) -> str:
     """Write questions, each with how it was made, as a question file."""
     listed = []
     for question, kind in questions:

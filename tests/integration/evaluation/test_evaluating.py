@@ -26,7 +26,7 @@ from kosmos_rag.evaluation import (
     load_beir,
     read_questions,
 )
-from kosmos_rag.evaluation.beir import bring
+from kosmos_rag.evaluation.beir import sync_corpus
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
@@ -146,10 +146,10 @@ DOCUMENTS = {f"d{n}": f"A report about word{n}, and thing{n} beside the rest. " 
 
 def test_bring__is_done_once_and_removes_what_has_gone(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     scope = engine.tenant(f"{tenant_name}-eval-tiny")
-    bring(scope, load_beir(_beir(tmp_path, DOCUMENTS)))
+    sync_corpus(scope, load_beir(_beir(tmp_path, DOCUMENTS)))
     assert len(scope.sources()) == 24
     versions = {info.source: info.version for info in scope.documents()}
-    bring(scope, load_beir(_beir(tmp_path, {key: text for key, text in DOCUMENTS.items() if key != "d3"})))
+    sync_corpus(scope, load_beir(_beir(tmp_path, {key: text for key, text in DOCUMENTS.items() if key != "d3"})))
     assert {info.source: info.version for info in scope.documents()} == {
         key: version for key, version in versions.items() if key != "d3"
     }

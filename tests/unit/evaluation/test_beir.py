@@ -10,7 +10,7 @@ import pytest
 from kosmos_rag.core.config import IngestionSettings, Settings
 from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.evaluation import download, load_beir, tenant_of
-from kosmos_rag.evaluation.download import _unpacked, fetched
+from kosmos_rag.evaluation.download import _unpack, fetch_set
 
 FILES = {
     "corpus.jsonl": '{"_id": "d1", "title": "T", "text": "words"}\n{"_id": "d2", "title": "", "text": ""}\n\n',
@@ -88,11 +88,11 @@ def test_archive__gives_the_files_of_the_set_and_no_other() -> None:
             archive.writestr(f"scifact/{name}", text)
         archive.writestr("../../evil.py", "x")
         archive.writestr("scifact/qrels/../../../evil.tsv", "x")
-    files = dict(_unpacked(data.getvalue(), "https://host/scifact.zip"))
+    files = dict(_unpack(data.getvalue(), "https://host/scifact.zip"))
     assert {name: text.decode() for name, text in files.items()} == FILES
     assert all(json.loads(line) for line in files["queries.jsonl"].splitlines())
     with pytest.raises(SourceError, match="is no zip archive"):
-        dict(_unpacked(b"PK", "https://host/scifact.zip"))
+        dict(_unpack(b"PK", "https://host/scifact.zip"))
 
 
 def test_archive__of_several_sets_is_refused() -> None:
@@ -102,7 +102,7 @@ def test_archive__of_several_sets_is_refused() -> None:
             for name, text in FILES.items():
                 archive.writestr(f"{folder}/{name}", text)
     with pytest.raises(SourceError, match="holds several sets"):
-        dict(_unpacked(data.getvalue(), "https://host/cqadupstack.zip"))
+        dict(_unpack(data.getvalue(), "https://host/cqadupstack.zip"))
 
 
 def test_archive__that_is_damaged_is_refused() -> None:
@@ -112,14 +112,14 @@ def test_archive__that_is_damaged_is_refused() -> None:
     damaged = bytearray(data.getvalue())
     damaged[50:60] = b"\xff" * 10
     with pytest.raises(SourceError, match="is no zip archive"):
-        dict(_unpacked(bytes(damaged), "https://host/scifact.zip"))
+        dict(_unpack(bytes(damaged), "https://host/scifact.zip"))
 
 
 def test_cache__keeps_what_was_fetched_within_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download.Fetcher, "content", lambda _, url: FILES[url.partition("/../")[2]].encode())
     other = tmp_path / "cache" / "other"
     other.mkdir(parents=True)
-    folder = fetched("https://example.org/..", IngestionSettings(), split="test", cache=tmp_path / "cache")
+    folder = fetch_set("https://example.org/..", IngestionSettings(), split="test", cache=tmp_path / "cache")
     assert folder.resolve().is_relative_to(tmp_path / "cache")
     assert load_beir(folder).questions.questions
     assert other.is_dir()
@@ -128,11 +128,11 @@ def test_cache__keeps_what_was_fetched_within_itself(tmp_path: Path, monkeypatch
 def test_cache__that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(RequestError, match="cannot be kept in"):
-        fetched("https://example.org/set", IngestionSettings(), split="test", cache=tmp_path / "cache")
+        fetch_set("https://example.org/set", IngestionSettings(), split="test", cache=tmp_path / "cache")
 
 
 def test_url__goes_through_the_guard(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="allowed_hosts"):
-        fetched("https://example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)
+        fetch_set("https://example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)
     with pytest.raises(RequestError, match="must not hold a user"):
-        fetched("https://me:secret@example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)
+        fetch_set("https://me:secret@example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)

@@ -14,11 +14,20 @@ from scipy import stats
 
 from kosmos_rag.core.config import EvaluationSettings, Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.evaluation import Place, Question, QuestionSet, changed, compare, for_evaluation, plots, verdicts
+from kosmos_rag.evaluation import (
+    Place,
+    Question,
+    QuestionSet,
+    check_thresholds,
+    compare,
+    for_evaluation,
+    list_changes,
+    plots,
+)
 from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
 from kosmos_rag.evaluation.report import report
 from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
-from kosmos_rag.evaluation.tuning import configuration, halves, tune, usual_stages
+from kosmos_rag.evaluation.tuning import default_stages, render_configuration, split_questions, tune
 from tests.unit.evaluation.making import evaluation, of
 
 
@@ -96,18 +105,18 @@ def test_gate__says_of_each_measure_where_it_stands() -> None:
         targets={"R@10": 0.8, "RR@10": 0.6, "false_answers": 0.1}, alerts={"R@10": 0.7, "AP@10": 0.2}
     )
     one = evaluation({"q": {"R@10": 0.75, "RR@10": 0.6, "AP@10": 0.1, "false_answers": 0.2}})
-    assert {verdict.measure: verdict.state for verdict in verdicts(one, settings)} == {
+    assert {verdict.measure: verdict.state for verdict in check_thresholds(one, settings)} == {
         "R@10": "below target",
         "RR@10": "reached",
         "false_answers": "below target",
         "AP@10": "alert",
     }
     with pytest.raises(RequestError, match=r"has no R@10, but P@5"):
-        verdicts(of("P@5", [1.0]), settings)
+        check_thresholds(of("P@5", [1.0]), settings)
     with pytest.raises(RequestError, match="are empty"):
-        verdicts(one, EvaluationSettings(targets={}, alerts={}))
+        check_thresholds(one, EvaluationSettings(targets={}, alerts={}))
     with pytest.raises(RequestError, match=r"evaluation\.alerts is empty"):
-        verdicts(of("R@10", [1.0]), EvaluationSettings(targets={"R@10": 0.8}, alerts={}), alerts_only=True)
+        check_thresholds(of("R@10", [1.0]), EvaluationSettings(targets={"R@10": 0.8}, alerts={}), alerts_only=True)
 
 
 def test_grid__is_every_combination() -> None:
@@ -145,13 +154,13 @@ def _set(count: int) -> QuestionSet:
 
 
 def test_halves__are_always_the_same_and_share_nothing() -> None:
-    train, test = halves(_set(41))
+    train, test = split_questions(_set(41))
     ids = [{question.id for question in half.questions} for half in (train, test)]
     assert (len(ids[0]), len(ids[1])) == (21, 20)
     assert not ids[0] & ids[1]
-    assert halves(_set(41))[0].sha256 == train.sha256
+    assert split_questions(_set(41))[0].sha256 == train.sha256
     with pytest.raises(RequestError, match="use 20 or more"):
-        halves(_set(19))
+        split_questions(_set(19))
 
 
 def _asking(worth: dict[Any, float]) -> Any:
@@ -176,7 +185,7 @@ def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path)
     base = tmp_path / "rag-config.yaml"
     base.write_text("rag: {retrieval: {top_k: 7, rrf_k: 3}}")
     file = tmp_path / "tuned.yaml"
-    file.write_text(configuration(tuned, {"rag.retrieval.rrf_k": 9}, "rag-config.yaml"))
+    file.write_text(render_configuration(tuned, {"rag.retrieval.rrf_k": 9}, "rag-config.yaml"))
     assert "more than chance" in file.read_text()
     settings = Settings.load(file)
     assert (settings.rag.retrieval.top_k, settings.rag.retrieval.rrf_k) == (7, 9)
@@ -193,7 +202,7 @@ def test_tune__keeps_what_there_is_where_nothing_is_better() -> None:
 
 
 def test_usual_stages__are_settings_that_can_be() -> None:
-    for changes in itertools.chain.from_iterable(usual_stages(Settings())):
+    for changes in itertools.chain.from_iterable(default_stages(Settings())):
         assert Settings.load(overrides=dict(changes)) is not None
 
 
@@ -215,12 +224,12 @@ def test_changed__is_told_of_settings_models_and_code() -> None:
     before = of("R@10", [0.1, 0.5])
     state = {**before.index_state, "language_model": "qwen3"}
     after = replace(of("R@10", [0.2, 0.5], number=2), index_state=state, code_version="2")
-    assert changed(before, after) == [
+    assert list_changes(before, after) == [
         ("rag.retrieval.rrf_k", "1", "2"),
         ("language_model", "null", '"qwen3"'),
         ("code", '"1"', '"2"'),
     ]
-    assert changed(before, before) == []
+    assert list_changes(before, before) == []
 
 
 def test_report__is_one_file_without_network_or_script_and_escapes() -> None:

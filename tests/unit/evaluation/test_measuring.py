@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.evaluation import QuestionResult
-from kosmos_rag.evaluation.metrics import measured
+from kosmos_rag.evaluation.metrics import compute_measures
 from kosmos_rag.evaluation.types import means, percentile
 
 NAMES = ("nDCG@10", "R@10", "RR@10", "AP@10", "Success@1", "P@5")
@@ -24,7 +24,7 @@ def test_measured__by_hand() -> None:
     # Relevant at ranks 2 (grade 2) and 3 (grade 1); a third relevant one is not found.
     result = _result("q", {"b": 2, "c": 1, "z": 1}, ("a", "b", "c"))
     ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
-    assert measured(NAMES, [result])["q"] == pytest.approx(
+    assert compute_measures(NAMES, [result])["q"] == pytest.approx(
         {
             "nDCG@10": (2 / math.log2(3) + 1 / math.log2(4)) / ideal,
             "R@10": 2 / 3,
@@ -38,13 +38,13 @@ def test_measured__by_hand() -> None:
 
 
 def test_measured__what_is_not_found_counts_nothing_and_what_is_not_judged_is_left_out() -> None:
-    found = measured(NAMES, [_result("none", {"a": 1}, ()), _result("open", {}, ("a",))])
+    found = compute_measures(NAMES, [_result("none", {"a": 1}, ()), _result("open", {}, ("a",))])
     assert found == {"none": dict.fromkeys(NAMES, 0.0)}
-    assert measured(NAMES, [_result("open", {}, ("a",))]) == {}
+    assert compute_measures(NAMES, [_result("open", {}, ("a",))]) == {}
 
 
 def test_measured__by_two_names_of_one_measure() -> None:
-    found = measured(("MRR@10", "RR@10", "RR@10"), [_result("q", {"b": 1}, ("a", "b"))])
+    found = compute_measures(("MRR@10", "RR@10", "RR@10"), [_result("q", {"b": 1}, ("a", "b"))])
     assert found == {"q": {"MRR@10": 0.5, "RR@10": 0.5}}
 
 
@@ -60,7 +60,7 @@ def test_measured__by_two_names_of_one_measure() -> None:
 )
 def test_means__are_those_of_ir_measures(questions: list[tuple[dict[str, int], tuple[str, ...]]]) -> None:
     results = [_result(f"q{place}", judged, ranking) for place, (judged, ranking) in enumerate(questions)]
-    by_question = measured(NAMES, results)
+    by_question = compute_measures(NAMES, results)
     own = means(replace(result, measures=by_question[result.question_id]) for result in results)
     qrels = [ir_measures.Qrel(one.question_id, name, grade) for one in results for name, grade in one.judged.items()]
     run = [
@@ -75,7 +75,7 @@ def test_means__are_those_of_ir_measures(questions: list[tuple[dict[str, int], t
 @pytest.mark.parametrize("name", ["nDGC@10", "R@", "", "Foo(1)"])
 def test_measured__refuses_what_is_no_measure(name: str) -> None:
     with pytest.raises(ConfigError, match=r"evaluation\.measures holds"):
-        measured([name], [_result("q", {"a": 1}, ("a",))])
+        compute_measures([name], [_result("q", {"a": 1}, ("a",))])
 
 
 def test_percentile__interpolates() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types.questions import id_of, written
+from kosmos_rag.core.types.questions import dump_questions, id_of
 from kosmos_rag.evaluation import Place, Question, read_questions
 
 
@@ -97,7 +97,7 @@ def test_file__that_is_wrong_is_refused_by_name(text: str, message: str, tmp_pat
 
 def test_written__is_read_again(tmp_path: Path) -> None:
     question = Question(id=id_of("Wie?"), text="Wie?", places=(Place(source="/kb/ä: b.md", lines=(2, 9)),))
-    assert _read(tmp_path, written([(question, "heading")])) == (question,)
+    assert _read(tmp_path, dump_questions([(question, "heading")])) == (question,)
 
 
 def test_set__has_the_same_hash_in_another_order_and_another_with_other_judgements(tmp_path: Path) -> None:

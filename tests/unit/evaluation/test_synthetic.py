@@ -7,11 +7,11 @@ import pytest
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.evaluation.synthetic import Piece, make, make_by_model
+from kosmos_rag.evaluation.synthetic import ChunkText, generate_questions, generate_with_model
 
 
-def _piece(source: str, section: str, text: str, line: int = 1) -> Piece:
-    return Piece(source=source, section=("Handbook", section), line_start=line, line_end=line + 3, text=text)
+def _piece(source: str, section: str, text: str, line: int = 1) -> ChunkText:
+    return ChunkText(source=source, section=("Handbook", section), line_start=line, line_end=line + 3, text=text)
 
 
 PIECES = [
@@ -28,7 +28,7 @@ PIECES = [
 
 
 def test_make__asks_by_headings_definitions_and_phrases_that_stand_in_one_place() -> None:
-    made = {question.text: (kind, question.places[0]) for question, kind in make(PIECES, 100)}
+    made = {question.text: (kind, question.places[0]) for question, kind in generate_questions(PIECES, 100)}
     kind, place = made["What is there to know about Parental Leave?"]
     assert (kind, place.source, place.lines) == ("heading", "a.md", (1, 8))
     assert made["What is Parental leave?"][0] == "definition"
@@ -38,8 +38,8 @@ def test_make__asks_by_headings_definitions_and_phrases_that_stand_in_one_place(
     assert "What is a waiver?" in made
     assert {"What is It?", "What are No rows?"}.isdisjoint(made)
     assert {kind for kind, _ in made.values()} == {"heading", "definition", "phrases"}
-    assert make(PIECES, 100) == make(PIECES, 100)
-    assert len(make(PIECES, 2)) == 2
+    assert generate_questions(PIECES, 100) == generate_questions(PIECES, 100)
+    assert len(generate_questions(PIECES, 2)) == 2
 
 
 def test_make__leaves_near_duplicates_out() -> None:
@@ -47,7 +47,7 @@ def test_make__leaves_near_duplicates_out() -> None:
         _piece("a.md", f"Rules of travel expenses in the northern sales office part {letter}", "x", line)
         for line, letter in enumerate("ABC", start=1)
     ]
-    assert len(make(pieces, 100)) == 1
+    assert len(generate_questions(pieces, 100)) == 1
 
 
 @dataclass
@@ -79,7 +79,7 @@ def test_make_by_model__takes_questions_only_and_each_once() -> None:
             "Who pays when a flight is cancelled?",
         ]
     )
-    made = make_by_model(writer, LONG, 5)
+    made = generate_with_model(writer, LONG, 5)
     assert [question.text for question, _ in made] == [
         "How long is parental leave at home?",
         "Who pays when a flight is cancelled?",
@@ -89,4 +89,4 @@ def test_make_by_model__takes_questions_only_and_each_once() -> None:
 
 def test_make_by_model__without_any_question_is_an_error() -> None:
     with pytest.raises(ModelError, match="wrote no question about any of 6 passages"):
-        make_by_model(Writer(["I cannot."]), LONG, 5)
+        generate_with_model(Writer(["I cannot."]), LONG, 5)
