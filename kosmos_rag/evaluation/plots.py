@@ -1,4 +1,4 @@
-"""The plots of a report, as SVG that stands in the page itself."""
+"""The plots of a report, as inline SVG."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
-"""Told apart by the colour-blind. Source: Paul Tol, "Colour schemes" (2021), the bright one."""
+"""Colour-blind safe. Source: Paul Tol, "Colour schemes" (2021), scheme "bright"."""
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -24,7 +24,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def quality(evaluations: Sequence[Evaluation], measures: Sequence[str]) -> str:
-    """Draw the means with their 95 % intervals, side by side."""
+    """Plot the means of each measure with 95 % intervals."""
 
     def draw(axes: "Axes") -> None:
         width = 0.8 / len(evaluations)
@@ -34,7 +34,7 @@ def quality(evaluations: Sequence[Evaluation], measures: Sequence[str]) -> str:
         axes.set_xticks(range(len(measures)), measures)
         axes.set_ylim(0, 1)
 
-    return _drawn(draw, width=max(6.5, 1.3 * len(measures)), height=2.8)
+    return _render(draw, width=max(6.5, 1.3 * len(measures)), height=2.8)
 
 
 def _bars(
@@ -58,7 +58,7 @@ def _bars(
 
 
 def latency(evaluations: Sequence[Evaluation]) -> str:
-    """Draw the median of each stage as a bar, and what 95 % stay below as a mark."""
+    """Plot the latency of each stage: p50 as a bar, p95 as a mark."""
     stages = list(dict.fromkeys(stage for evaluation in evaluations for stage in evaluation.timings()))
 
     def draw(axes: "Axes") -> None:
@@ -74,11 +74,11 @@ def latency(evaluations: Sequence[Evaluation]) -> str:
         axes.invert_yaxis()
         axes.set_xlabel("milliseconds: bar p50, mark p95")
 
-    return _drawn(draw, width=6.5, height=0.6 + 0.28 * len(stages) * max(1, len(evaluations) * 0.7))
+    return _render(draw, width=6.5, height=0.6 + 0.28 * len(stages) * max(1, len(evaluations) * 0.7))
 
 
 def gains(baseline: Evaluation, other: Evaluation, measure: str) -> str:
-    """Draw the gain of each question, the largest first."""
+    """Plot the gain of each question, the largest first."""
     before, after = baseline.values(measure), other.values(measure)
     values = sorted((after[key] - before[key] for key in before.keys() & after.keys()), reverse=True)
 
@@ -88,16 +88,16 @@ def gains(baseline: Evaluation, other: Evaluation, measure: str) -> str:
         axes.set_ylabel(f"gain in {measure}")
         axes.set_xlabel("questions, the most gained first")
 
-    return _drawn(draw, width=6.5, height=2.4)
+    return _render(draw, width=6.5, height=2.4)
 
 
 def colour(number: int) -> str:
-    """Return the colour of the evaluation that stands at this place."""
+    """Return the colour of the evaluation of this number."""
     return _COLOURS[number % len(_COLOURS)]
 
 
-def _drawn(draw: "Callable[[Axes], None]", *, width: float, height: float) -> str:
-    """Return a picture for the page: without the head of a file, the same whenever it is drawn."""
+def _render(draw: "Callable[[Axes], None]", *, width: float, height: float) -> str:
+    """Return SVG without file header and metadata, so that equal figures give equal text."""
     try:
         import matplotlib
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Question files: questions with the places of their answers, and those that nothing answers."""
+"""Question files: questions with the locations of their answers, and unanswerable questions."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from kosmos_rag.core.errors import RequestError, first_line
 
 
 class HasLocation(Protocol):
-    """What has a place in a document: a passage, a citation."""
+    """Has a location in a document: a passage, a citation."""
 
     @property
     def source(self) -> str:
@@ -24,7 +24,7 @@ class HasLocation(Protocol):
 
     @property
     def section(self) -> tuple[str, ...]:
-        """The headings that enclose it."""
+        """The headings above it, the outermost first."""
         ...
 
     @property
@@ -40,70 +40,70 @@ class HasLocation(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where an answer stands: a document, a section of it, or lines of it."""
+    """Location of an answer: a document, a section of it, or lines of it."""
 
     source: str
-    """All of the document's source or the end of it after a slash; what follows its last dot may be left out."""
+    """The document's source, or the end of it after a slash; its file extension is optional."""
     section: str | None = None
-    """Text of the heading under which it stands."""
+    """Text of the heading above it."""
     lines: tuple[int, int] | None = None
-    """First and last."""
+    """First and last line, from 1."""
     grade: int = 1
-    """How well it answers; 0: not at all."""
+    """Relevance grade; 0: not relevant."""
 
     @property
     def name(self) -> str:
-        """What it is called in rankings and judgements."""
+        """Name in rankings and judgements."""
         section = f"#{self.section}" if self.section else ""
         return f"{self.source}{section}" + (f":{self.lines[0]}-{self.lines[1]}" if self.lines else "")
 
     def is_in(self, source: str) -> bool:
-        """Whether a document of this source holds the place."""
-        return any(f"/{given}".endswith(f"/{self.source}") for given in (source, _without_ending(source)))
+        """Return whether the location is in the document of this source."""
+        return any(f"/{name}".endswith(f"/{self.source}") for name in (source, _without_extension(source)))
 
     def covers(self, at: HasLocation) -> bool:
-        """Whether what stands there is of this place, or partly so."""
+        """Return whether a passage or citation overlaps this location."""
         return (
             self.is_in(at.source)
-            and (self.section is None or _plain(self.section) in map(_plain, at.section))
+            and (self.section is None or _normalise(self.section) in map(_normalise, at.section))
             and (self.lines is None or (at.line_start <= self.lines[1] and self.lines[0] <= at.line_end))
         )
 
 
-def _without_ending(source: str) -> str:
-    head, dot, ending = source.rpartition(".")
-    return head if dot and "/" not in ending else source
+def _without_extension(source: str) -> str:
+    stem, dot, extension = source.rpartition(".")
+    return stem if dot and "/" not in extension else source
 
 
-def _plain(heading: str) -> str:
+def _normalise(heading: str) -> str:
     return " ".join(heading.casefold().split())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A question with what answers it."""
+    """A question with the locations of its answers."""
 
     id: str
     text: str
     places: tuple[Place, ...] = ()
-    """None of a question that nothing answers."""
+    """Empty if the question is unanswerable."""
     documents: Mapping[str, int] = field(default_factory=dict)
-    """Grades by the whole source, of a set that judges documents; `places` are not looked at then."""
+    """Grades by source, in a set that judges documents; `places` are ignored then."""
 
     @property
     def judged(self) -> dict[str, int]:
-        """Grades of what answers it, by name."""
+        """Relevance grades by name."""
         return dict(self.documents) or {place.name: place.grade for place in self.places}
 
     @property
     def answerable(self) -> bool:
-        """Whether anything answers it."""
+        """Whether any judged name is relevant."""
         return any(grade > 0 for grade in self.judged.values())
 
     def names_of(self, at: HasLocation) -> list[str]:
-        """Return what is found there: places of answers by their names, or else one name of its own.
+        """Return the names of a passage in a ranking: those of the locations it overlaps, or else one of its own.
 
-        That one is as fine as the finest place of the question: lines, a section, or a document.
+        Its own name is as fine as the finest location of the question: lines, a section, or a document.
         """
         if self.documents:
             return [at.source]
@@ -117,43 +117,40 @@ class Question:
         return [at.source]
 
     def is_answered_at(self, at: HasLocation) -> bool:
-        """Whether an answer of it stands there."""
+        """Return whether a passage or citation overlaps a relevant location."""
         return any(self.judged.get(name, 0) > 0 for name in self.names_of(at))
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSet:
-    """Questions that are asked together."""
+    """A named set of questions."""
 
     name: str
     questions: tuple[Question, ...]
 
     @cached_property
     def sha256(self) -> str:
-        """A hash of questions and judgements: with an equal one results can be compared question by question."""
+        """Hash of questions and judgements: evaluations with equal hashes can be compared question by question."""
         content = [asdict(question) for question in sorted(self.questions, key=lambda question: question.id)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def part(self, name: str, keep: Callable[[Question], bool]) -> "QuestionSet":
-        """Return the questions that are to be kept, as a set of that name."""
+        """Return the questions for which `keep` is true, as a set of that name."""
         return QuestionSet(name=name, questions=tuple(filter(keep, self.questions)))
 
 
 def id_of(text: str) -> str:
-    """Return the id of a question that names none: from its words, so that other questions may come and go."""
+    """Return the id of a question without one: a hash of its text, independent of other questions."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def read_questions(path: Path) -> QuestionSet:
-    """Read a question file: docs/evaluation.md tells how one is written.
-
-    Raises RequestError, which names the question, where the file is another thing.
-    """
+    """Read a question file (docs/evaluation.md). Raises RequestError, which names the malformed question."""
     try:
-        listed = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RequestError(f"the question file {str(path)!r} cannot be read: {first_line(error)}") from error
-    entries: list[Any] = listed if isinstance(listed, list) else [None]
+    entries: list[Any] = content if isinstance(content, list) else [None]
     if not entries or not all(isinstance(entry, dict) and _is_text(entry.get("question")) for entry in entries):
         raise RequestError(
             f"the question file {str(path)!r} is not a list of questions; "
@@ -165,18 +162,20 @@ def read_questions(path: Path) -> QuestionSet:
 
 
 def require_unique_ids(questions: Sequence[Question], path: Path) -> None:
-    """Raise RequestError where questions share an id: what came of them could not be told apart."""
-    times = Counter(question.id for question in questions)
-    if twice := next((question for question in questions if times[question.id] > 1), None):
-        raise RequestError(f"the question {twice.text!r} is there twice in {path}; take one out, or give each an `id`")
+    """Raise RequestError if questions share an id: their results could not be distinguished."""
+    counts = Counter(question.id for question in questions)
+    if duplicate := next((question for question in questions if counts[question.id] > 1), None):
+        raise RequestError(
+            f"the question {duplicate.text!r} is there twice in {path}; take one out, or give each an `id`"
+        )
 
 
 def _question(entry: Mapping[str, Any], subject: str) -> Question:
     text = entry["question"]
-    listed = entry.get("expected", [entry] if "source" in entry else [])
-    if not isinstance(listed, list):
-        raise RequestError(f"`expected` of {subject} is {listed!r}; write a list of places, `- source: handbook.md`")
-    places = tuple(_place(given, subject) for given in listed)
+    expected = entry.get("expected", [entry] if "source" in entry else [])
+    if not isinstance(expected, list):
+        raise RequestError(f"`expected` of {subject} is {expected!r}; write a list of places, `- source: handbook.md`")
+    places = tuple(_place(fields, subject) for fields in expected)
     if bool(places) is (entry.get("answerable", True) is False):
         raise RequestError(
             f"{subject} ({text!r}) must either name the place of its answer or have none: "
@@ -185,10 +184,10 @@ def _question(entry: Mapping[str, Any], subject: str) -> Question:
     return Question(id=str(entry.get("id", id_of(text))), text=text, places=places)
 
 
-def _place(given: Any, subject: str) -> Place:
-    if not isinstance(given, dict) or not _is_text(given.get("source")):
+def _place(fields: Any, subject: str) -> Place:
+    if not isinstance(fields, dict) or not _is_text(fields.get("source")):
         raise RequestError(f"{subject} names no source of its answer; write `source: handbook.md`")
-    section, lines, grade = given.get("section"), given.get("lines"), given.get("grade", 1)
+    section, lines, grade = fields.get("section"), fields.get("lines"), fields.get("grade", 1)
     if section is not None and not _is_text(section):
         raise RequestError(f"`section` of {subject} is {section!r}; write the text of one heading, in quotes")
     if lines is not None and not (_are_integers(lines) and 1 <= lines[0] <= lines[-1]):
@@ -196,7 +195,7 @@ def _place(given: Any, subject: str) -> Place:
     if not _are_integers([grade]) or grade < 0:
         raise RequestError(f"`grade` of {subject} is {grade!r}; write 1, or more for what answers better")
     return Place(
-        source=given["source"], section=section, lines=(lines[0], lines[-1]) if lines else None, grade=int(grade)
+        source=fields["source"], section=section, lines=(lines[0], lines[-1]) if lines else None, grade=int(grade)
     )
 
 
@@ -213,12 +212,12 @@ def _are_integers(values: Any) -> bool:
 
 
 def dump_questions(questions: Iterable[tuple[Question, str]]) -> str:
-    """Write questions, each with how it was made, as a question file."""
-    listed = []
+    """Return the text of a question file; each question comes with its method of generation."""
+    entries = []
     for question, kind in questions:
         (place,) = question.places
         entry: dict[str, Any] = {"question": question.text, "source": place.source}
         if place.lines:
             entry["lines"] = list(place.lines)
-        listed.append({**entry, "made_by": kind})
-    return yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=120)
+        entries.append({**entry, "made_by": kind})
+    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)

@@ -246,7 +246,7 @@ def test_report__is_one_file_without_network_or_script_and_escapes() -> None:
     assert plots.gains(before, after, "R@10") in page
     alone = report([before])
     assert alone.count("<svg") == 2
-    worst = alone.partition("Answered worst")[2]
+    worst = alone.partition("Lowest values")[2]
     assert [worst.index(f"What is &lt;q{n:03}&gt;?") for n in (0, 1, 2)] == sorted(
         worst.index(f"What is &lt;q{n:03}&gt;?") for n in (0, 1, 2)
     )
@@ -254,24 +254,24 @@ def test_report__is_one_file_without_network_or_script_and_escapes() -> None:
 
 def test_report__goes_by_the_first_measure_that_is_better_high() -> None:
     values = {"q1": {"degraded": 1.0, "false_answers": 0.0, "abstention": 1.0}, "q2": {"abstention": 0.0}}
-    worst = report([evaluation(values)]).partition("Answered worst")[2]
+    worst = report([evaluation(values)]).partition("Lowest values")[2]
     assert worst.index("What is &lt;q2&gt;?") < worst.index("What is &lt;q1&gt;?")
 
 
 def test_report__of_evaluations_without_a_measure_in_common() -> None:
     page = report([of("R@10", [0.1, 0.5]), of("P@5", [0.2, 0.4], number=2)])
-    assert "Won most" not in page
+    assert "Largest gains" not in page
     assert "R@10" in page
     assert "P@5" in page
 
 
 def test_report__of_questions_that_have_no_measure() -> None:
-    assert "<h2>Time by stage</h2>" in report([of("degraded", [0.0, 0.0])])
+    assert "<h2>Latency by stage</h2>" in report([of("degraded", [0.0, 0.0])])
 
 
 def test_report__takes_a_label_for_text_however_long() -> None:
     one = replace(of("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
     page = report([one, one])
-    assert "nothing: the same settings" in page
+    assert "none: the same settings" in page
     assert page.count(r"$\frac{index}$ &lt;b&gt;xxx") > 2
     assert "<b>" not in page
