@@ -15,7 +15,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
-from kosmos_rag.evaluation.monitor.store import Stored
+from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
@@ -260,8 +260,8 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
         assert client.get(f"/documents/{document.id}", params={"line": 300}).status_code == 422
 
 
-def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
-    stored = Stored(served.service.engine.parts.database, tenant("acme"))
+def test_health__draws_what_the_recall_monitor_has_measured(served: Running) -> None:
+    store = MonitorStore(served.service.engine.parts.database, tenant("acme"))
     figures = {"ann_recall_at_10": 0.97, "standard_error": 0.01, "recall_target": 0.95}
     for kind, state in ((MonitorKind.RECALL, MonitorState.OK), (MonitorKind.QUESTIONS, MonitorState.UNKNOWN)):
         run = MonitorRun(
@@ -274,7 +274,7 @@ def test_health__draws_what_the_guard_has_measured(served: Running) -> None:
             figures=figures if kind is MonitorKind.RECALL else {},
             milliseconds=1.0,
         )
-        stored.keep(run, [], keep_days=10)
+        store.add_run(run, [], keep_days=10)
     with _visitor(served, "admin") as client:
         text = client.get("/health").text
         assert "0.970 ± 0.010" in text
