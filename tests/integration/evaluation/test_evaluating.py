@@ -125,7 +125,7 @@ def _question(key: str, source: str) -> Question:
 
 
 def test_evaluate__of_a_tenant_without_documents_is_refused(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
-    with pytest.raises(RequestError, match=f"'{tenant_name}' has no documents to ask"):
+    with pytest.raises(RequestError, match=f"'{tenant_name}' has no documents to search"):
         _run(engine, tenant_name, tmp_path)
 
 
