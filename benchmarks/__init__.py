@@ -1,1 +1,1 @@
-"""Measurements: run by `make bench`, never as tests."""
+"""Measurements: run by `make bench…`. Tests run each with `--quick` alone, to see that the command works."""

@@ -220,7 +220,7 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--picture", type=Path, default=Path("docs/images/dashboards.png"))
-    arguments = parse(parser, seconds=2.0, picture=temporary_folder() / "dashboards.png")
+    arguments = parse(parser, seconds=1.0, picture=temporary_folder() / "dashboards.png")
     draw(record(arguments.seconds), arguments.picture)
     print(f"picture: {arguments.picture}")
 

@@ -33,7 +33,7 @@ def embedder(settings: Settings, *, quick: bool) -> Embedder:
     return HashingEmbedder() if quick else SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
 
 
-def write_evaluation_set(folder: Path, *, questions: int = 20) -> Path:
+def write_evaluation_set(folder: Path, *, questions: int = 8) -> Path:
     """Write the sections of examples/knowledge_base with some of their questions as a set in the BEIR layout.
 
     Returns the folder.

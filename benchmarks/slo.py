@@ -1,6 +1,7 @@
 """The targets of the project, measured: each against its target and the threshold at which it alerts.
 
     python -m benchmarks.slo [--chunks N] [--rounds N] [--data FOLDER] [--backend onnx|torch] [--json FILE]
+                             [--quick]
 
 Retrieval is asked on one tenant of natural chunks (benchmarks/scale) with the vector index that maintenance builds for
 it, each question embedded anew by all-MiniLM-L6-v2, without reranking, which has a row of its own: a cross-encoder of
@@ -13,12 +14,8 @@ Last, what being observed costs: the same questions, their vectors known, with a
 """
 
 import argparse
-import atexit
-import json
 import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -32,22 +29,22 @@ import numpy as np
 from ir_measures import MRR, R, Success
 
 from benchmarks.beir import EvaluationSet, load
+from benchmarks.command import DATASETS, MODEL, command, parse, temporary_folder, write_results
+from benchmarks.quick import WordReranker, embedder, write_evaluation_set
 from benchmarks.reranker.latency import build_model, passages
 from benchmarks.scale.data import NaturalData, natural
 from benchmarks.scale.load import LARGEST, Share, publish_all
 from benchmarks.scale.measure import Prepared
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
-from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.protocols import Embedder, Reranker
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.space import PROBE
 from kosmos_rag.models.reranker import CrossEncoderReranker
 
 WARM = 50
 QUESTION = "what similarity laws must be obeyed when constructing models of heated aircraft"
-SHARED = Path(__file__).parents[2] / "shared" / "datasets"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,11 +78,8 @@ def _settings(scratch: Path, backend: str, **changes: Any) -> Settings:
         "database.data_dir": str(scratch / "postgres"),
         "models.backend": backend,
         "models.cache_dir": str(scratch / "models"),
-        "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-        "rag.embedding.dimensions": 384,
-        "rag.reranking.enabled": False,
     }
-    return Settings.load(overrides={**fixed, **changes})
+    return Settings.load(overrides={**MODEL, **fixed, **changes})
 
 
 def found_by(scope: Tenant, question: str) -> None:
@@ -95,11 +89,11 @@ def found_by(scope: Tenant, question: str) -> None:
         raise SystemExit(f"{question!r}: {found.returned} hits, skipped {found.degraded_stages}, cached {found.cached}")
 
 
-def retrieval(scope: Tenant, questions: Sequence[str], rounds: int) -> list[float]:
+def retrieval(scope: Tenant, questions: Sequence[str], rounds: int, warm: int) -> list[float]:
     """Return the milliseconds of each retrieval, some to warm up left out."""
-    for question in questions[:WARM]:
+    for question in questions[:warm]:
         found_by(scope, question)
-    return [_ms(partial(found_by, scope, question)) for _ in range(rounds) for question in questions[WARM:]]
+    return [_ms(partial(found_by, scope, question)) for _ in range(rounds) for question in questions[warm:]]
 
 
 def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documents: int | None) -> dict[str, float]:
@@ -134,11 +128,13 @@ def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documen
     }
 
 
-def reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int) -> float:
+def reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int, *, quick: bool) -> float:
     """Return the median milliseconds to rerank twenty passages."""
-    build_model(scratch / "reranker", layers=6)
-    changed = settings.rag.reranking.model_copy(update={"model": str(scratch / "reranker"), "enabled": True})
-    reranker = CrossEncoderReranker(changed, settings.models)
+    reranker: Reranker = WordReranker()
+    if not quick:
+        build_model(scratch / "reranker", layers=6)
+        changed = settings.rag.reranking.model_copy(update={"model": str(scratch / "reranker"), "enabled": True})
+        reranker = CrossEncoderReranker(changed, settings.models)
     sets = passages(texts)["chunks"]
     times = [_ms(partial(reranker.score, QUESTION, sets[turn % len(sets)])) for turn in range(rounds + 3)]
     return statistics.median(times[3:])
@@ -171,7 +167,8 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
     """Publish one large tenant, and ask it."""
     prepared = Prepared({**data.questions, PROBE: embedder.embed_query(PROBE)}, data.dimensions)
     fresh = _settings(scratch, arguments.backend, **{"rag.retrieval.cached_questions": 0})
-    questions = list(data.questions)
+    # Few sentences give few questions, and some must be left to be timed.
+    questions, warm = list(data.questions), min(WARM, len(data.questions) // 2)
     with (
         Engine(fresh, embedder=prepared) as plain,
         Engine(fresh, embedder=prepared) as observed,
@@ -183,8 +180,8 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
         if scanned := [index for index in built if index.kind == "none" and index.due is not None]:
             raise SystemExit(f"there is no vector index to be asked: {scanned[0].due}")
         observed.observe(PrometheusObserver())
-        times = retrieval(whole.tenant(LARGEST), questions, arguments.rounds)
-        cost = observing(plain.tenant(LARGEST), observed.tenant(LARGEST), questions[WARM:], arguments.rounds)
+        times = retrieval(whole.tenant(LARGEST), questions, arguments.rounds, warm)
+        cost = observing(plain.tenant(LARGEST), observed.tenant(LARGEST), questions[warm:], arguments.rounds)
     return {
         "p50_ms": statistics.median(times),
         "p99_ms": float(np.percentile(times, 99)),
@@ -208,26 +205,25 @@ def show(objectives: Sequence[Objective], found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__, "slo.json")
     parser.add_argument("--chunks", type=int, default=100_000, metavar="N", help="of the tenant that is asked")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="times that each question is asked")
-    parser.add_argument("--data", type=Path, default=SHARED / "cranfield", metavar="FOLDER", help="a labelled set")
+    parser.add_argument("--data", type=Path, default=DATASETS / "cranfield", metavar="FOLDER", help="a labelled set")
     parser.add_argument("--documents", type=int, metavar="N", help="only so many of it, to see that it works")
     parser.add_argument("--backend", choices=["onnx", "torch"], default="onnx")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/slo.json"), metavar="FILE")
-    arguments = parser.parse_args()
-    scratch = Path(tempfile.mkdtemp(prefix="kosmos-bench-"))
-    # What is registered first is done last: the server has stopped by then, and does not lose its folder while it runs.
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    scratch = temporary_folder()
+    arguments = parse(parser, chunks=200, rounds=1, data=scratch / "examples")
+    if arguments.data == scratch / "examples":
+        write_evaluation_set(arguments.data)
     settings = _settings(scratch, arguments.backend)
-    embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+    model = embedder(settings, quick=arguments.quick)
     labelled = load(arguments.data)
     found: dict[str, Any] = {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "chunks": arguments.chunks}
     found |= {"backend": arguments.backend, "set": labelled.name}
-    found |= quality(settings, embedder, labelled, arguments.documents)
+    found |= quality(settings, model, labelled, arguments.documents)
     texts = [text for _, text in labelled.documents.values()]
-    found["reranking_ms"] = reranking(settings, scratch, texts, 5 * arguments.rounds)
-    found |= large(scratch, arguments, natural([arguments.data], embedder, scratch), embedder)
+    found["reranking_ms"] = reranking(settings, scratch, texts, 5 * arguments.rounds, quick=arguments.quick)
+    found |= large(scratch, arguments, natural([arguments.data], model, scratch), model)
     objectives = [
         Objective(name="retrieval, P50", measured=found["p50_ms"], target=100, alert=200, unit="ms"),
         Objective(name="retrieval, P99", measured=found["p99_ms"], target=500, alert=1000, unit="ms"),
@@ -237,10 +233,8 @@ def main() -> None:
         Objective(name=f"MRR@10, {labelled.name}", measured=found["mrr"], target=0.6, alert=0.5),
     ]
     show(objectives, found)
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(one) | {"verdict": one.verdict} for one in objectives]
-    arguments.json.write_text(json.dumps({**found, "objectives": rows}, indent=2, default=str) + "\n")
-    print(f"figures: {arguments.json}")
+    write_results(arguments.json, {**found, "objectives": rows}, default=str)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,16 @@
 """Ingestion beside its peers: the same chunks, embedded by the same model and stored on the same server.
 
-    python -m benchmarks.peers.ingest [--documents N] [--rounds N] [--json FILE]
+    python -m benchmarks.peers.ingest [--documents N] [--rounds N] [--json FILE] [--quick]
 
 92 Markdown documents of about 1,500 chunks. LangChain and LlamaIndex embed and store the chunks that our pipeline makes
 of them, each in its own way and environment, in a database of its own. Ours are given the same chunks, and then the
 files: read, parsed, chunked, embedded and published, by the pipeline and by a worker from its queue. Below them the
-bare `encode` of the texts. All are timed in turn, round after round, with models loaded.
+bare `encode` of the texts. All are timed in turn, round after round, with models loaded. A quick run leaves the peers
+out.
 """
 
-import argparse
-import atexit
-import json
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,17 +23,20 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.command import command, parse, temporary_folder, write_results
 from benchmarks.peers import children
 from benchmarks.peers.exchange import Corpus
 from benchmarks.peers.kosmos import embedder, settings
 from benchmarks.peers.server import Server
 from benchmarks.worker import seconds_of_documents, work_until_idle, write_documents
+from benchmarks.worker_work import open_hashing
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.apps.worker.handlers import open_work
+from kosmos_rag.apps.worker.process import OpenWork
+from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id, version_id
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, provision
 from kosmos_rag.storage.tenants import TenantRef, tenant
@@ -55,7 +54,7 @@ System = Callable[[int], float]
 class Ours:
     """The library in a database of its own, a tenant for each way and round."""
 
-    def __init__(self, server: Server, database: str, folder: Path, model: SentenceTransformerEmbedder) -> None:
+    def __init__(self, server: Server, database: str, folder: Path, model: Embedder, open_work: OpenWork) -> None:
         provision(server.url(database))
         migrate(server.url(database))
         changes = {
@@ -65,6 +64,7 @@ class Ours:
             "rag.chunking.strategy": "markdown",
         }
         self._folder = folder
+        self._open_work = open_work
         self._settings = settings(**changes)
         self.engine = Engine(self._settings, embedder=model)
         self.documents = self._chunked(tenant("chunks"))
@@ -116,14 +116,14 @@ class Ours:
         """Ingest the files by a worker, from the first job that is taken to the last that is finished."""
         scope = self.engine.tenant(f"worker-{number}")
         scope.jobs.enqueue(self._folder)
-        work_until_idle(self._settings, open_work)
+        work_until_idle(self._settings, self._open_work)
         return seconds_of_documents(scope, self.engine)
 
 
 @contextmanager
-def _systems(server: Server, folder: Path, scratch: Path) -> Iterator[tuple[int, dict[str, System]]]:
+def _systems(server: Server, folder: Path, scratch: Path, *, quick: bool) -> Iterator[tuple[int, dict[str, System]]]:
     """Yield how many chunks there are, and the systems by name."""
-    model = embedder("torch")
+    model = embedder("torch", quick=quick)
 
     def bare(_: int) -> float:
         began = time.perf_counter()
@@ -137,7 +137,7 @@ def _systems(server: Server, folder: Path, scratch: Path) -> Iterator[tuple[int,
         return seconds
 
     with server.database("bench_kosmos") as _:
-        ours = Ours(server, "bench_kosmos", folder, model)
+        ours = Ours(server, "bench_kosmos", folder, model, open_hashing if quick else open_work)
         with ours.engine:
             corpus = ours.corpus()
             corpus.write(scratch)
@@ -149,33 +149,30 @@ def _systems(server: Server, folder: Path, scratch: Path) -> Iterator[tuple[int,
                     "kosmos_rag, the chunks": ours.chunks,
                     "kosmos_rag, the files": ours.files,
                     "kosmos_rag, the files by a worker": ours.worker,
-                    **{name: partial(peer, script) for name, script in PEERS.items()},
+                    **{name: partial(peer, script) for name, script in ({} if quick else PEERS).items()},
                 },
             )
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__, "ingest-peers.json")
     parser.add_argument("--documents", type=int, default=92)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/ingest-peers.json"), metavar="FILE")
-    arguments = parser.parse_args()
-    children.require_environment()
-    scratch = Path(tempfile.mkdtemp(prefix="kosmos-bench-"))
-    # What is registered first is done last: the server has stopped by then, and does not lose its folder while it runs.
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    arguments = parse(parser, documents=3, rounds=1)
+    if not arguments.quick:
+        children.require_environment()
+    scratch = temporary_folder()
     write_documents(scratch / "files", arguments.documents, SECTIONS)
-    with _systems(Server(scratch / "server"), scratch / "files", scratch) as (chunks, systems):
+    server = Server(scratch / "server")
+    with _systems(server, scratch / "files", scratch, quick=arguments.quick) as (chunks, systems):
         seconds: dict[str, list[float]] = {name: [] for name in systems}
         for number in range(arguments.rounds):
             for name, system in systems.items():
                 seconds[name].append(system(number))
                 print(f"round {number + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr, flush=True)
     _show(arguments.documents, chunks, seconds)
-    figures = {"documents": arguments.documents, "chunks": chunks, "seconds": seconds}
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    write_results(arguments.json, {"documents": arguments.documents, "chunks": chunks, "seconds": seconds})
 
 
 def _show(documents: int, chunks: int, seconds: dict[str, list[float]]) -> None:

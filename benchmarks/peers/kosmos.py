@@ -15,6 +15,7 @@ from benchmarks.peers.remembering import Remembering
 from benchmarks.peers.server import Server
 from benchmarks.peers.sets import TENANT, PreparedSet
 from benchmarks.peers.timing import K, measure, timed_in_turn
+from benchmarks.quick import embedder as model_of
 from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
@@ -23,7 +24,6 @@ from kosmos_rag.ingestion.document import ChunkedDocument
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.hub import PACKAGED_MINILM
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.pool import Database
@@ -67,17 +67,27 @@ def settings(**changes: Any) -> Settings:
     return Settings.load(overrides={**_MODEL, **changes})
 
 
-def embedder(backend: str) -> SentenceTransformerEmbedder:
-    """Return the model of the bench on a backend."""
+def embedder(backend: str, *, quick: bool = False) -> Embedder:
+    """Return the model of the bench on a backend; for a quick run one that hashes words."""
     configured = settings(**{"models.backend": backend})
-    return SentenceTransformerEmbedder(configured.rag.embedding, configured.models)
+    return model_of(configured, quick=quick)
 
 
 class Ours:
     """The library in a database of its own on the server."""
 
-    def __init__(self, server: Server, database: str, data: PreparedSet, model: Remembering) -> None:
-        """Prepare the database, which is empty but for pgvector. `model` knows all texts already."""
+    def __init__(
+        self, server: Server, database: str, data: PreparedSet, model: Remembering, models: Mapping[str, Embedder]
+    ) -> None:
+        """Prepare the database, which is empty but for pgvector.
+
+        Args:
+            server: The server that all systems share.
+            database: The name of the database.
+            data: What is stored and asked.
+            model: Knows the vectors of all texts already.
+            models: The model of each backend, which embeds questions while they are timed.
+        """
         provision(server.url(database))
         migrate(server.url(database))
         self._addresses = {
@@ -87,13 +97,13 @@ class Ours:
         }
         self._data = data
         self._model = model.model
+        self._models = models
         self._handed = model
 
     def measure(self, rounds: int) -> Outcome:
         """Store the set, and ask it in every way. Raises KosmosError."""
         seconds = self._store()
-        models: dict[str, Embedder] = {"torch": self._model, "onnx": embedder("onnx")}
-        rows = [row for backend, model in models.items() for row in self._default(backend, model)]
+        rows = [row for backend, model in self._models.items() for row in self._default(backend, model)]
         rows += (self._row(way, changes, rounds) for way, changes in WAYS.items())
         packages = ("sentence-transformers", "transformers", "torch", "onnxruntime", "psycopg")
         versions = {name: importlib.metadata.version(name) for name in packages}

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import ir_measures
 import numpy as np
@@ -37,12 +37,6 @@ class PreparedSet:
     corpus: Corpus
     document_of: Mapping[str, str]
     """The document of each chunk."""
-
-    def asked(self, questions: int) -> "PreparedSet":
-        """Return the set with its first questions alone."""
-        kept = dict(list(self.corpus.questions.items())[:questions])
-        corpus = replace(self.corpus, questions=kept, question_vectors=self.corpus.question_vectors[:questions])
-        return replace(self, corpus=corpus)
 
     def quality(self, found: Mapping[str, Sequence[str]]) -> dict[str, float]:
         """Judge the chunks found for each question; a document's rank is that of its best chunk."""

@@ -1,24 +1,23 @@
 """How long a cross-encoder of the shape of ms-marco-MiniLM-L-6 takes for twenty passages, by backend and token cap.
 
-    python -m benchmarks.reranker.latency [--data FOLDER] [--rounds N] [--json FILE]
+    python -m benchmarks.reranker.latency [--data FOLDER] [--rounds N] [--json FILE] [--quick]
 
 The weights are random, for time does not depend on them. The rows take turns, so that what else runs on the machine
 falls on all of them alike. `plain` is CrossEncoder.predict as it comes; the others are the library's reranker.
 """
 
-import argparse
-import json
 import os
 import statistics
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.beir import load
+from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
+from benchmarks.quick import write_evaluation_set
 from kosmos_rag import Settings
 from kosmos_rag.models.hub import PACKAGED_MINILM, locate
 from kosmos_rag.models.onnx import Precision
@@ -35,11 +34,14 @@ CAPS = (512, 256, 128, 64)
 Score = Callable[[list[str]], object]
 
 
-def build_model(folder: Path, layers: int) -> None:
-    """Write a model of the real shape with random weights."""
+QUICK_SHAPE = {**SHAPE, "hidden_size": 48, "intermediate_size": 96}
+
+
+def build_model(folder: Path, layers: int, shape: Mapping[str, int] = SHAPE) -> None:
+    """Write a model of the real shape, or of another, with random weights."""
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-    config = BertConfig(**{**SHAPE, "num_hidden_layers": layers, "vocab_size": 30522, "num_labels": 1})
+    config = BertConfig(**{**shape, "num_hidden_layers": layers, "vocab_size": 30522, "num_labels": 1})
     BertForSequenceClassification(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(locate(PACKAGED_MINILM)).save_pretrained(folder)
 
@@ -125,24 +127,25 @@ def _print(results: dict[str, dict[str, dict[str, float]]]) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shared = Path(__file__).parents[3] / "shared" / "datasets"
-    parser.add_argument("--data", type=Path, default=shared / "cranfield", metavar="FOLDER", help="passages are of it")
+    parser = command(__doc__, "reranker_latency.json")
+    parser.add_argument(
+        "--data", type=Path, default=DATASETS / "cranfield", metavar="FOLDER", help="passages are of it"
+    )
     parser.add_argument("--rounds", type=int, default=20, metavar="N")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/reranker_latency.json"), metavar="FILE")
-    arguments = parser.parse_args()
+    scratch = temporary_folder()
+    arguments = parse(parser, rounds=1, data=scratch / "examples")
+    if arguments.data == scratch / "examples":
+        write_evaluation_set(arguments.data)
     kinds = passages([text for _, text in load(arguments.data).documents.values()])
-    with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
-        folder, small = Path(scratch, "model"), Path(scratch, "small")
-        build_model(folder, layers=6)
-        build_model(small, layers=2)
-        measured = rows(folder, small, Path(scratch, "cache"))
-        results = {kind: measure(measured, sets, arguments.rounds) for kind, sets in kinds.items()}
+    folder, small = scratch / "model", scratch / "small"
+    shape = QUICK_SHAPE if arguments.quick else SHAPE
+    build_model(folder, layers=6, shape=shape)
+    build_model(small, layers=2, shape=shape)
+    measured = rows(folder, small, scratch / "cache")
+    results = {kind: measure(measured, sets, arguments.rounds) for kind, sets in kinds.items()}
     _print(results)
     context: dict[str, Any] = {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "rounds": arguments.rounds}
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({**context, "passages": PASSAGES, "results": results}, indent=2) + "\n")
-    print(f"\nfigures: {arguments.json}")
+    write_results(arguments.json, {**context, "passages": PASSAGES, "results": results})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
 """What the rerank stage is worth: a small cross-encoder, trained here, on queries that it has not seen.
 
-    python -m benchmarks.reranker.train [--output FOLDER] [--json FILE]
+    python -m benchmarks.reranker.train [--data FOLDER] [--output FOLDER] [--json FILE] [--quick]
 
 Trained on the titles of Cranfield's documents, without judgements, and then twice on one half of the judged queries;
 measured on the other half, through the library's own rerank stage. CACM is measured with the first half's model, as
 it is. `blend` is the mean of relevance and fused score with the weights named, each scaled to its own best and worst.
+A quick run takes sections of examples/ for both sets.
 """
 
-import argparse
-import json
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,12 +18,15 @@ import torch
 from rich.progress import track
 
 from benchmarks.beir import EvaluationSet, load
+from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
+from benchmarks.command import MODEL as MINILM
+from benchmarks.quick import embedder, write_evaluation_set
 from benchmarks.reranker.compare import Run, compare
 from benchmarks.reranker.examples import Ranking, judged, made
 from benchmarks.reranker.model import build, learn, save
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
+from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Passage
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.onnx import Precision
 from kosmos_rag.models.reranker import CrossEncoderReranker
 
@@ -41,12 +42,7 @@ READ_TOKENS = 256
 BLENDS = (0.3, 0.5, 0.7)
 """Weights of the relevance."""
 
-MODEL = {
-    "rag.embedding.model": "packaged:all-MiniLM-L6-v2",
-    "rag.embedding.dimensions": 384,
-    "rag.reranking.enabled": False,
-    "models.backend": "onnx",
-}
+MODEL = {**MINILM, "models.backend": "onnx"}
 
 Hits = Mapping[str, Sequence[Passage]]
 """What was retrieved, by query."""
@@ -93,9 +89,9 @@ def halves(queries: Sequence[str]) -> tuple[list[str], list[str]]:
     return [queries[at] for at in order[::2]], [queries[at] for at in order[1::2]]
 
 
-def _titles(data: EvaluationSet, scope: Tenant) -> list[Ranking]:
+def _titles(data: EvaluationSet, scope: Tenant, count: int) -> list[Ranking]:
     draw = np.random.default_rng(SEED)
-    chosen = draw.permutation([key for key, (title, _) in data.documents.items() if title])[:TITLES]
+    chosen = draw.permutation([key for key, (title, _) in data.documents.items() if title])[:count]
     questions = {str(key): data.documents[str(key)][0] for key in chosen}
     found = _hits(scope, questions, FIRST_STAGE_CHUNKS, "titles asked")
     rankings = [made(questions[key], hits, key, TITLE_LENGTH, draw) for key, hits in found.items()]
@@ -112,15 +108,15 @@ def _judged(data: EvaluationSet, hits: Hits, queries: Sequence[str]) -> list[Ran
     return [ranking for ranking in rankings if ranking]
 
 
-def train(data: EvaluationSet, scope: Tenant, hits: Hits, folder: Path) -> dict[str, float]:
+def train(data: EvaluationSet, scope: Tenant, hits: Hits, folder: Path, *, titles: int) -> dict[str, float]:
     """Write a model for each half of the queries, trained on that half; return what it took."""
     torch.manual_seed(SEED)
-    titles = _titles(data, scope)
+    made_of_titles = _titles(data, scope, titles)
     started = time.perf_counter()
     model = build()
-    learn(model, titles, rate=RATE, max_tokens=TITLE_TOKENS, label="training on titles")
+    learn(model, made_of_titles, rate=RATE, max_tokens=TITLE_TOKENS, label="training on titles")
     common = {name: weight.clone() for name, weight in model.state_dict().items()}
-    pairs = sum(len(ranking.passages) for ranking in titles)
+    pairs = sum(len(ranking.passages) for ranking in made_of_titles)
     save(model, folder / "titles", max_tokens=READ_TOKENS)
     for number, half in enumerate(halves(list(data.queries))):
         model.load_state_dict(common)
@@ -134,9 +130,9 @@ def train(data: EvaluationSet, scope: Tenant, hits: Hits, folder: Path) -> dict[
 class Reranked:
     """The library's rerank stage with a model of ours, over a database that holds the documents already."""
 
-    def __init__(self, settings: Settings, embedder: SentenceTransformerEmbedder) -> None:
+    def __init__(self, settings: Settings, model: Embedder) -> None:
         self._settings = settings
-        self._embedder = embedder
+        self._model = model
 
     def hits(
         self,
@@ -162,7 +158,7 @@ class Reranked:
         reranker = CrossEncoderReranker(reranking, self._settings.models)
         questions = {query: data.queries[query] for query in queries}
         changed = self._settings.model_copy(update={"rag": rag})
-        with Engine(changed, embedder=self._embedder, reranker=reranker) as engine:
+        with Engine(changed, embedder=self._model, reranker=reranker) as engine:
             found = _hits(engine.tenant(data.name), questions, RERANKED, f"reranked by {model.name}, {precision}")
         if any(hit.rerank_score is None for hits in found.values() for hit in hits):
             raise SystemExit("the rerank stage was skipped for a question: there is nothing to compare")
@@ -215,15 +211,15 @@ def _print(result: dict[str, Any]) -> None:
         print(f"{name:<22}" + "".join(f"{value:>11}" for value in figures.values()))
 
 
-def run(settings: Settings, folder: Path, sets: Path) -> dict[str, Any]:
+def run(settings: Settings, folder: Path, sets: Path, *, quick: bool = False) -> dict[str, Any]:
     """Train on Cranfield; measure there and on CACM."""
-    embedder = SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-    reranked = Reranked(settings, embedder)
+    model = embedder(settings, quick=quick)
+    reranked = Reranked(settings, model)
     cranfield, cacm = load(sets / "cranfield"), load(sets / "cacm")
-    with Engine(settings, embedder=embedder) as engine:
+    with Engine(settings, embedder=model) as engine:
         scope = _ingest(engine, cranfield)
         hits = _hits(scope, cranfield.queries, TRAINING_CHUNKS, "first stage")
-        took = train(cranfield, scope, hits, folder)
+        took = train(cranfield, scope, hits, folder, titles=2 if quick else TITLES)
         base = _run({query: found[:FIRST_STAGE_CHUNKS] for query, found in hits.items()})
         results = [measure(cranfield, base, reranked, folder)]
         _print(results[0])
@@ -237,19 +233,17 @@ def run(settings: Settings, folder: Path, sets: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shared = Path(__file__).parents[3] / "shared" / "datasets"
-    parser.add_argument("--data", type=Path, default=shared, metavar="FOLDER", help="holds cranfield and cacm")
+    parser = command(__doc__, "reranker.json")
+    parser.add_argument("--data", type=Path, default=DATASETS, metavar="FOLDER", help="holds cranfield and cacm")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="keep the models here")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/reranker.json"), metavar="FILE")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kosmos-bench-") as scratch:
-        folder = arguments.output or Path(scratch, "models")
-        settings = Settings.load(overrides={**MODEL, "database.data_dir": str(Path(scratch, "database"))})
-        figures = run(settings, folder, arguments.data)
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
-    print(f"\nfigures: {arguments.json}")
+    scratch = temporary_folder()
+    arguments = parse(parser, data=scratch / "sets")
+    if arguments.data == scratch / "sets":
+        for name in ("cranfield", "cacm"):
+            write_evaluation_set(arguments.data / name, questions=4)
+    settings = Settings.load(overrides={**MODEL, "database.data_dir": str(scratch / "database")})
+    figures = run(settings, arguments.output or scratch / "models", arguments.data, quick=arguments.quick)
+    write_results(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,10 @@ written to. Prints one table with the goals, and writes the figures as JSON and 
 """
 
 import argparse
-import atexit
 import json
 import os
 import platform
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -27,8 +24,9 @@ import psycopg
 from numpy.typing import NDArray
 from rich.console import Console
 
+from benchmarks.command import DATASETS, command, parse, temporary_folder
 from benchmarks.scale import peers, writes
-from benchmarks.scale.data import QUESTIONS, Data, ZipfData, natural
+from benchmarks.scale.data import MADE, QUESTIONS, Data, SmallZipfData, natural
 from benchmarks.scale.load import LARGEST, Say, build_indexes, publish_all, shares, storage, vacuum
 from benchmarks.scale.measure import (
     BOTH,
@@ -51,45 +49,46 @@ from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.models.embedding.space import PROBE
 from kosmos_rag.storage.pool import Database, resolve
 
-WARM = 50
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effort:
-    """How much is asked: questions of a row, seconds of each run with several clients."""
+    """How much is asked and written."""
 
+    warm: int
+    """Questions before those of a row are timed."""
     questions: int
+    """Questions of a row."""
     seconds: float
+    """Length of each run with several clients."""
+    written: int
+    """Chunks that are published into a large tenant and an empty one."""
 
 
-USUAL = Effort(questions=QUESTIONS - WARM, seconds=10)
-QUICK = Effort(questions=40, seconds=2)
+USUAL = Effort(warm=50, questions=QUESTIONS - 50, seconds=10, written=1_000)
+QUICK = Effort(warm=2, questions=5, seconds=0.2, written=50)
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    results = Path("benchmarks/results")
+    parser = command(__doc__, "scale.json")
     parser.add_argument("--chunks", type=int, default=100_000, help="rows of all tenants together")
-    parser.add_argument("--data", choices=["natural", "zipf"], default="natural")
-    parser.add_argument("--json", type=Path, default=results / "scale.json", metavar="FILE")
-    parser.add_argument("--plot", type=Path, default=results / "scale.png", metavar="FILE")
-    parser.add_argument("--quick", action="store_true", help="fewer questions and shorter runs, to see that it works")
-    arguments = parser.parse_args()
-    scratch = Path(tempfile.mkdtemp(prefix="kosmos-bench-"))
-    # What is registered first is done last: the server has stopped by then, and does not lose its folder while it runs.
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    parser.add_argument("--data", choices=["natural", *MADE], default="natural")
+    parser.add_argument("--plot", type=Path, default=Path("benchmarks/results/scale.png"), metavar="FILE")
+    scratch = temporary_folder()
+    arguments = parse(parser, chunks=1000, data=SmallZipfData.name, plot=scratch / "scale.png")
     rows, result = _run(arguments, scratch)
     title = f"{result['chunks']:,} chunks, {result['data']}"
     plot(rows, title, arguments.plot)
     _save(arguments.json, rows, result)
     # A pipe has no width of its own, and a table cut to 80 columns cannot be read.
     show(result, rows, Console(width=None if sys.stdout.isatty() else 190))
-    print(f"figures: {arguments.json}, plot: {arguments.plot}")
+    print(f"plot: {arguments.plot}" + (f", figures: {arguments.json}" if arguments.json else ""))
 
 
-def _save(file: Path, rows: Sequence[Row], result: dict[str, Any]) -> None:
+def _save(file: Path | None, rows: Sequence[Row], result: dict[str, Any]) -> None:
     """Write what there is so far: a run over a million chunks takes most of an hour, and its end may fail."""
+    if file is None:
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({**result, "rows": [as_json(row) for row in rows]}, indent=2, default=str))
 
@@ -102,7 +101,7 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
     known = {text: whole.embed_query(text) for text in (PROBE, NEW_WORD)}
     prepared = Prepared({**data.questions, **known}, data.dimensions)
     questions = list(data.questions)
-    warm, asked = questions[:WARM], questions[WARM : WARM + effort.questions]
+    warm, asked = questions[: effort.warm], questions[effort.warm : effort.warm + effort.questions]
     configured = settings(scratch, data.dimensions, {}).database
     with closing(Database(configured)) as database, opened(scratch, prepared, whole) as engines:
         admin, tenants = resolve(configured).admin or "", shares(arguments.chunks)
@@ -126,7 +125,7 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
         rows, result["notes"] = _with_peers(admin, measured, asked, vectors, say)
         _save(arguments.json, rows, result)
         say("writing")
-        result["publishing"] = writes.publishing(database, data, prepared)
+        result["publishing"] = writes.publishing(database, data, prepared, effort.written)
         result["found"] = writes.found_at_once(database, scratch, prepared)
         say("asking during maintenance")
         result["maintenance"] = writes.maintenance(scratch, data, engines[BOTH], asked)
@@ -135,10 +134,9 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
 
 def _data(name: str, model: Embedder, say: Say) -> Data:
     """Return the data; natural text is embedded with the model."""
-    if name == ZipfData.name:
-        return ZipfData()
-    shared = Path(__file__).parents[3] / "shared" / "datasets"
-    folders = [folder for name in ("cranfield", "cacm") if (folder := shared / name).is_dir()]
+    if name in MADE:
+        return MADE[name]()
+    folders = [folder for name in ("cranfield", "cacm") if (folder := DATASETS / name).is_dir()]
     if not folders:
         raise SystemExit(
             "no evaluation sets at hand to take sentences from; measure made words: make bench-scale DATA=zipf"

@@ -24,7 +24,7 @@ class Data(Protocol):
 
     @property
     def name(self) -> str:
-        """`natural` or `zipf`."""
+        """`natural`, or a key of `MADE`."""
         ...
 
     @property
@@ -132,6 +132,19 @@ class ZipfData:
         noise = dice.standard_normal((size, self.dimensions), dtype=np.float32) / np.sqrt(np.float32(self.dimensions))
         # 0.8 of noise: two members of a cluster have a cosine of about 0.6, as related passages have.
         return texts, normalised(self._centres[dice.integers(len(self._centres), size=size)] + 0.8 * noise)
+
+
+class SmallZipfData(ZipfData):
+    """The same of fewer words and dimensions: for a quick run."""
+
+    name = "small"
+
+    def __init__(self) -> None:
+        super().__init__(words=2_000, dimensions=64, clusters=20)
+
+
+MADE = {data.name: data for data in (ZipfData, SmallZipfData)}
+"""Made words, by name."""
 
 
 def natural(folders: Sequence[Path], embedder: Embedder, cache: Path) -> NaturalData:

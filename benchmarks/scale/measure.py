@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.scale.data import ZipfData
+from benchmarks.scale.data import MADE, ZipfData
 from benchmarks.scale.load import Share
 from kosmos_rag import Engine, KosmosError, SearchResult, Settings, Tenant
 from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
@@ -107,8 +107,8 @@ class Drawn(HashingEmbedder):
 
 def embedder(name: str) -> Embedder:
     """Return what embeds any question on this data: the real model, or for made words a draw."""
-    if name == ZipfData.name:
-        return Drawn(ZipfData(), [PROBE, NEW_WORD])
+    if name in MADE:
+        return Drawn(MADE[name](), [PROBE, NEW_WORD])
     return SentenceTransformerEmbedder(
         EmbeddingSettings(model=PACKAGED_MINILM, dimensions=384), ModelsSettings(backend="onnx")
     )

@@ -13,14 +13,13 @@ from benchmarks.scale.measure import NEW_WORD, Prepared, ask, embedder, settings
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.storage.pool import Database
 
-CHUNKS = 1_000
 REPEATS = 5
 
 
-def publishing(database: Database, data: Data, prepared: Prepared) -> dict[str, Any]:
-    """Publish 1,000 chunks into the largest tenant and into an empty one, in turn; medians of five."""
+def publishing(database: Database, data: Data, prepared: Prepared, chunks: int) -> dict[str, Any]:
+    """Publish so many chunks into the largest tenant and into an empty one, in turn; medians of five."""
     seconds: dict[str, list[float]] = {"largest": [], "empty": []}
-    blocks = data.blocks(2 * REPEATS * CHUNKS, size=CHUNKS, seed=1)
+    blocks = data.blocks(2 * REPEATS * chunks, size=chunks, seed=1)
     for repeat in range(REPEATS):
         empty = f"empty-{repeat}"
         create(database, empty, prepared)
@@ -28,7 +27,7 @@ def publishing(database: Database, data: Data, prepared: Prepared) -> dict[str, 
             seconds[kind].append(publish_block(database, name, next(blocks), prepared))
     medians = {kind: statistics.median(times) for kind, times in seconds.items()}
     return {
-        "chunks": CHUNKS,
+        "chunks": chunks,
         **{f"{kind}_ms": round(median * 1000, 1) for kind, median in medians.items()},
         "ratio": round(medians["largest"] / medians["empty"], 3),
     }

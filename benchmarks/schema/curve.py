@@ -1,16 +1,16 @@
 """Tokens of the prompt against recall: which budget holds all tables of the SQL? Draws docs/images/schema-tokens.png.
 
-    python -m benchmarks.schema.curve [--data FOLDER] [--questions N] [--output FILE]
+    python -m benchmarks.schema.curve [--data FOLDER] [--questions N] [--output FILE] [--quick]
 
 Over all databases in one index, the question does not name its own.
 """
 
-import argparse
 import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.schema.spider import DATA, embedder, settings_of
+from benchmarks.command import command, parse, temporary_folder
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, settings_of
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.sources import from_spider
 from kosmos_rag.text2sql.linking.evaluation import prompt_holds
@@ -25,15 +25,15 @@ _KEPT = {"retrieval": {"cached_results": 1000}}
 
 def main() -> None:
     """Measure, print and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--questions", type=int)
     parser.add_argument("--output", type=Path, default=Path("docs/images/schema-tokens.png"))
-    arguments = parser.parse_args()
+    arguments = parse(parser, data=QUICK_DATA, output=temporary_folder() / "schema-tokens.png")
     schemas = from_spider(arguments.data / "tables.json")
     questions = read_questions(arguments.data / "questions.json", schemas)[: arguments.questions]
     lines: dict[int, list[tuple[float, float]]] = {count: [] for count in TABLES}
-    model = embedder()
+    model = embedder(quick=arguments.quick)
     with (
         tempfile.TemporaryDirectory() as folder,
         Engine(settings_of("schema", _KEPT, Path(folder) / "database"), embedder=model) as engine,

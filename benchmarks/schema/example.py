@@ -1,15 +1,13 @@
 """Are model and column found? 110 questions over examples/schema, and how long grounding takes.
 
-    python -m benchmarks.schema.example [--misses] [--columns N] [--json FILE]
+    python -m benchmarks.schema.example [--misses] [--columns N] [--json FILE] [--quick]
 
 A question's model counts where it is among the first three tables, its column where it is among the first five
 references. A third of the questions, by a hash of their text, is kept apart: nothing was tuned on it. `--columns`
 measures the time at so many generated columns as well.
 """
 
-import argparse
 import hashlib
-import json
 import statistics
 import tempfile
 import time
@@ -19,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.command import EXAMPLES, command, parse, write_results
 from benchmarks.schema.spider import VECTORS, embedder, settings_of
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
@@ -27,7 +26,7 @@ from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
 from kosmos_rag.text2sql.recipes import read_recipes
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
+EXAMPLE = EXAMPLES / "schema"
 _ROUNDS = 3
 _NOUNS = (
     *(
@@ -121,9 +120,9 @@ def timing(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, f
     return {"p50_ms": statistics.median(took), "p95_ms": statistics.quantiles(took, n=20)[-1]}
 
 
-def timing_of_many(columns: int, asked: Sequence[Question], database: Path) -> dict[str, float]:
+def timing_of_many(columns: int, asked: Sequence[Question], database: Path, *, quick: bool) -> dict[str, float]:
     """Return the time at so many generated columns."""
-    model = embedder(VECTORS.with_name("generated.npz"))
+    model = embedder(VECTORS.with_name("generated.npz"), quick=quick)
     with Engine(settings_of("schema", {}, database), embedder=model) as engine:
         scope = engine.tenant("large")
         grounding = SchemaGrounding(scope)
@@ -136,14 +135,13 @@ def timing_of_many(columns: int, asked: Sequence[Question], database: Path) -> d
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--columns", type=int)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    arguments = parse(parser, columns=200)
     schema = from_json(EXAMPLE / "programs.json")
     recipes = read_recipes(EXAMPLE / "recipes.yaml", schema)
-    asked, model = questions(), embedder()
+    asked, model = questions()[:: 10 if arguments.quick else 1], embedder(quick=arguments.quick)
     report: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         with Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine:
@@ -167,11 +165,12 @@ def main() -> None:
             report["time of the example"] = timing(grounding, asked)
             print("time of the example", report["time of the example"], flush=True)
         if arguments.columns:
-            report["time of the generated"] = timing_of_many(arguments.columns, asked[:30], Path(folder) / "large")
+            report["time of the generated"] = timing_of_many(
+                arguments.columns, asked[:30], Path(folder) / "large", quick=arguments.quick
+            )
             print("time of the generated", report["time of the generated"])
     model.save()
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_results(arguments.json, report)
 
 
 def share(held: Sequence[tuple[bool, bool]], part: int) -> float:

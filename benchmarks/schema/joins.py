@@ -1,6 +1,6 @@
 """Do the join hints hold the keys that a question needs, on databases whose questions nobody has looked at?
 
-    python -m benchmarks.schema.joins [--data FOLDER]
+    python -m benchmarks.schema.joins [--data FOLDER] [--quick]
 
 Questions are generated from the schemas of Spider's databases that have none in questions.json: what is asked for is
 said by names of columns, and a table that only joins is not said at all. The seed and the four forms below stood before
@@ -8,7 +8,6 @@ anything was measured, and nothing was changed after. Vectors are of the package
 memory, which finds what `SchemaGrounding` finds where a database has no more documents than a search returns.
 """
 
-import argparse
 import random
 import statistics
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,8 @@ from datetime import date
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from benchmarks.schema.spider import DATA, embedder
+from benchmarks.command import command, parse
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder
 from benchmarks.schema.vectors import KeptVectors
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
@@ -151,14 +151,14 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
 
 def main() -> None:
     """Generate, measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
-    arguments = parser.parse_args()
+    arguments = parse(parser, data=QUICK_DATA)
     schemas = from_spider(arguments.data / "tables.json")
     seen = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
     with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
-    model, chance = embedder(), random.Random(_SEED)
+    model, chance = embedder(quick=arguments.quick), random.Random(_SEED)
     found: list[Outcome] = []
     for schema in schemas:
         asked = list(generated(schema, chance)) if schema.name not in seen else []

@@ -1,6 +1,6 @@
 """Which tables and columns does a question need? Grounding on Spider, beside plain ways to rank.
 
-    python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE] [--misses]
+    python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE] [--misses] [--quick]
 
 FOLDER holds tables.json and questions.json in Spider's layout. The gold is what each question's SQL uses. Every way
 runs through the library over the same documents and vectors; plain ways rank the documents of tables, or those of
@@ -9,8 +9,6 @@ reported.
 `--misses` shows what grounding missed in the part that was tuned on.
 """
 
-import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
+from benchmarks.quick import embedder as model_of
 from benchmarks.schema.parts import TUNED_ON, parts
 from benchmarks.schema.vectors import KeptVectors
 from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.core.types import Filter
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
@@ -34,7 +33,9 @@ from kosmos_rag.text2sql.linking.evaluation import Judged, figures, holds_all, h
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.sql.gold import GoldQuestion, read_questions
 
-DATA = Path(__file__).parents[3] / "shared" / "datasets" / "spider"
+DATA = DATASETS / "spider"
+QUICK_DATA = Path(__file__).parent / "quick"
+"""Three small databases in Spider's layout, one of them without a question."""
 VECTORS = Path("~/.cache/kosmos-rag/bench/schema-minilm.npz").expanduser()
 MODEL = {"rag.embedding.model": "packaged:all-MiniLM-L6-v2", "rag.embedding.dimensions": 384, "models.backend": "onnx"}
 _RRF = {"signals": {}, "retrieval": {"fusion": "rrf", "rrf_k": 60}}
@@ -63,10 +64,10 @@ FIGURES = {
 Figures = Mapping[str, float]
 
 
-def embedder(kept: Path = VECTORS) -> KeptVectors:
-    """Return the packaged model, with vectors from the last run."""
+def embedder(kept: Path = VECTORS, *, quick: bool = False) -> KeptVectors:
+    """Return the packaged model, with vectors from the last run; for a quick run neither."""
     settings = Settings.load(overrides=MODEL)
-    return KeptVectors(SentenceTransformerEmbedder(settings.rag.embedding, settings.models), kept)
+    return KeptVectors(model_of(settings, quick=quick), temporary_folder() / "vectors.npz" if quick else kept)
 
 
 def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Settings:
@@ -115,10 +116,9 @@ def joins_of_gold(schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQue
 
 
 def measured_by_question(
-    schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path
+    schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path, model: KeptVectors
 ) -> tuple[list[Judged], dict[str, list[Figures]]]:
     """Ask every question in every way."""
-    model = embedder()
     # All settings first: a run of minutes goes by what stood there when it began.
     plain_ways = {name: settings_of(_PRESETS.get(name, "schema"), changed, folder) for name, changed in PLAIN.items()}
     with (
@@ -148,17 +148,18 @@ def measured_by_question(
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--questions", type=int)
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--misses", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parse(parser, data=QUICK_DATA)
     schemas = from_spider(arguments.data / "tables.json")
     questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
     questions = questions[: arguments.questions]
     with tempfile.TemporaryDirectory() as folder:
-        judged, ways = measured_by_question(schemas, questions, Path(folder) / "database")
+        judged, ways = measured_by_question(
+            schemas, questions, Path(folder) / "database", embedder(quick=arguments.quick)
+        )
     report: dict[str, dict[str, Figures]] = {}
     for part, members in parts(questions).items():
         databases = {gold.database for gold in members}
@@ -170,8 +171,7 @@ def main() -> None:
             print(f"\nThe SQL's own tables: the hints hold all keys of {joins_of_gold(schemas, members):.3f}\n")
         if arguments.misses and part == TUNED_ON:
             show_misses([judged[at] for at in own])
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_results(arguments.json, report)
 
 
 def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[str]) -> None:

@@ -1,6 +1,6 @@
 """The weights of grounding, chosen on one part of Spider's databases and judged on the other.
 
-    python -m benchmarks.schema.tuning [--data FOLDER]
+    python -m benchmarks.schema.tuning [--data FOLDER] [--quick]
 
 Every weight begins at 1. One after the other takes the value of a grid that is best for the mean of the seven figures
 over the questions of the first part, twice around; what is equally good stays as it was. The held-out part is measured
@@ -8,7 +8,6 @@ once, with what was chosen and with the defaults, each with hints.yaml and witho
 depend on weights, so that it is searched for once, through the library; what follows from it is done in memory.
 """
 
-import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,8 +16,9 @@ from datetime import date
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from benchmarks.command import command, parse
 from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
-from benchmarks.schema.spider import DATA, embedder, settings_of
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, settings_of
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.core.types import Filter
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
@@ -113,12 +113,12 @@ def chosen(worth: Callable[[Weights], float]) -> Weights:
 
 def main() -> None:
     """Choose and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
-    arguments = parser.parse_args()
+    arguments = parse(parser, data=QUICK_DATA)
     schemas = from_spider(arguments.data / "tables.json")
     questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
-    model = embedder()
+    model = embedder(quick=arguments.quick)
     with (
         tempfile.TemporaryDirectory() as folder,
         Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine,

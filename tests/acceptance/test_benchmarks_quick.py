@@ -1,0 +1,84 @@
+"""Every benchmark that the Makefile or a document names, run with `--quick`: its command works and prints its table."""
+
+import re
+import runpy
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag.core.config import DatabaseSettings
+
+ROOT = Path(__file__).parents[2]
+
+TABLES = {
+    "analytics": r"signals +all +\d+ questions  rank 1 [\d.]+  top 3 [\d.]+",
+    "answers": r"analytics, held out, threshold 0\.5: \{'answerable': \d+",
+    "audit": r'"who_saw_p50_ms": [\d.]+',
+    "corporate": r"corporate, own +recall@1 [\d.]+  recall@5 [\d.]+",
+    "dashboards": r"picture: .+\.png",
+    "ingest": r"ratio_to_bare +[\d.]+",
+    "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
+    "peers": r"RRF, the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
+    "peers.ingest": r"\| kosmos_rag, the files by a worker +\| +[\d.]+ \|",
+    "quality": r"fused as shipped +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
+    "reranker.deadline": r"p50 [\d.]+ ms, p99 [\d.]+ ms, slowest [\d.]+ ms",
+    "scale": r"lexical +kosmos +50 % +\S.* +500 +[\d.]+",
+    "schema.curve": r"10 tables, budget 900: \d+ tokens on average, recall [\d.]+",
+    "schema.example": r"all +\d+ questions  model [\d.]+  model and column [\d.]+",
+    "schema.joins": r"all +\d+ questions  needed tables [\d.]+",
+    "schema.spider": r"\| all databases: the right one first \|( [\d.]+ \|){5}",
+    "schema.tuning": r"held out  chosen +database_first [\d.]+",
+    "service": r'"targets": \{',
+    "slo": r"retrieval, P50 +[\d.e+]+ ms +100 +> 200",
+    "worker": r"memory: \{'largest_mb_until_10': [\d.]+",
+}
+"""What the table of each benchmark holds, by the module's name."""
+OF_MODELS = {
+    "reranker.latency": r"onnx int8, batches of 4, 64 tokens +[\d.]+",
+    "reranker.train": r"(?s)\nreranked .+\ncacm, 4 queries.+\nreranked ",
+}
+"""Those that are about cross-encoders: a minute or two of loading, exporting and training models."""
+OWN_SERVER = {"peers", "peers.ingest"}
+"""Those that give each system a database: they start a server of their own."""
+_COMMAND = re.compile(r"python\)? -m benchmarks\.([\w.]*\w)")
+
+
+def _run(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
+    """Run a benchmark as its command does, and return what it prints."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "argv", [name, "--quick"])
+    monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)  # as another benchmark imported it
+    with warnings.catch_warnings():
+        # The command runs in a process of its own, where a deprecation within a library is no error.
+        warnings.simplefilter("default")
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
+    return capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_quick_run__prints_the_table(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if name not in OWN_SERVER:
+        database: DatabaseSettings = request.getfixturevalue("database")
+        for key in ("url", "worker_url", "admin_url"):
+            monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+    assert re.search(TABLES[name], _run(name, monkeypatch, capfd))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", OF_MODELS)
+def test_quick_run__of_models_prints_the_table(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert re.search(OF_MODELS[name], _run(name, monkeypatch, capfd))
+
+
+def test_published_commands__are_all_run_here() -> None:
+    published = [ROOT / "Makefile", ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = {name for file in published for name in _COMMAND.findall(file.read_text(encoding="utf-8"))}
+    assert names == TABLES.keys() | OF_MODELS.keys()
