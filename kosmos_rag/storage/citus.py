@@ -1,7 +1,7 @@
-"""The schema on a distributed server (Citus): which table becomes what, in which order, by which statements.
+"""Distribute the schema on a Citus cluster: the statements, and their order.
 
-A tenant's rows lie together on one worker, so that a statement with its tenant bound is one task. What workers of ours
-read of all tenants at once stays on the coordinator. docs/scale.md has the reasons and what has been measured.
+The rows of a tenant are on one node, so a statement with its tenant bound is one task. The queue, which workers read
+for all tenants, stays on the coordinator. docs/scale.md has the reasons and the measurements.
 """
 
 from collections.abc import Iterator
@@ -20,30 +20,30 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 
 ANCHOR = "tenants"
-"""The table that all distributed ones are placed with."""
+"""The table that all distributed tables are colocated with."""
 
 DISTRIBUTED = (
     ANCHOR,
     *(table.name for table in metadata.sorted_tables if table.name not in {*QUEUE, ANCHOR}),
 )
-"""Tables that are spread by tenant, those that others refer to first."""
+"""Tables distributed by tenant; referenced tables come first."""
 
 LOCAL = tuple(table.name for table in metadata.sorted_tables if table.name in QUEUE)
-"""Tables of the coordinator. Registered, so that a job and its document commit in two phases: both or neither."""
+"""Tables of the coordinator. Citus knows them, so a job and its document commit in two phases: both or neither."""
 
 UNREGISTERED = ("alembic_version",)
-"""Tables that only the coordinator is asked for, never with another in one transaction that matters."""
+"""Tables that only the coordinator reads."""
 
 POLICY_FUNCTIONS = ("kosmos.current_tenant()", "kosmos.current_principals()", "kosmos.audit_expired_before()")
-"""Functions that policies call: the workers have them before the tables come."""
+"""Functions that policies call; they are distributed before the tables."""
 
 ROW_FUNCTIONS = ("kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[])",)
-"""Functions that statements call on rows: of the type of a table, and so after it."""
+"""Functions with a row type as parameter; they are distributed after the tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What a distributed server knows already: tables by name, functions by signature, and how it is prepared."""
+    """What Citus already knows: tables by name, functions by signature, and the preparations."""
 
     tables: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
@@ -52,9 +52,9 @@ class Known:
 
 
 def plan(connection: psycopg.Connection) -> list[sql.Composed]:
-    """Return the statements that are missing, in order; none where everything is distributed. Changes nothing.
+    """Return the missing statements in order, without running them.
 
-    Without Citus it is the plan for an empty cluster. Raises DatabaseNotReady where the schema is missing.
+    Without Citus it is the plan for an empty cluster. Raises DatabaseNotReady if the schema is missing.
     """
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         raise DatabaseNotReady(["the database has no kosmos schema yet; run `kosmos-rag migrate`"])
@@ -64,9 +64,10 @@ def plan(connection: psycopg.Connection) -> list[sql.Composed]:
 
 
 def distribute(admin_conninfo: str) -> list[str]:
-    """Distribute what is not yet, in one transaction; returns the statements that were run.
+    """Run the missing statements in one transaction, and return them.
 
-    Raises DatabaseNotReady where Citus, its nodes or the administrator's rights are not there.
+    Raises:
+        DatabaseNotReady: Citus, its nodes or the rights of the administrator are missing.
     """
     with translated(), psycopg.connect(admin_conninfo) as connection:
         connection.execute(statement("lock_provisioning"))
@@ -78,13 +79,13 @@ def distribute(admin_conninfo: str) -> list[str]:
 
 
 def preview(admin_conninfo: str) -> list[str]:
-    """Return what `distribute` would run, and run nothing of it. Needs no Citus. Raises DatabaseNotReady."""
+    """Return the statements that `distribute` would run; needs no Citus. Raises DatabaseNotReady."""
     with translated(), psycopg.connect(admin_conninfo) as connection:
         return rendered(connection, plan(connection))
 
 
 def rendered(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
-    """Write statements out."""
+    """Return statements as text."""
     return [step.as_string(connection) for step in steps]
 
 
@@ -168,7 +169,7 @@ def _tables(connection: psycopg.Connection, known: Known) -> Iterator[sql.Compos
 
 
 def _circular() -> list[ForeignKeyConstraint]:
-    """The references that point at a table which comes later: taken off while tables are distributed."""
+    """Return foreign keys to later tables; they are dropped while tables are distributed."""
     return [
         constraint
         for table in metadata.sorted_tables
@@ -189,7 +190,7 @@ def _definition(connection: psycopg.Connection, constraint: ForeignKeyConstraint
 
 
 def _numbering(connection: psycopg.Connection) -> sql.Composed:
-    """Registering a table starts its numbers again: those of jobs go on behind the last one."""
+    """Return the statement that restores the job sequence, which Citus resets when it registers the table."""
     row = connection.execute(statement("last_job")).fetchone()
     assert row is not None
     return sql.SQL("SELECT setval(pg_get_serial_sequence({}, 'id'), {}, false)").format(

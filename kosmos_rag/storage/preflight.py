@@ -1,7 +1,7 @@
-"""The check before serving: is this server, this role and this catalogue one that keeps tenants apart?
+"""Check before the first query that server, role and catalogue isolate the tenants.
 
-Row-level security fails open: for a superuser, for an owner without FORCE, for a second permissive policy. Nothing of
-that shows in a query's result, so it is looked up in the catalogue before the first query.
+Row-level security fails open for a superuser, for an owner without FORCE, and for a second permissive policy. No query
+result shows that, so the preflight reads the catalogue.
 """
 
 import re
@@ -23,7 +23,7 @@ _PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerState:
-    """What a preflight found, for `doctor`. `problems` is empty on a server that can be served from."""
+    """Result of a preflight. `problems` is empty if the server is ready."""
 
     server_version: int
     vector_version: str | None
@@ -31,7 +31,7 @@ class ServerState:
     revision: str | None
     problems: tuple[str, ...]
     apart: bool | None
-    """Whether role and catalogue keep tenants apart; None of a catalogue that this code does not know."""
+    """True if role and catalogue isolate the tenants; None for an unknown catalogue."""
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -72,11 +72,11 @@ def _role_problems(server: dict[str, object], expected: str) -> list[str]:
 
 
 def _catalogue_problems(connection: psycopg.Connection, *, newer: bool) -> list[str]:
-    """Return what is wrong with tables and policies; in a newer schema, with those that this code uses."""
+    """Return problems of tables and policies; in a newer schema only of those that this code uses."""
 
     def rows(name: str) -> list[tuple[Any, ...]]:
-        found = connection.execute(statement(name)).fetchall()
-        return [row for row in found if not newer or _PARTITION.sub("", row[0]) in used()]
+        result = connection.execute(statement(name)).fetchall()
+        return [row for row in result if not newer or _PARTITION.sub("", row[0]) in used()]
 
     remedy = "restore it as the migrations make it"
     problems = [
@@ -93,7 +93,7 @@ def _catalogue_problems(connection: psycopg.Connection, *, newer: bool) -> list[
 
 
 def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
-    """Look at server, role and catalogue as the connected role."""
+    """Check server, role and catalogue as the connected role."""
     with connection.cursor(row_factory=dict_row) as cursor:
         server = cursor.execute(statement("server")).fetchone()
     assert server is not None
@@ -120,11 +120,11 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
 
 
 def _revision(connection: psycopg.Connection) -> tuple[str | None, str | None]:
-    """Return the database's revision, and the oldest one whose code can serve from it."""
+    """Return the revision of the database, and the oldest revision whose code can serve from it."""
     try:
         row = connection.execute(statement("revision")).fetchone()
     except psycopg.errors.InsufficientPrivilege:
-        # Migrated down to nothing: the grants went with the tables.
+        # After a downgrade to base: the grants are gone with the tables.
         connection.rollback()
         return None, None
     return row or (None, None)
@@ -140,7 +140,7 @@ def _revision_problems(revision: str | None, oldest: str | None) -> list[str]:
 
 
 def require(connection: psycopg.Connection, expected_role: str) -> None:
-    """Raise DatabaseNotReady, naming every problem and its remedy, unless the server can be served from."""
+    """Raise DatabaseNotReady with every problem and its remedy, unless the server is ready."""
     state = inspect(connection, expected_role)
     if state.problems:
         raise DatabaseNotReady(list(state.problems))

@@ -1,6 +1,6 @@
-"""What a server needs before the first revision: roles, the database, the extension, the schema.
+"""Create what a server needs before the first revision: roles, database, extension, schema.
 
-Runs as an administrator, and is safe to run again. Roles belong to the whole server; the rest to one database.
+Runs as an administrator, and is safe to repeat. Roles belong to the whole server, the rest to one database.
 """
 
 from urllib.parse import unquote, urlsplit
@@ -22,7 +22,7 @@ _APP_SETTING = ("plan_cache_mode", "force_custom_plan")
 
 
 def create_database(admin_conninfo: str, name: str) -> None:
-    """Create the database of that name where it is missing; `admin_conninfo` names another one of the server."""
+    """Create a database if it is missing; `admin_conninfo` names another database of the server."""
     with translated(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
         if connection.execute(statement("database_exists"), {"name": name}).fetchone() is None:
             try:
@@ -45,7 +45,7 @@ def _create_role(connection: psycopg.Connection, role: str, attributes: sql.SQL,
 
 
 def _password(url: str | None, role: str) -> str | None:
-    """Return the password that `url` gives for `role`, so that the role can be created with it."""
+    """Return the password of `role` in `url`; None if `url` is of another role."""
     if url is None or "://" not in url:
         return None
     parts = urlsplit(url)
@@ -53,13 +53,18 @@ def _password(url: str | None, role: str) -> str | None:
 
 
 def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: str | None = None) -> None:
-    """Create roles, extension and schema where they are missing. What exists is left as it is.
+    """Create missing roles, extension and schema; existing ones are unchanged.
 
-    A role that has to be created gets the password that its URL carries.
-    Raises DatabaseNotReady where the extension is not installed on the server or the administrator may not create.
+    Args:
+        admin_conninfo: connection string of the administrator.
+        app_url: URL of the app role; a new role gets its password.
+        worker_url: URL of the worker role; a new role gets its password.
+
+    Raises:
+        DatabaseNotReady: the server has no pgvector, or the administrator lacks the rights.
     """
     with translated(), psycopg.connect(admin_conninfo) as connection:
-        # Two processes that provision one database at once take turns.
+        # Concurrent provisioning of one database runs one after another.
         connection.execute(statement("lock_provisioning"))
         try:
             _create_role(connection, OWNER, sql.SQL("NOLOGIN"), None)

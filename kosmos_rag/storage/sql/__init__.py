@@ -1,6 +1,6 @@
-"""The library's statements, by name.
+"""Load the SQL statements of the library by name.
 
-Each .sql file holds statements under a line `-- name: …`; values are always bound. Core code holds no SQL.
+Each .sql file has statements after a line `-- name: …`; values are always bound. Python code contains no SQL.
 """
 
 import re
@@ -15,7 +15,8 @@ _OURS = re.compile(r"\bkosmos\.(\w+)")
 def parse(text: str) -> dict[str, str]:
     """Split the text of one .sql file into its statements.
 
-    Raises ValueError on a name that comes twice, or on text before the first name.
+    Raises:
+        ValueError: a name occurs twice, or there is text before the first name.
     """
     head, *pairs = _NAME.split(text)
     if head.strip():
@@ -23,7 +24,7 @@ def parse(text: str) -> dict[str, str]:
     statements: dict[str, str] = {}
     for name, body in zip(pairs[::2], pairs[1::2], strict=True):
         if name in statements:
-            raise ValueError(f"statement {name!r} is there twice")
+            raise ValueError(f"statement {name!r} occurs twice")
         statements[name] = body.strip()
     return statements
 
@@ -33,15 +34,15 @@ def _load() -> dict[str, LiteralString]:
     statements: dict[str, LiteralString] = {}
     for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".sql"):
-            found = parse(file.read_text(encoding="utf-8"))
-            if twice := statements.keys() & found.keys():
-                raise ValueError(f"statements in two files: {sorted(twice)}")
-            statements.update(found)
+            parsed = parse(file.read_text(encoding="utf-8"))
+            if duplicates := statements.keys() & parsed.keys():
+                raise ValueError(f"statements in two files: {sorted(duplicates)}")
+            statements.update(parsed)
     return statements
 
 
 def statement(name: str) -> LiteralString:
-    """Return the statement of that name. The files are part of the package: their text is as literal as code."""
+    """Return a statement by its name; files of the package are as literal as code."""
     return _load()[name]
 
 
@@ -52,5 +53,5 @@ def names() -> list[str]:
 
 @cache
 def used() -> frozenset[str]:
-    """Return the tables and functions of our schema that the statements name."""
+    """Return the tables and functions of the schema that the statements use."""
     return frozenset(name for text in _load().values() for name in _OURS.findall(text))

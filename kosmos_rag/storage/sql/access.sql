@@ -15,7 +15,7 @@ SELECT k.name, k.scopes, k.principals, k.secret_sha256
    AND (k.revoked_at IS NULL OR k.revoked_at > %(now)s) AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
 
 -- name: revoke_api_key
--- From some time on, now or later. One that ends sooner already is left as it is.
+-- Revokes a key now or later. A key that ends earlier is unchanged.
 UPDATE kosmos.api_keys k
    SET revoked_at = %(ends_at)s
  WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s
@@ -26,7 +26,7 @@ RETURNING k.name, k.scopes, k.principals, k.created_at, k.expires_at
 DELETE FROM kosmos.idempotency_keys u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s
 
 -- name: claim_idempotency_key
--- Of two that are sent at once the second waits here for the first, and then finds its job.
+-- Of two concurrent requests the second waits here for the first, and then finds its job.
 INSERT INTO kosmos.idempotency_keys (tenant_id, key, request_sha256, created_at)
 VALUES (%(tenant_id)s, %(key)s, %(request_sha256)s, %(now)s)
 ON CONFLICT (tenant_id, key) DO NOTHING

@@ -1,13 +1,13 @@
 -- name: set_append_transaction
--- First in a transaction of the reading role, whose transactions are read-only and on one snapshot otherwise.
+-- First in an append-only transaction of the app role; its other transactions are read-only on one snapshot.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE
 
 -- name: set_synchronous_commit
--- Whatever the server's default is: an answer that is given out is in the log after a crash too.
+-- Independent of the server's default: a delivered answer is in the log even after a crash.
 SET LOCAL synchronous_commit = on
 
 -- name: lock_audit_log_shared
--- Held while a row gets its position and until it is committed: who seals waits for those that are on their way.
+-- Held from before an event draws its position until it commits: the sealer waits for uncommitted events.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('kosmos:audit:' || %(tenant_id)s::uuid::text, 0))
 
 -- name: lock_audit_log
@@ -24,7 +24,7 @@ VALUES (%(tenant_id)s, %(id)s, %(at)s, nextval('kosmos.audit_event_positions'), 
         %(milliseconds)s, %(follows)s)
 
 -- name: insert_audit_passages
--- The conflict cannot be, the id is new; with the clause no distributed server makes a COPY of it.
+-- No conflict is possible, the id is new. The clause keeps a distributed server from using COPY.
 INSERT INTO kosmos.audit_passages (tenant_id, event_id, at, rank, shown, document_id, version_id, version,
                                        source, source_hash, chunk_ids, score)
 SELECT %(tenant_id)s, %(id)s, %(at)s, p.rank, p.shown, p.document_id, p.version_id, p.version, p.source, p.source_hash,
@@ -36,7 +36,7 @@ SELECT %(tenant_id)s, %(id)s, %(at)s, p.rank, p.shown, p.document_id, p.version_
 ON CONFLICT DO NOTHING
 
 -- name: list_audit_events
--- Ids are in the order of time: they bound what an index is read for, and times name the partitions.
+-- Ids are in the order of time: they bound the index scan. Times select the partitions.
 SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256, r.search_query,
        r.settings_hash, r.cached, r.milliseconds, r.follows
   FROM kosmos.audit_events r
@@ -84,8 +84,8 @@ SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.docu
  LIMIT %(limit)s
 
 -- name: failed_questions
--- By what was searched for: "and in May?" says nothing to who writes documents. With what was rated down, and without
--- what was asked to measure: of such a set a part has no answer on purpose.
+-- Groups by search query: "and in May?" alone helps no author of documents. Includes questions rated down, and excludes
+-- those of evaluations: some of them have no answer on purpose.
 SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
        count(*) FILTER (WHERE q.outcome = 'refused'), count(*) FILTER (WHERE q.outcome = 'down'),
        count(DISTINCT q.subject), max(q.at),
@@ -136,7 +136,7 @@ SELECT c.relname::text
  WHERE i.inhparent IN ('kosmos.audit_events'::regclass, 'kosmos.audit_passages'::regclass)
 
 -- name: lock_audit_partitions
--- Two who replace a function at once would get in each other's way.
+-- Two sessions cannot replace a function at the same time.
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:audit:months', 0))
 
 -- name: audit_expired_before

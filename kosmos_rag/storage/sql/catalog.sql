@@ -5,34 +5,34 @@ SELECT 1 FROM pg_catalog.pg_database WHERE datname = %(name)s
 SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %(name)s
 
 -- name: can_set_owner_role
--- A superuser may become anybody; asking pg_has_role says so without a grant.
+-- A superuser may set any role; pg_has_role says so without a grant.
 SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
 
 -- name: set_owner_role
--- Migrations run as the owner, so that what they make is owned by it, until their transaction ends.
+-- Migrations run as the owner until their transaction ends: the owner owns what they create.
 SET LOCAL ROLE kosmos_owner
 
 -- name: set_owner_role_for_session
--- As above for statements that no transaction may hold: CREATE INDEX CONCURRENTLY.
+-- For statements that run outside transactions: CREATE INDEX CONCURRENTLY.
 SET ROLE kosmos_owner
 
 -- name: lock_provisioning
--- Held to the end of the transaction: provisioning and migrating take turns, whoever starts them.
+-- Held to the end of the transaction: concurrent provisioning and migrations run one after another.
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))
 
 -- name: schema_exists
--- Asked of the catalogue and not by to_regclass(), which a role without USAGE on the schema may not call.
+-- Reads the catalogue: a role without USAGE on the schema may not call to_regclass().
 SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                 WHERE n.nspname = 'kosmos' AND c.relname = 'alembic_version')
 
 -- name: text_search_languages
--- The text search configurations that a name alone finds.
+-- Text search configurations that are visible without a schema name.
 SELECT c.cfgname::text
   FROM pg_catalog.pg_ts_config c
  WHERE pg_ts_config_is_visible(c.oid)
 
 -- name: server
--- What the server is and who we are on it. A superuser and the tables' owner would not be held by row-level security.
+-- State of the server and of the connected role. Row-level security does not bind a superuser or the owner's members.
 SELECT current_setting('server_version_num')::integer AS server_version,
        (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector') AS vector_version,
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector') AS vector_available,
@@ -46,11 +46,11 @@ SELECT current_setting('server_version_num')::integer AS server_version,
            AND pg_has_role(session_user, r.oid, 'MEMBER')) AS member_of
 
 -- name: revision
--- With the oldest revision whose code can serve from it, which migrating writes down.
+-- With the oldest revision whose code can serve from it; migrations store it as a comment.
 SELECT version_num, obj_description('kosmos.alembic_version'::regclass, 'pg_class') FROM kosmos.alembic_version
 
 -- name: unprotected_tables
--- Every table of the schema with tenant data must have row-level security enabled and forced; no row is good news.
+-- Tables of tenant data without enabled and forced row-level security; must return no row.
 SELECT c.relname::text
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -59,11 +59,11 @@ SELECT c.relname::text
  ORDER BY 1
 
 -- name: unexpected_policies
--- One permissive policy a role and command: a second one would be OR-ed with the first, a restrictive one turns
--- permissive on distributed tables. Each must test the tenant; where rows carry readers, reading must test them too.
--- Exceptions: of the queue a worker has to see whose turn it is; the log is appended to by one role and read by the
--- other, and its partitions have no policy, so that nothing is read past their parents, but for the owner, who may
--- delete from the default ones what is past retention; samples for the guard are added by who answers.
+-- Each role and command has one permissive policy: a second one would be OR-ed with it, and a restrictive one turns
+-- permissive on distributed tables. Each policy tests the tenant; on tables with an acl column, app_read tests it too.
+-- Exceptions: a worker sees the queue of all tenants; the app role appends to the audit log and the worker role reads
+-- it; partitions of the log have no policy, so no query reads past the parent, except that the owner may delete expired
+-- rows of the default partitions; the app role appends samples for the recall monitor.
 SELECT c.relname::text AS table_name, p.polname::text AS policy
   FROM pg_catalog.pg_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
@@ -115,7 +115,7 @@ SELECT c.relname::text AS table_name, wanted.policy
  ORDER BY 1, 2
 
 -- name: writable_audit_tables
--- Nobody who serves may change or remove what is in the log, or its seals, and who answers questions may not read it.
+-- Tables of the audit log that a serving role may change, or that the app role may read; must return no row.
 SELECT c.relname::text AS table_name, r.rolname::text AS role
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -128,7 +128,7 @@ SELECT c.relname::text AS table_name, r.rolname::text AS role
  ORDER BY 1, 2
 
 -- name: leaking_relations
--- A materialised view, and a view that runs with its owner's rights, show the rows of every tenant.
+-- Materialised views, and views with the rights of their owner, show the rows of every tenant; must return no row.
 SELECT c.relname::text
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -17,7 +17,7 @@ SELECT p.name, p.content
 DELETE FROM kosmos.collection_presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: list_collections
--- Those with a preset, with documents that this reader may read, or both.
+-- Collections with a preset, with documents that this reader may read, or both.
 SELECT coalesce(p.collection, s.collection), p.name, coalesce(s.chunks, 0), p.created_at
   FROM (SELECT q.collection, q.name, q.created_at FROM kosmos.collection_presets q WHERE q.tenant_id = %(tenant_id)s) p
   FULL JOIN (SELECT c.collection, sum(c.chunks)::bigint AS chunks

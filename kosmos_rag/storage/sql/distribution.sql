@@ -1,15 +1,15 @@
 -- name: citus_nodes
--- Whether the extension is there; pg_dist_node can only be asked where it is.
+-- True if the extension exists; pg_dist_node exists only then.
 SELECT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus'),
        (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
 
 -- name: cluster
--- The coordinator among the nodes, and those that hold shards.
+-- Counts the coordinator among the nodes, and the nodes that hold shards.
 SELECT count(*) FILTER (WHERE n.groupid = 0), count(*) FILTER (WHERE n.groupid <> 0 AND n.isactive)
   FROM pg_catalog.pg_dist_node n
 
 -- name: citus_tables
--- Tables of ours that the distributed server knows: distributed ones by h, local ones by n.
+-- Tables of the schema that Citus knows; the method is h for distributed ones and n for local ones.
 SELECT c.relname::text, p.partmethod::text
   FROM pg_catalog.pg_dist_partition p
   JOIN pg_catalog.pg_class c ON c.oid = p.logicalrelid
@@ -17,7 +17,7 @@ SELECT c.relname::text, p.partmethod::text
  WHERE n.nspname = 'kosmos'
 
 -- name: citus_functions
--- Functions of ours that have been given to the workers.
+-- Functions of the schema that are distributed to the workers.
 SELECT o.objid::regprocedure::text
   FROM pg_catalog.pg_dist_object o
   JOIN pg_catalog.pg_proc f ON f.oid = o.objid
@@ -33,7 +33,7 @@ SELECT pg_get_constraintdef(c.oid)
 SELECT coalesce(max(j.id), 0) FROM kosmos.jobs j
 
 -- name: prepared_for_citus
--- Whether the settings of the database and the owner's attribute are as the plan makes them.
+-- True if the database setting, and the owner's attribute, are as the plan sets them.
 SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s
                  JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
                 WHERE d.datname = current_database() AND s.setrole = 0

@@ -16,7 +16,7 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
  LIMIT %(limit)s
 
 -- name: last_changes
--- By collection, the number of the last change of what this reader may read: losing a document is one too.
+-- Returns by collection the epoch of the last change that this reader can see; a lost document is a change too.
 SELECT s.collection, max(s.epoch)::bigint
   FROM kosmos.acl_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
@@ -26,7 +26,7 @@ SELECT s.collection, max(s.epoch)::bigint
 SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
 
 -- name: chunks_by_acl
--- By those of the reader's own principals that may read them: who else may is not told.
+-- Groups by the reader's own principals that grant access; other principals stay hidden.
 SELECT o.held, sum(r.chunks)::bigint
   FROM kosmos.acl_statistics r
  CROSS JOIN LATERAL (
@@ -60,7 +60,7 @@ SELECT d.id, v.text
  WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY(%(document_ids)s)
 
 -- name: lines_of_document
--- Lines from one on, their pages, and the chunks that have text of them. The whole text stays with the server.
+-- Returns lines, their pages, and the chunks that overlap them. The whole text stays on the server.
 SELECT v.id, s.text, s.start, cardinality(l.lines),
        CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(s.start, v.pages)) END,
        CASE WHEN cardinality(v.pages) > 0
@@ -84,7 +84,7 @@ SELECT v.id, s.text, s.start, cardinality(l.lines),
  WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
 
 -- name: fingerprints
--- What is stored of these documents: enough to tell an unchanged one without reading it again.
+-- Fingerprints identify unchanged documents without a second parse.
 SELECT v.document_id, v.fingerprint
   FROM kosmos.document_versions v
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
@@ -114,7 +114,7 @@ UPDATE kosmos.documents d
    AND d.source_etag IS DISTINCT FROM u.source_etag
 
 -- name: lexemes_of_documents
--- How much these documents add to the lexical statistics, to be taken off before their chunks go.
+-- Counts the lexemes of versions: they leave the statistics before their chunks are deleted.
 SELECT n.acl, array_agg(n.lexeme), array_agg(n.chunks)
   FROM (SELECT c.acl, u.lexeme, count(*)::integer AS chunks
           FROM kosmos.chunks c, LATERAL unnest(c.tsv) u
@@ -134,6 +134,6 @@ SELECT v.id, v.document_id, v.number
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
 
 -- name: delete_documents
--- Versions, chunks and vectors go with them, by foreign keys.
+-- Foreign keys delete versions, chunks and vectors too.
 DELETE FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 RETURNING d.id

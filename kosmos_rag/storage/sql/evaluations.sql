@@ -12,7 +12,7 @@ VALUES (%(tenant_id)s, %(evaluation_id)s, %(question_id)s, %(question)s, %(judge
         %(timings_ms)s, %(refused)s, %(confidence)s)
 
 -- name: list_evaluations
--- The newest first; of two at one moment the order is that of their ids.
+-- Newest first; ties in the order of the ids.
 SELECT e.id, e.at, e.label, e.set_name, e.set_sha256, e.collection, e.principals, e.depth, e.questions, e.answered,
        e.measures, e.settings, e.settings_hash, e.code_version, e.index_state, e.seconds
   FROM kosmos.evaluations e
@@ -30,7 +30,7 @@ SELECT r.question_id, r.question, r.judged, r.ranking, r.measures, r.timings_ms,
 DELETE FROM kosmos.evaluations WHERE tenant_id = %(tenant_id)s AND id = %(id)s
 
 -- name: chunks_for_questions
--- What a reader may read, in the order of the documents: what synthetic questions are made of.
+-- Readable chunks in the order of the documents, as input of synthetic questions.
 SELECT d.source, c.section, c.line_start, c.line_end, c.text
   FROM kosmos.chunks c
   JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.id = c.document_id

@@ -1,5 +1,5 @@
 -- name: start_experiment
--- No row where one of that name is there, or one runs for the same questions.
+-- Returns no row if the name exists, or an experiment for the same searches is running.
 INSERT INTO kosmos.experiments (tenant_id, id, name, collection, mode, share, content, started_at)
 VALUES (%(tenant_id)s, %(id)s, %(name)s, %(collection)s, %(mode)s, %(share)s, %(content)s, %(now)s)
 ON CONFLICT DO NOTHING
@@ -10,14 +10,14 @@ UPDATE kosmos.experiments SET stopped_at = %(now)s
  WHERE tenant_id = %(tenant_id)s AND name = %(name)s AND stopped_at IS NULL
 
 -- name: list_experiments
--- Those that run first, then the latest.
+-- Running experiments first, then the newest.
 SELECT x.id, x.name, x.collection, x.mode, x.share, x.content, x.started_at, x.stopped_at
   FROM kosmos.experiments x
  WHERE x.tenant_id = %(tenant_id)s
  ORDER BY x.stopped_at IS NULL DESC, x.started_at DESC, x.id
 
 -- name: insert_experiment_result
--- Nothing where the experiment has been stopped meanwhile.
+-- Inserts nothing if the experiment was stopped meanwhile.
 INSERT INTO kosmos.experiment_results (tenant_id, experiment_id, id, at, retrieval_id, arm, requested, control_ms,
                                        treatment_ms, control_hits, treatment_hits, overlap, rbo, degraded, error)
 SELECT x.tenant_id, x.id, %(id)s::uuid, %(at)s::timestamptz, %(retrieval_id)s::uuid, %(arm)s::text,
@@ -27,7 +27,7 @@ SELECT x.tenant_id, x.id, %(id)s::uuid, %(at)s::timestamptz, %(retrieval_id)s::u
  WHERE x.tenant_id = %(tenant_id)s AND x.id = %(experiment_id)s AND x.stopped_at IS NULL
 
 -- name: results_of_experiment
--- The newest, each with what was thought of it, where a log is kept.
+-- Newest results with their feedback; feedback needs the audit log.
 SELECT r.arm, r.requested, r.control_ms, r.treatment_ms, r.control_hits, r.treatment_hits, r.overlap, r.rbo, r.degraded, r.error,
        coalesce(o.up, 0) AS up, coalesce(o.down, 0) AS down, coalesce(o.clicks, 0) AS clicks
   FROM kosmos.experiment_results r
@@ -47,6 +47,6 @@ DELETE FROM kosmos.experiment_results r
  WHERE r.tenant_id = %(tenant_id)s AND r.at < %(before)s
 
 -- name: prune_experiments
--- With their results.
+-- Foreign keys delete the results too.
 DELETE FROM kosmos.experiments x
  WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at < %(before)s

@@ -8,7 +8,7 @@ ON CONFLICT (tenant_id, id) DO UPDATE
        comment = excluded.comment
 
 -- name: source_of_chunk
--- As the reader may read it.
+-- Row-level security hides chunks that the reader may not read.
 SELECT d.source
   FROM kosmos.chunks c
   JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.id = c.document_id

@@ -1,5 +1,5 @@
 -- name: database_health
--- Of the database that we are connected to; on a distributed server that is the coordinator's own part.
+-- State of the connected database; on a distributed server, of the coordinator alone.
 SELECT pg_database_size(d.oid) AS bytes,
        age(d.datfrozenxid) AS xid_age,
        (SELECT coalesce(sum(s.n_live_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables s

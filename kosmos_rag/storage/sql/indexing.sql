@@ -1,5 +1,5 @@
 -- name: try_maintenance_lock
--- One maintenance of a tenant at a time, held by the session: what a killed one leaves behind has no holder.
+-- One maintenance of a tenant at a time. The session holds the lock: a killed process releases it.
 SELECT pg_try_advisory_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
 
 -- name: release_maintenance_lock
@@ -41,7 +41,7 @@ UPDATE kosmos.indexes
 UPDATE kosmos.indexes SET state = 'retired' WHERE tenant_id = %(tenant_id)s AND id = ANY (%(ids)s::uuid[])
 
 -- name: delete_indexes
--- Of segments, the postings go with them.
+-- Foreign keys delete the postings of segments too.
 DELETE FROM kosmos.indexes i WHERE i.tenant_id = %(tenant_id)s AND i.id = ANY (%(ids)s::uuid[])
 
 -- name: unsegmented_batch
@@ -74,7 +74,7 @@ SELECT i.id, s.sequences, s.lengths
  ORDER BY i.first_sequence
 
 -- name: live_sequences
--- Serials of the chunks that are there, packed: four bytes each, big-endian.
+-- Packed sequence numbers of existing chunks: four bytes each, big-endian.
 SELECT coalesce(string_agg(int4send(c.sequence), ''), ''::bytea)
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s
@@ -108,7 +108,7 @@ SELECT s.id, s.dimensions
 SELECT count(*) FROM kosmos.embeddings e WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
 
 -- name: vectors_by_acl
--- How many vectors each list of readers may read: tells how far an index must be searched for a reader of few.
+-- Vectors by access control list: they estimate how far a search must scan an index for a reader with few chunks.
 SELECT array_to_string(e.acl, chr(31)), count(*)
   FROM kosmos.embeddings e
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
@@ -124,7 +124,7 @@ SELECT c.text
  LIMIT 1
 
 -- name: physical_indexes
--- Vector indexes of the tenant as the catalogue has them, whether or not we know of them.
+-- Vector indexes of the tenant in the server's catalogue, whether or not `indexes` lists them.
 SELECT c.relname::text, x.indisvalid, pg_relation_size(c.oid)
   FROM pg_catalog.pg_index x
   JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid

@@ -1,17 +1,17 @@
 -- name: replace_dead_jobs
--- What failed for good gives way to newer work on the same key: trying it again would put the old over the new.
+-- Newer work on a key replaces a dead job: a retry would overwrite the newer result with the older one.
 DELETE FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state IN ('dead', 'cancelled')
 
 -- name: permanently_failed_jobs
--- Those that failed for good on the very content that is to be worked on, for a reason that stays.
+-- Jobs that failed permanently on the same content, for a reason that a retry does not remove.
 SELECT j.key, j.code, j.error
   FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state = 'dead'
    AND j.payload ->> 'source_etag' = (%(source_etags)s::jsonb) ->> j.key AND NOT j.code = ANY (%(retryable)s)
 
 -- name: enqueue_periodic
--- One of each for a tenant, from its first job on; it comes again by itself, so no one waits for another here.
+-- One job of each kind for a tenant. A periodic job reschedules itself, so no conflict is resolved here.
 INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s, attempt,
                          lost, requeue, sync_run_ids, created_at)
 SELECT %(tenant_id)s, %(tenant)s, %(collection)s, u.kind, u.kind, '{}', 'scheduled', 0,
@@ -21,9 +21,8 @@ SELECT %(tenant_id)s, %(tenant)s, %(collection)s, u.kind, u.kind, '{}', 'schedul
 ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') DO NOTHING
 
 -- name: enqueue_jobs
--- Times of the queue are the server's own: leases of workers whose clocks differ must mean the same.
--- One unfinished job a key. Work that is asked for again while it waits takes the newer payload; while it runs, it is
--- done once more afterwards. In the order of keys, so that two who enqueue the same ones cannot wait for each other.
+-- All times are of the server: workers' clocks may differ. A key has one unfinished job: a waiting job takes the newer
+-- payload, a running one is queued again afterwards. The order of the keys prevents deadlocks between two sessions.
 INSERT INTO kosmos.jobs AS j (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s,
                               attempt, lost, requeue, sync_run_ids, created_at)
 SELECT %(tenant_id)s, %(tenant)s, %(collection)s, %(kind)s, u.key, u.payload,
@@ -44,15 +43,15 @@ ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') D
 RETURNING id
 
 -- name: notify_workers
--- Wakes the workers that listen; those that cannot will look by themselves.
+-- Wakes the workers that listen; the others poll.
 SELECT pg_notify('kosmos_jobs', '')
 
 -- name: listen_for_jobs
 LISTEN kosmos_jobs
 
 -- name: requeue_due_jobs
--- What has become due, and what a worker has left: its lease has run out. A job that took three workers with it is more
--- likely the reason than the victim, and is dead. Returns how many are dead.
+-- Queues due jobs, and jobs with expired leases. A job that lost its worker several times is probably the cause, and is
+-- dead. Returns the number of dead jobs, and of expired leases.
 WITH left_behind AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
@@ -96,8 +95,8 @@ SELECT count(*) FILTER (WHERE state = 'dead'), count(*) FROM rescued
 SELECT * FROM kosmos.claim_jobs(%(limit)s, %(kinds)s, %(worker)s, %(lease_s)s)
 
 -- name: renew_leases
--- Returns those that are still held: the others were cancelled, or given to another worker. A row that somebody has
--- locked is passed over, for one must not cost all the others their leases; nor can it be rescued while it is locked.
+-- Returns the tokens with valid leases; the other jobs were cancelled, or claimed by another worker. Skips locked rows:
+-- one of them must not cost all others their leases, and no session can requeue a job while its row is locked.
 WITH free AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
@@ -112,7 +111,7 @@ WITH free AS (
 SELECT j.token FROM kosmos.jobs j WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: lock_leases
--- The fence. Who holds the token now keeps the job until the transaction ends: no rescue and no cancel comes between.
+-- Verifies fencing tokens, and locks the jobs until the transaction ends: no requeue and no cancel comes between.
 SELECT j.token
   FROM kosmos.jobs j
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
@@ -120,7 +119,7 @@ SELECT j.token
    FOR UPDATE
 
 -- name: finish_jobs
--- Asked for again meanwhile: back to the queue. Periodic: until the next time. Else done.
+-- A job with `requeue` is queued again, a periodic one is scheduled, any other is done.
 WITH finished AS (
     UPDATE kosmos.jobs j
        SET state = CASE WHEN j.requeue THEN 'queued' WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'done' END,
@@ -149,7 +148,7 @@ WITH finished AS (
 SELECT count(*) FROM finished
 
 -- name: fail_job
--- Later once more, or never: then it stays as it is, for people to look at. Periodic work waits for its next time.
+-- Schedules a retry, or the next time of a periodic job; otherwise the job is dead and stays for operators.
 WITH failed AS (
     UPDATE kosmos.jobs j
        SET state = CASE WHEN j.requeue THEN 'queued' WHEN %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL
@@ -175,19 +174,19 @@ WITH failed AS (
 SELECT state FROM failed
 
 -- name: release_jobs
--- Taken and not begun: a worker that stops gives them back as they were.
+-- Claimed and not started: a stopping worker returns these jobs unchanged.
 UPDATE kosmos.jobs j
    SET state = 'queued', token = NULL, lease_until = NULL, attempt = j.attempt - 1, requeue = false
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: expire_leases
--- Their process has ended without a word: no need to wait until the lease has.
+-- The process of these jobs has ended: nothing waits for their leases.
 UPDATE kosmos.jobs j
    SET lease_until = '-infinity'
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: cancel_jobs
--- Without its token a worker cannot finish one that runs, and hears of it when it renews the lease.
+-- Without its token a worker cannot finish a running job, and it notices when it renews the lease.
 WITH cancelled AS (
     UPDATE kosmos.jobs j
        SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
@@ -203,7 +202,7 @@ WITH cancelled AS (
 SELECT id FROM cancelled
 
 -- name: retry_jobs
--- Dead or cancelled ones: of each key there is one at most, and none that newer work has replaced.
+-- A key has one dead or cancelled job at most, and none that newer work replaced.
 UPDATE kosmos.jobs j
    SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), sync_run_ids = '{}'
  WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
@@ -222,7 +221,7 @@ SELECT j.id, j.collection, j.kind, j.key, j.payload, j.state, j.priority, j.run_
  LIMIT %(limit)s
 
 -- name: count_jobs
--- By kind and state, with the age of the oldest that is due.
+-- By kind and state, with the age of the oldest due job.
 SELECT j.kind, j.state, count(*),
        coalesce(extract(epoch FROM now() - min(j.run_at) FILTER (WHERE j.state = 'queued')), 0)::double precision
   FROM kosmos.jobs j
@@ -235,7 +234,7 @@ SELECT count(*) FILTER (WHERE j.state IN ('queued', 'running') OR j.every_s IS N
  WHERE j.state IN ('scheduled', 'queued', 'running') AND j.kind = ANY (%(kinds)s)
 
 -- name: prune_jobs
--- A slice of them: a long transaction would keep the queue's dead rows from being vacuumed.
+-- A limited batch: a long transaction would keep vacuum from removing dead rows of the queue.
 DELETE FROM kosmos.jobs j
  USING (SELECT o.tenant_id, o.id
           FROM kosmos.jobs o
@@ -257,7 +256,7 @@ INSERT INTO kosmos.sync_runs (tenant_id, id, collection, source, state, seen, ne
 VALUES (%(tenant_id)s, %(run_id)s, %(collection)s, %(source)s, 'listing', 0, 0, 0, 0, 0, 0, 0, '[]', now())
 
 -- name: add_sync_run_counts
--- What a listing found out without a job: what is unchanged, and what could not be listed.
+-- Adds what the listing counted without a job: unchanged and failed documents.
 UPDATE kosmos.sync_runs r
    SET seen = r.seen + %(seen)s, unchanged = r.unchanged + %(unchanged)s, failed = r.failed + %(failed)s,
        removed = r.removed + %(removed)s, state = coalesce(%(state)s, r.state), error = coalesce(%(error)s, r.error),
@@ -266,19 +265,19 @@ UPDATE kosmos.sync_runs r
  WHERE r.tenant_id = %(tenant_id)s AND r.id = %(run_id)s
 
 -- name: finish_sync_runs
--- Those whose every document has an outcome.
+-- Finishes runs whose documents all have an outcome.
 UPDATE kosmos.sync_runs r
    SET state = 'finished', finished_at = now()
  WHERE r.state = 'working' AND r.seen = r.new + r.changed + r.unchanged + r.removed + r.failed
 
 -- name: fail_interrupted_sync_runs
--- Of passes over the same source that did not come to their end.
+-- Earlier runs of the same source that were interrupted.
 UPDATE kosmos.sync_runs r
    SET state = 'failed', error = 'interrupted before the source was listed to its end', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.collection = %(collection)s AND r.source = %(source)s AND r.state = 'listing'
 
 -- name: fail_abandoned_sync_runs
--- Whose pass was called off, or failed for good, before the source was listed to its end.
+-- Runs whose sync job was cancelled, or failed permanently, before the listing was complete.
 UPDATE kosmos.sync_runs r
    SET state = 'failed', error = 'the pass ended before the source was listed to its end', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.state = 'listing'

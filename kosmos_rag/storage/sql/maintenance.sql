@@ -1,5 +1,5 @@
 -- name: orphans
--- Rows that belong to nothing, and numbers that are not what they count. Foreign keys keep the rest.
+-- Rows without an owner, and wrong counts. Foreign keys guarantee the rest.
 SELECT 'documents without their version' AS what, count(*)
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s

@@ -1,11 +1,11 @@
 -- name: insert_monitor_sample
--- A sample has one of a bounded number of places, by its id: where one waits to be measured, another is left out.
+-- The id is one of a bounded number of slots: while a sample waits in a slot, others for it are dropped.
 INSERT INTO kosmos.monitor_samples (tenant_id, id, at, space_id, collection, principals, vector, question)
 VALUES (%(tenant_id)s, %(id)s, %(at)s, %(space_id)s, %(collection)s, %(principals)s, %(vector)s, %(question)s)
 ON CONFLICT DO NOTHING
 
 -- name: monitor_samples
--- Ids are hashes: the first of them are samples at random.
+-- Ids are hashes: the first ones are a random selection.
 SELECT s.id, s.collection, s.principals, s.vector
   FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s AND s.space_id = %(space_id)s
@@ -13,7 +13,7 @@ SELECT s.id, s.collection, s.principals, s.vector
  LIMIT %(limit)s
 
 -- name: delete_monitor_samples
--- Those that were measured, and those that are old or of another space.
+-- Measured samples, old samples, and samples of another space.
 DELETE FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s
    AND (s.id = ANY (%(ids)s::uuid[]) OR s.at < %(before)s OR s.space_id <> %(space_id)s)
@@ -43,14 +43,14 @@ SELECT r.scores
 DELETE FROM kosmos.monitor_runs r WHERE r.tenant_id = %(tenant_id)s AND r.at < %(before)s
 
 -- name: count_vector_indexes
--- Of all tenants: they share the guard's share of the database.
+-- Of all tenants: they share the monitor's part of the database load.
 SELECT count(*)
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'kosmos' AND c.relkind = 'i' AND starts_with(c.relname, 'vec_')
 
 -- name: disable_parallel_query
--- Work that may wait leaves the other cores to questions.
+-- Background work leaves the other cores to searches.
 SET LOCAL max_parallel_workers_per_gather = 0
 
 -- name: insert_index_event

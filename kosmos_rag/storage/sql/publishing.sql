@@ -1,13 +1,13 @@
 -- name: lock_collection
--- First lock of every transaction that writes chunks. Publications of one collection take turns from here to their
--- commit, so the statistics are right, serials rise in the order of the commits, and no two can wait for each other.
+-- First lock of every transaction that writes chunks. It serialises the publications of a collection up to their
+-- commit: statistics are correct, sequence numbers rise in the order of the commits, and no deadlock is possible.
 SELECT s.chunks, s.length, s.next_lexeme_id, s.next_sequence
   FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
    FOR UPDATE
 
 -- name: lock_spaces
--- Whoever removes a space waits for those that write vectors of it, and they then no longer find it.
+-- The removal of a space waits for transactions that write its vectors; later ones no longer see the space.
 SELECT s.id
   FROM kosmos.embedding_spaces s
  WHERE s.tenant_id = %(tenant_id)s AND s.state <> 'dropping'
@@ -15,17 +15,17 @@ SELECT s.id
    FOR KEY SHARE
 
 -- name: live_space_id
--- A statement of its own, after the lock: whoever switches spaces holds that alone until it commits.
+-- A separate statement after the lock: a cutover holds the lock exclusively until it commits.
 SELECT t.live_space_id FROM kosmos.tenants t WHERE t.tenant_id = %(tenant_id)s
 
 -- name: analyse
--- Each text as a tsvector of its language; the caller counts its lexemes.
+-- Returns each text as a tsvector of its language; the caller counts the lexemes.
 SELECT to_tsvector(t.language::regconfig, t.text)
   FROM unnest(%(texts)b::text[], %(languages)b::text[]) WITH ORDINALITY AS t (text, language, number)
  ORDER BY t.number
 
 -- name: lexeme_ids
--- Of lexemes that chunks with other readers hold: all that hold one know it by the same id.
+-- Returns ids of lexemes that exist for other access control lists: a lexeme has one id in a collection.
 SELECT DISTINCT l.lexeme, l.id
   FROM kosmos.lexemes l
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = ANY (%(lexemes)b::text[])
@@ -38,15 +38,15 @@ SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id,
 RETURNING id
 
 -- name: delete_lexemes
--- Those that no chunk holds any more: a deleted document leaves no word behind.
+-- Deletes lexemes that no chunk contains any more: a deleted document leaves no word behind.
 DELETE FROM kosmos.lexemes l
  USING unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(counts)b::integer[]) AS u (lexeme, acl_hash, chunks)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
    AND l.acl_hash = u.acl_hash AND l.chunks + u.chunks <= 0
 
 -- name: update_lexemes
--- Returns the ids of the lexemes that are there, by their places in the array; the others are new.
--- By ANY too: the join alone is planned as one with every lexeme of the corpus.
+-- Returns the ids of existing lexemes by their position in the array; the others are new. The condition with ANY stays:
+-- for the join alone the planner reads every lexeme of the collection.
 UPDATE kosmos.lexemes l
    SET chunks = l.chunks + u.chunks
   FROM unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(counts)b::integer[]) WITH ORDINALITY
@@ -66,8 +66,8 @@ UPDATE kosmos.collection_statistics
 RETURNING epoch
 
 -- name: update_acl_statistics
--- The same of the chunks that have the same readers, for each list of readers. A row stays when its chunks are gone:
--- the epoch of what a reader may read never falls back.
+-- Updates the counts of each access control list. A row stays when its chunks are gone: the epoch that a reader sees
+-- never decreases.
 INSERT INTO kosmos.acl_statistics AS s (tenant_id, collection, acl_hash, acl, chunks, length, languages, epoch)
 SELECT %(tenant_id)s, %(collection)s, u.acl_hash, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
   FROM unnest(%(acl_hashes)s::uuid[], %(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[])
@@ -76,8 +76,8 @@ ON CONFLICT (tenant_id, collection, acl_hash) DO UPDATE
    SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
 
 -- name: update_acl_languages
--- Those of the documents: a question is analysed in each of them. Chunks of before keep theirs; where only those are
--- left that have just been added, theirs alone stay.
+-- Adds the languages of new documents: a query is analysed in each language. If all chunks of the list are new, their
+-- languages replace the old ones.
 UPDATE kosmos.acl_statistics s
    SET languages = CASE WHEN s.chunks = u.added THEN u.languages::text[]
                         ELSE s.languages || ARRAY(
@@ -112,7 +112,7 @@ DELETE FROM kosmos.unsegmented_terms t
         WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)))
 
 -- name: insert_versions
--- RETURNING is there for Citus, which turns a plain INSERT … SELECT into a COPY, and row-level security refuses COPY.
+-- RETURNING is for Citus: it turns a plain INSERT … SELECT into a COPY, which row-level security refuses.
 INSERT INTO kosmos.document_versions (tenant_id, id, document_id, number, content_hash, fingerprint, bytes, text,
                                       pages, chunks, acl, created_at)
 SELECT %(tenant_id)s, u.version_id, u.id, u.number, u.content_hash, u.fingerprint, u.bytes, u.text,
@@ -157,7 +157,7 @@ SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding, %(co
 RETURNING chunk_id
 
 -- name: vectors_of_texts
--- One row a text, however many chunks have it.
+-- Returns one row for each text, even if several chunks have it.
 SELECT u.text_hash, halfvec_send(e.embedding)
   FROM unnest(%(hashes)b::uuid[]) AS u (text_hash)
  CROSS JOIN LATERAL (

@@ -7,7 +7,7 @@ SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text, s.state,
  ORDER BY 7 DESC, s.live_until DESC NULLS LAST, s.created_at, s.id
 
 -- name: lock_collections
--- Publications and removals of every collection wait from here to the commit: taken first, as they take theirs.
+-- Publications and removals of every collection wait from here to the commit. First lock, as in their transactions.
 SELECT s.collection
   FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s
@@ -15,8 +15,8 @@ SELECT s.collection
    FOR UPDATE
 
 -- name: lock_spaces_exclusively
--- After the corpora. A publication shares this lock until it commits, into a collection that is new as well: none is
--- under way from here on, and those to come find which space is live then.
+-- After the collections. A publication holds this lock shared until it commits, even into a new collection: no
+-- publication is in progress from here on, and later ones see the new live space.
 SELECT s.id
   FROM kosmos.embedding_spaces s
  WHERE s.tenant_id = %(tenant_id)s
@@ -24,7 +24,7 @@ SELECT s.id
    FOR UPDATE
 
 -- name: chunks_without_vectors
--- The next chunks that a space lacks, in the order of their ids, with what their texts are made of.
+-- The next chunks without a vector in the space, in the order of the ids, with the parts of their indexed text.
 SELECT c.id, c.text, c.section, d.title, d.source
   FROM kosmos.chunks c
  CROSS JOIN LATERAL (
@@ -54,7 +54,7 @@ SELECT count(*)
 SELECT count(*) FROM kosmos.chunks c WHERE c.tenant_id = %(tenant_id)s
 
 -- name: backfill_embeddings
--- Readers and collection are the chunk's own of this moment; a chunk that has gone since it was read is left out.
+-- The acl and the collection are the current ones of the chunk; a chunk deleted since the read is left out.
 INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection, text_hash)
 SELECT %(tenant_id)s, c.id, %(space_id)s, c.acl, u.embedding, c.collection, u.text_hash
   FROM unnest(%(ids)b::uuid[], %(vectors)b::halfvec[], %(hashes)b::uuid[]) AS u (id, embedding, text_hash)
@@ -79,7 +79,7 @@ UPDATE kosmos.embedding_spaces SET state = 'ready', live_until = NULL
  WHERE tenant_id = %(tenant_id)s AND id = %(space_id)s
 
 -- name: set_live_space
--- What questions are answered from, in one row.
+-- One row decides which space answers searches.
 UPDATE kosmos.tenants SET live_space_id = %(space_id)s WHERE tenant_id = %(tenant_id)s
 
 -- name: mark_space_dropping
@@ -87,7 +87,7 @@ UPDATE kosmos.embedding_spaces SET state = 'dropping'
  WHERE tenant_id = %(tenant_id)s AND id = %(space_id)s
 
 -- name: delete_vectors
--- The next of a space, in the order of their chunks: what is deleted already need not be passed again.
+-- The next vectors of a space in the order of the chunks: no scan passes deleted rows again.
 DELETE FROM kosmos.embeddings e
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
    AND e.chunk_id = ANY (ARRAY(

@@ -1,5 +1,5 @@
 -- name: set_tenant_context
--- First in every transaction: names the tenant and the reader to row-level security, until the transaction ends.
+-- First in every transaction: sets tenant and principals for row-level security until the transaction ends.
 SELECT kosmos.set_tenant_context(%(tenant_id)s, %(principals)s::text[])
 
 -- name: create_tenant
@@ -25,6 +25,6 @@ VALUES (%(tenant_id)s, %(space_id)s, %(model)s, %(dimensions)s, %(normalized)s, 
 ON CONFLICT (tenant_id, id) DO NOTHING
 
 -- name: make_space_live
--- Only where none is: a live space is replaced by a decision, never by a first ingestion that runs beside another.
+-- Only if no space is live: a cutover replaces a live space, never a concurrent first ingestion.
 UPDATE kosmos.tenants SET live_space_id = %(space_id)s
  WHERE tenant_id = %(tenant_id)s AND live_space_id IS NULL

@@ -1,6 +1,6 @@
-"""The tables as SQLAlchemy metadata: what the migrations must add up to, and what the linter reads.
+"""The tables as SQLAlchemy metadata, for the linter and for a test that compares them with the migrations.
 
-Queries do not go through here; they are in sql/*.sql. A test compares this package with a migrated database.
+Queries do not use this package; they are in sql/*.sql.
 """
 
 from kosmos_rag.storage.tables import (

@@ -1,6 +1,6 @@
-"""The log of retrievals: who asked what and was given which passages, and the seals over it.
+"""The audit log: who asked what and got which passages, and the seals over it.
 
-Nothing refers to anything here: the log outlives documents and tenants. Both tables of it are partitioned by month.
+No foreign keys: the log outlives documents and tenants. Both tables of the log are partitioned by month.
 """
 
 from sqlalchemy import (
@@ -27,19 +27,19 @@ audit_events = Table(
     tenant_id(),
     column("id", Uuid),  # its first 48 bits are `at` in milliseconds: ids are in the order of time
     time("at"),
-    column("position", BigInteger),  # rises over all rows of a tenant, in the order that seals go by
+    column("position", BigInteger),  # rises over all rows of a tenant: the order of the seals
     column("kind", Text),
     column("outcome", Text),
-    collection(null=True),  # null: all of them were asked
-    column("subject", Text, null=True),  # who asked, as the caller names them
+    collection(null=True),  # null: all collections
+    column("subject", Text, null=True),  # the reader, as the caller names them
     column("principals", ARRAY(Text)),
     column("question", Text, null=True),
     column("question_sha256", Text),
     column("search_query", Text, null=True),  # what was search_query for, where a conversation made it another question
-    column("settings_hash", Text),  # the version of those that it was answered by
+    column("settings_hash", Text),  # hash of the settings of the answer
     column("cached", Boolean),
     column("milliseconds", Double),
-    column("follows", Uuid, null=True),  # the record of the same answer as it began, where it ended otherwise
+    column("follows", Uuid, null=True),  # the record of the start of the same answer, if its end differs
     PrimaryKeyConstraint("tenant_id", "id", "at"),
     CheckConstraint("position > 0"),
     CheckConstraint("kind IN ('search', 'context', 'answer')"),
@@ -49,7 +49,7 @@ audit_events = Table(
 Index("audit_events_position", audit_events.c.tenant_id, audit_events.c.position)
 Index("audit_events_failed", audit_events.c.tenant_id, audit_events.c.at, postgresql_where=text("outcome <> 'hits'"))
 
-# One row a passage, and not arrays: who saw a document is found by equality, which row-level security lets an index do.
+# One row for each passage: row-level security lets an index serve the equality that finds who saw a document.
 audit_passages = Table(
     "audit_passages",
     metadata,
@@ -57,7 +57,7 @@ audit_passages = Table(
     column("event_id", Uuid),
     time("at"),
     column("rank", Integer),
-    column("shown", Boolean),  # false: a hit that the context left out, and that its account still names
+    column("shown", Boolean),  # false: a hit that the context left out
     column("document_id", Uuid),
     column("version_id", Uuid),
     column("version", Integer),
@@ -71,7 +71,7 @@ audit_passages = Table(
     postgresql_partition_by="RANGE (at)",
 )
 
-# A seal says what the rows behind the one before it are, up to a position, all of one month. They form a chain.
+# A seal covers the rows after the previous seal up to a position, all of one month. The seals form a hash chain.
 audit_seals = Table(
     "audit_seals",
     metadata,
@@ -82,7 +82,7 @@ audit_seals = Table(
     column("last_position", BigInteger),
     column("rows", BigInteger),
     column("rows_sha256", Text),
-    column("sha256", Text),  # of all above and of the seal before
+    column("sha256", Text),  # of all columns above and of the previous seal
     PrimaryKeyConstraint("tenant_id", "number"),
     CheckConstraint("number > 0"),
 )

@@ -1,4 +1,4 @@
-"""What documents are found by: statistics of words, postings, the catalogue of indexes."""
+"""Lexical statistics, postings, and the catalogue of indexes."""
 
 from pgvector.sqlalchemy import SPARSEVEC
 from sqlalchemy import (
@@ -25,31 +25,31 @@ collection_statistics = Table(
     column("length", BigInteger),
     column("next_lexeme_id", Integer),
     column("next_sequence", Integer),
-    column("epoch", BigInteger),  # raised by each transaction that changes its documents
+    column("epoch", BigInteger),  # increased by each transaction that changes documents
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),
     of_tenant(),
 )
 
-# The same of the chunks that have the same readers: what the questions of a reader are scored with.
+# Counts of the chunks with the same access control list: a search is scored with the counts that its reader may see.
 acl_statistics = Table(
     "acl_statistics",
     metadata,
     tenant_id(),
     collection(),
-    column("acl_hash", Uuid),  # stands for the list of them, which may be too long for a key
+    column("acl_hash", Uuid),  # hash of `acl`, which may be too long for a key
     column("acl", ARRAY(Text)),
     column("chunks", BigInteger),
     column("length", BigInteger),
-    column("languages", ARRAY(Text)),  # of their documents: a question is analysed in each of them
-    column("epoch", BigInteger),  # that of the corpus when these chunks last changed
+    column("languages", ARRAY(Text)),  # of the documents: a query is analysed in each language
+    column("epoch", BigInteger),  # epoch of the collection when these chunks last changed
     PrimaryKeyConstraint("tenant_id", "collection", "acl_hash"),
     of_tenant(),
 )
 
-# Rows of it, and of the tail, refer to no tenant: they are written under the lock on their corpus, which does, and a
-# check of each row would cost a fifth of a publication.
+# No foreign key here and in `unsegmented_terms`: rows are written under the lock on `collection_statistics`, which has
+# one, and a check of each row costs a fifth of a publication.
 lexemes = Table(
     "lexemes",
     metadata,
@@ -58,13 +58,13 @@ lexemes = Table(
     column("lexeme", Text(collation="C")),
     column("acl_hash", Uuid),
     column("acl", ARRAY(Text)),
-    column("id", Integer),  # of the lexeme in the collection, whoever may read it: the lock on the corpus keeps it so
-    column("chunks", Integer),  # document frequency, counted in chunks that have these readers
+    column("id", Integer),  # one id for a lexeme in the collection, for all access control lists
+    column("chunks", Integer),  # document frequency: chunks with this acl that contain it
     PrimaryKeyConstraint("tenant_id", "collection", "lexeme", "acl_hash"),
     CheckConstraint("chunks > 0"),
 )
 
-# Chunks that no segment holds yet. A narrow table of its own: it is scanned.
+# Terms of chunks without a segment. A narrow table, because searches scan it.
 unsegmented_terms = Table(
     "unsegmented_terms",
     metadata,
@@ -80,7 +80,7 @@ unsegmented_terms = Table(
     PrimaryKeyConstraint("tenant_id", "collection", "sequence"),
 )
 
-# The catalogue of indexes: lexical segments and vector indexes, with what their maintenance knows about them.
+# The catalogue of indexes: lexical segments and vector indexes, with their health.
 indexes = Table(
     "indexes",
     metadata,

@@ -1,4 +1,4 @@
-"""The queue of the workers, and what waits for it."""
+"""The queue of the workers, sync runs and uploads."""
 
 from sqlalchemy import (
     BigInteger,
@@ -19,28 +19,28 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
 
 from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
 
-# The queue. No references: on a distributed server jobs and runs are local tables, and none from those cascades.
+# No foreign keys: on a distributed server jobs and sync runs are local tables, whose references do not cascade.
 jobs = Table(
     "jobs",
     metadata,
     tenant_id(),
     Column("id", BigInteger, Identity(always=True), nullable=False),
-    column("tenant", Text),  # the name: an id does not tell it
+    column("tenant", Text),  # name of the tenant
     collection(),
     column("kind", Text),
-    column("key", Text(collation="C")),  # what the work is on: one unfinished job each
+    column("key", Text(collation="C")),  # subject of the work: one unfinished job for each key
     column("payload", JSONB),
     column("state", Text),
     column("priority", Integer),
     time("run_at"),
-    column("every_s", Double, null=True),  # of periodic work
+    column("every_s", Double, null=True),  # interval of a periodic job
     column("attempt", Integer),
-    column("lost", Integer),  # leases that ran out: what takes its worker down is told by them
-    column("requeue", Boolean),  # asked for once more while it was running
-    column("token", Uuid, null=True),  # the fence: who holds another one may not finish the job
+    column("lost", Integer),  # number of expired leases: identifies jobs that kill their worker
+    column("requeue", Boolean),  # enqueued again while it was running
+    column("token", Uuid, null=True),  # fencing token: a worker with another one cannot finish the job
     time("lease_until", null=True),
     column("worker", Text, null=True),
-    column("sync_run_ids", ARRAY(Uuid)),  # whose ledgers wait for the outcome
+    column("sync_run_ids", ARRAY(Uuid)),  # sync runs whose counts wait for the outcome
     column("outcome", Text, null=True),
     column("code", Text, null=True),
     column("error", Text, null=True),
@@ -74,7 +74,7 @@ Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled
 Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
 Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))
 
-# The ledger of each pass over a source: seen = new + changed + unchanged + removed + failed.
+# Counts of each sync of a source: seen = new + changed + unchanged + removed + failed.
 sync_runs = Table(
     "sync_runs",
     metadata,
@@ -85,7 +85,7 @@ sync_runs = Table(
     column("state", Text),
     *(column(name, Integer) for name in ("seen", "new", "changed", "unchanged", "removed", "failed")),
     column("chunks", BigInteger),
-    column("failures", JSONB),  # the first of them
+    column("failures", JSONB),  # the first 100
     column("error", Text, null=True),
     time("started_at"),
     time("finished_at", null=True),

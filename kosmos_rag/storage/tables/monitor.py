@@ -1,4 +1,4 @@
-"""The guard of recall: samples of live questions, what was measured with them, and what became of the indexes."""
+"""The recall monitor: samples of live searches, measurements, and the history of the indexes."""
 
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import CheckConstraint, Double, Index, PrimaryKeyConstraint, Table, Text, Uuid

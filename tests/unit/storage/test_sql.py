@@ -23,7 +23,7 @@ def test_parse__splits_by_name_and_keeps_comments() -> None:
 
 
 def test_parse__refuses_a_name_that_comes_twice() -> None:
-    with pytest.raises(ValueError, match="'one' is there twice"):
+    with pytest.raises(ValueError, match="'one' occurs twice"):
         sql.parse("-- name: one\nSELECT 1\n-- name: one\nSELECT 2")
 
 
