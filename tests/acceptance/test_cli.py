@@ -85,9 +85,10 @@ def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmo
     assert (found["experiment"], found["retrieval_id"]) == (None, None)
     assert (found["question"], found["requested"], found["returned"]) == ("how is churn calculated", 2, 2)
     hit = found["hits"][0]
-    assert {"rank", "score", "title", "source", "section", "lines", "page", "text", "citation"} <= hit.keys()
-    assert (hit["rank"], hit["section"], hit["page"]) == (1, "Churn Calculation", None)
-    assert hit["citation"].startswith("documents/churn.md | Churn Calculation | L")
+    assert {"rank", "score", "title", "source", "section", "lines", "pages", "text", "location"} <= hit.keys()
+    assert (hit["rank"], hit["section"], hit["pages"]) == (1, ["Metrics", "Churn Calculation"], None)
+    assert hit["source"].endswith("documents/churn.md")
+    assert hit["location"].startswith("Churn Calculation | L")
     first, last = hit["lines"]
     lines = (folder / "documents" / "churn.md").read_text().splitlines()
     assert hit["text"] == "\n".join(lines[first - 1 : last])
@@ -123,7 +124,7 @@ def test_ask__refuses_what_no_document_says(ingested: dict[str, Any], kosmos: Ru
     done = kosmos("ask", "which exchange rate converts euros into dollars?")
     assert done.exit_code == 0
     assert "I don't have information about that in the approved knowledge base." in done.stdout
-    answer = json.loads(kosmos("ask", "which exchange rate converts euros into dollars?", "--json").stdout)["answer"]
+    answer = json.loads(kosmos("ask", "which exchange rate converts euros into dollars?", "--json").stdout)
     assert (answer["refused"], answer["sentences"]) == (True, [])
 
 
@@ -133,25 +134,27 @@ def test_ask__with_context_shows_cited_evidence(ingested: dict[str, Any], kosmos
     assert "Question: how is churn calculated?" in done.stdout
     assert "[1] documents/churn.md | Churn Calculation | L" in done.stdout
     assert "divided by the accounts that were active" in done.stdout
-    assert "answer" not in json.loads(kosmos("ask", "churn", "--context", "--json").stdout)
+    assert "sentences" not in json.loads(kosmos("ask", "churn", "--context", "--json").stdout)
 
 
 def test_ask__as_json_has_text_and_citations(ingested: dict[str, Any], kosmos: Run) -> None:
     answer = json.loads(kosmos("ask", "how is churn calculated?", "--json").stdout)
-    assert answer["context"].startswith("[1] Metrics | Churn Calculation | L")
-    assert answer["passages"][0]["citation"]["index"] == 1
-    passage = answer["passages"][0]
+    context = answer["context"]
+    assert context["text"].startswith("[1] Metrics | Churn Calculation | L")
+    assert context["passages"][0]["citation"]["index"] == 1
+    passage = context["passages"][0]
     cited = passage["citation"]
-    quote = passage["text"][cited["start"] - passage["start"] : cited["end"] - passage["start"]]
+    start, end = passage["span"]
+    quote = passage["text"][cited["span"][0] - start : cited["span"][1] - start]
     assert cited["quote_sha256"] == hashlib.sha256(quote.encode()).hexdigest()
-    assert passage["end"] == passage["start"] + len(passage["text"])
-    assert answer["tokens"] <= answer["max_tokens"] == 4000
-    said = answer["answer"]
-    assert not said["refused"]
-    assert said["confidence"] > 0.5
-    cited = said["sentences"][0]["citation"]
-    assert Path(cited["source"]).read_text()[cited["start"] : cited["end"]] == said["sentences"][0]["text"]
-    assert cited["reference"].startswith("documents/churn.md | Churn Calculation | L")
+    assert end == start + len(passage["text"])
+    assert context["tokens"] <= context["max_tokens"] == 4000
+    assert not answer["refused"]
+    assert answer["confidence"] > 0.5
+    cited = answer["sentences"][0]["citation"]
+    assert Path(cited["source"]).read_text()[slice(*cited["span"])] == answer["sentences"][0]["text"]
+    assert cited["source"].endswith("documents/churn.md")
+    assert cited["location"].startswith("Churn Calculation | L")
 
 
 def test_documents__lists_what_there_is(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
@@ -234,7 +237,7 @@ def test_principal__is_who_reads(ingested: dict[str, Any], kosmos: Run, folder: 
         question = () if command == "documents" else ("churn",)
         found = json.loads(kosmos(command, *question, "--tenant", "board", *options, "--json").stdout)
         listed = {"documents": found.get("documents"), "search": found.get("hits")}
-        items = found["retrieval"]["hits"] if command == "ask" else listed[command]
+        items = found["context"]["retrieval"]["hits"] if command == "ask" else listed[command]
         return {item["source"] for item in items}
 
     for command in ("search", "ask", "documents"):

@@ -47,8 +47,8 @@ def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatS
 
 def test_ask__as_json_says_whether_it_is_verified(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
-    answer = json.loads(_run("ask", "What is churn?", "--json").stdout)["answer"]
-    assert (answer["mode"], answer["verified"], answer["problems"]) == ("generative", True, [])
+    answer = json.loads(_run("ask", "What is churn?", "--json").stdout)
+    assert (answer["mode"], answer["verified"], answer["report"]["supported"]) == ("generative", True, True)
     assert answer["sentences"][0]["text"] == CHURN
 
 

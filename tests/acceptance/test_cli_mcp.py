@@ -104,7 +104,7 @@ def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dic
         with (tmp_path / "log").open("w") as log:
             async with Client(stdio_client(server, errlog=log), message_handler=noticed) as client:
                 found = await client.call_tool("search", {"question": QUESTION})
-                cited = found.structured_content["passages"][0]["citation"]
+                cited = found.structured_content["hits"][0]
                 asked = {"document_id": cited["document_id"], "offset": cited["lines"][0]}
                 read = await client.call_tool("get_document", asked)
                 told = await client.call_tool("answer", {"question": QUESTION})
@@ -112,7 +112,7 @@ def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dic
                 return [found.structured_content, read.structured_content, told.structured_content, wrong]
 
     found, read, told, wrong = asyncio.run(ask())
-    assert {one["citation"]["source"] for one in found["passages"]} == {"leave.md", "secret.md"}
+    assert {one["source"] for one in found["hits"]} == {"leave.md", "secret.md"}
     assert "20 days" in read["text"]
     assert "20 days" in told["text"]
     assert not told["refused"]
@@ -187,7 +187,7 @@ def _serves_until_it_is_told_to_stop() -> None:
             return found.structured_content
 
         found = asyncio.run(ask())
-        assert [one["citation"]["source"] for one in found["passages"]] == ["theirs.md"]
+        assert [one["source"] for one in found["hits"]] == ["theirs.md"]
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=20)
     assert process.returncode == 0, log

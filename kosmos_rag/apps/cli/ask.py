@@ -1,14 +1,13 @@
 """kosmos-rag ask: an answer made of cited evidence, or the evidence itself."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kosmos_rag.apps.cli.common import console, print_json, shown
 from kosmos_rag.apps.cli.options import command
-from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions, as_object
+from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import Answer, AnswerEvent, Citation, Context
@@ -34,60 +33,10 @@ def ask(
             _show_context(scope.context(question, options.k, wanted, max_tokens=max_tokens), as_json=options.as_json)
         elif options.as_json:
             answer = scope.answer(question, options.k, wanted, max_tokens=max_tokens)
-            print_json(_context_object(answer.context) | {"answer": _answer_object(answer)})
+            print_json(answer.to_dict())
         else:
             with scope.stream_answer(question, options.k, wanted, max_tokens=max_tokens) as stream:
                 _print_answer(stream)
-
-
-def _answer_object(answer: "Answer") -> dict[str, Any]:
-    return {
-        "text": answer.text,
-        "mode": answer.mode,
-        "refused": answer.refused,
-        "verified": answer.verified,
-        "confidence": answer.confidence,
-        "features": dict(answer.features),
-        "sentences": [
-            {
-                "text": sentence.text,
-                "kind": sentence.kind,
-                "score": sentence.score,
-                "citation": _citation_object(sentence.citation),
-            }
-            for sentence in answer.sentences
-        ],
-        "problems": [
-            {"text": problem.text, "verdict": problem.verdict, "reason": problem.reason}
-            for problem in (answer.report.problems if answer.report else ())
-        ],
-    }
-
-
-def _context_object(context: "Context") -> dict[str, Any]:
-    return {
-        "question": context.question,
-        "context": context.text,
-        "tokens": context.tokens,
-        "max_tokens": context.max_tokens,
-        "passages": [
-            {
-                "text": passage.text,
-                "start": passage.start,
-                "end": passage.end,
-                "score": passage.score,
-                "tokens": passage.tokens,
-                "citation": _citation_object(passage.citation),
-            }
-            for passage in context.passages
-        ],
-        "omitted": dict(context.omitted),
-        "retrieval": as_object(context.retrieval),
-    }
-
-
-def _citation_object(citation: "Citation") -> dict[str, Any]:
-    return {**asdict(citation), "reference": _reference(citation)}
 
 
 def _reference(citation: "Citation") -> str:
@@ -139,7 +88,7 @@ def _preview(text: str) -> str:
 
 def _show_context(context: "Context", *, as_json: bool) -> None:
     if as_json:
-        print_json(_context_object(context))
+        print_json(context.to_dict())
         return
     out = console()
     out.print(f"Question: {context.question}", style="bold")

@@ -19,7 +19,7 @@ from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
-    from kosmos_rag.core.types import Filter, Passage, SearchResult
+    from kosmos_rag.core.types import Filter, SearchResult
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.engine.tenant import Tenant
 
@@ -102,64 +102,12 @@ def search(question: QuestionArgument, options: SearchOptions, explain: ExplainO
         engine.warm_up()
         found = scope.search(question, options.k, wanted)
     if options.as_json:
-        print_json(as_object(found))
+        print_json(found.to_dict())
     elif explain:
         # Not through the console, which would fold the table at the width of the window.
         typer.echo(found.explain(), nl=False)
     else:
         _print(found)
-
-
-def as_object(found: "SearchResult") -> dict[str, Any]:
-    """Return a retrieval as one JSON object."""
-    return {
-        "retrieval_id": None if found.id is None else str(found.id),
-        "experiment": None if found.experiment is None else dataclasses.asdict(found.experiment),
-        "question": found.question,
-        "intent": found.intent,
-        "expansion": dataclasses.asdict(found.expansion),
-        "requested": found.requested,
-        "returned": found.returned,
-        "hits": [_hit(hit) for hit in found.hits],
-        "stages": list(found.stages),
-        "timings_ms": dict(found.timings_ms),
-        "retrievers": {name: dataclasses.asdict(leg) for name, leg in found.retrievers.items()},
-        "warnings": list(found.warnings),
-        "degraded_stages": list(found.degraded_stages),
-        "cached": found.cached,
-        "incomplete_reason": found.incomplete_reason,
-    }
-
-
-def _hit(hit: "Passage") -> dict[str, Any]:
-    return {
-        "rank": hit.rank,
-        "score": hit.score,
-        "title": hit.title,
-        "source": hit.source,
-        "collection": hit.collection,
-        "section": hit.section[-1] if hit.section else None,
-        "section_path": list(hit.section),
-        "lines": [hit.line_start, hit.line_end],
-        "page": hit.page_start,
-        "text": hit.text,
-        "citation": f"{shown(hit.source)} | {hit.location}",
-        "chunk_id": str(hit.chunk_id),
-        "document_id": str(hit.document_id),
-        "version": hit.version,
-        "span": [hit.start, hit.end],
-        "metadata": dict(hit.metadata),
-        "chunker": hit.chunker,
-        "dense_rank": hit.dense_rank,
-        "dense_score": hit.dense_score,
-        "lexical_rank": hit.lexical_rank,
-        "lexical_score": hit.lexical_score,
-        "fused_rank": hit.fused_rank,
-        "fused_score": hit.fused_score,
-        "score_contributions": dict(hit.score_contributions),
-        "rerank_score": hit.rerank_score,
-        "signals": dict(hit.signals),
-    }
 
 
 def _print(found: "SearchResult") -> None:

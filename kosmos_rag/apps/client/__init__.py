@@ -1,9 +1,10 @@
-"""A client of the HTTP service: calls go in, the library's records and errors come out.
+"""Clients of the HTTP service: they return the records of the library and raise its errors.
 
-`Client` waits, `AsyncClient` is awaited. Both send what `calls.py` defines; neither needs the engine.
+`Client` is synchronous, `AsyncClient` asynchronous; both have the calls of calls.py, and neither imports the engine.
 """
 
 from kosmos_rag.apps.client.clients import AsyncClient, Client
-from kosmos_rag.apps.client.transport import Grounding, Page, Stats
+from kosmos_rag.apps.client.transport import Grounding, Page
+from kosmos_rag.core.types import Stats
 
 __all__ = ["AsyncClient", "Client", "Grounding", "Page", "Stats"]

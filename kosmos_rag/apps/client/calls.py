@@ -1,15 +1,14 @@
-"""What can be asked of the service: for each call its request, and what the answer is read as."""
+"""The calls of the service: the request of each, and how its response is read."""
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from kosmos_rag.apps.client import decoding
-from kosmos_rag.apps.client.transport import Call, Grounding, Page, Request, Stats
+from kosmos_rag.apps.client.transport import Call, Grounding, Page, Request
 from kosmos_rag.core.types import (
     Answer,
     CollectionInfo,
@@ -22,21 +21,21 @@ from kosmos_rag.core.types import (
     Rating,
     SearchResult,
     SourceDocument,
+    Stats,
     Turn,
 )
+from kosmos_rag.core.types.serialize import from_dict
+
+T = TypeVar("T")
 
 
 def _body(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _asked(question: str, k: int | None, wanted: Filter | None, **more: Any) -> dict[str, Any]:
-    conditions = {"sources": list(wanted.sources), "where": dict(wanted.where)} if wanted else {}
-    return _body(question=question, k=k, **conditions, **more)
-
-
-def _turns(history: Sequence[Turn]) -> list[dict[str, str]]:
-    return [{"question": turn.question, "answer": turn.answer} for turn in history]
+def _query(question: str, k: int | None, filter: Filter | None, **options: Any) -> dict[str, Any]:  # noqa: A002
+    conditions = {"sources": list(filter.sources), "where": dict(filter.where)} if filter else {}
+    return _body(question=question, k=k, **conditions, **options)
 
 
 def search(
@@ -47,9 +46,9 @@ def search(
     collection: str | None = None,
     explain: bool = False,
 ) -> Call[SearchResult]:
-    """Find the best passages for a question; scores are told where `explain` asks for them, to the scope admin."""
-    body = _asked(question, k, filter, collection=collection, explain=explain)
-    return Call(method="POST", path="/v1/search", body=body, read=decoding.retrieval)
+    """Find the best passages for a question; `explain` adds scores and plans and needs the scope admin."""
+    body = _query(question, k, filter, collection=collection, explain=explain)
+    return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))
 
 
 def context(
@@ -59,10 +58,11 @@ def context(
     *,
     max_tokens: int | None = None,
     collection: str | None = None,
+    explain: bool = False,
 ) -> Call[Context]:
-    """Gather numbered, cited evidence for a question within a budget of tokens."""
-    body = _asked(question, k, filter, max_tokens=max_tokens, collection=collection)
-    return Call(method="POST", path="/v1/context", body=body, read=decoding.context)
+    """Collect numbered, cited evidence for a question within a budget of tokens."""
+    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, explain=explain)
+    return Call(method="POST", path="/v1/context", body=body, read=partial(from_dict, Context))
 
 
 def answer(
@@ -73,10 +73,12 @@ def answer(
     max_tokens: int | None = None,
     history: Sequence[Turn] = (),
     collection: str | None = None,
+    explain: bool = False,
 ) -> Call[Answer]:
     """Answer a question from the evidence, or refuse."""
-    body = _asked(question, k, filter, max_tokens=max_tokens, collection=collection, history=_turns(history))
-    return Call(method="POST", path="/v1/answer", body=body, read=decoding.answer)
+    turns = [{"question": turn.question, "answer": turn.answer} for turn in history]
+    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, history=turns, explain=explain)
+    return Call(method="POST", path="/v1/answer", body=body, read=partial(from_dict, Answer))
 
 
 def stream_answer(
@@ -88,13 +90,13 @@ def stream_answer(
     history: Sequence[Turn] = (),
     collection: str | None = None,
 ) -> Request:
-    """Answer a question by and by: `AnswerSources`, then `AnswerPiece`s as they come, `AnswerDone` last."""
-    whole = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection)
-    return Request(method=whole.method, path=whole.path, body=whole.body, headers={"accept": "text/event-stream"})
+    """Answer a question by events: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last."""
+    call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection)
+    return Request(method=call.method, path=call.path, body=call.body, headers={"accept": "text/event-stream"})
 
 
 def upload(document: SourceDocument, *, collection: str | None = None, key: str | None = None) -> Call[JobInfo]:
-    """Send a document to be ingested, and return its job; what is sent again under the same `key` has the same job."""
+    """Upload a document and return its job; another upload with the same `key` returns the same job."""
     params = {
         "source": document.source,
         "collection": collection,
@@ -109,75 +111,73 @@ def upload(document: SourceDocument, *, collection: str | None = None, key: str 
         params=params,
         content=document.data,
         headers={"content-type": "application/octet-stream", "idempotency-key": key or uuid.uuid4().hex},
-        read=decoding.job,
+        read=partial(from_dict, JobInfo),
     )
 
 
 def documents(
     *, collection: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Call[Page[DocumentInfo]]:
-    """List the documents that you may read, by source; `cursor` is `next` of the page before."""
+    """List the documents that you may read, by source; `cursor` is `next` of the previous page."""
     params = {"collection": collection, "limit": limit, "cursor": cursor}
-    read = partial(decoding.page, items="documents", read=decoding.document)
+    read = partial(_read_page, items="documents", kind=DocumentInfo)
     return Call(method="GET", path="/v1/documents", params=params, read=read)
 
 
 def document(document_id: uuid.UUID) -> Call[DocumentInfo]:
-    """Tell of a document."""
-    return Call(method="GET", path=f"/v1/documents/{document_id}", read=decoding.document)
+    """Return a document."""
+    return Call(method="GET", path=f"/v1/documents/{document_id}", read=partial(from_dict, DocumentInfo))
 
 
 def delete_document(document_id: uuid.UUID) -> Call[None]:
-    """Remove a document that you may read, with every row of it."""
-    return Call(method="DELETE", path=f"/v1/documents/{document_id}", read=_nothing)
+    """Delete a document that you may read, with all its rows."""
+    return Call(method="DELETE", path=f"/v1/documents/{document_id}", read=_read_nothing)
 
 
 def jobs(*, states: Sequence[JobState] = (), limit: int = 50, cursor: str | None = None) -> Call[Page[JobInfo]]:
-    """List the jobs of the tenant, the newest first; `cursor` is `next` of the page before."""
+    """List the jobs of the tenant, the newest first; `cursor` is `next` of the previous page."""
     params = {"state": [str(state) for state in states], "limit": limit, "cursor": cursor}
-    return Call(
-        method="GET", path="/v1/jobs", params=params, read=partial(decoding.page, items="jobs", read=decoding.job)
-    )
+    return Call(method="GET", path="/v1/jobs", params=params, read=partial(_read_page, items="jobs", kind=JobInfo))
 
 
 def job(job_id: int) -> Call[JobInfo]:
-    """Tell of a job."""
-    return Call(method="GET", path=f"/v1/jobs/{job_id}", read=decoding.job)
+    """Return a job."""
+    return Call(method="GET", path=f"/v1/jobs/{job_id}", read=partial(from_dict, JobInfo))
 
 
 def cancel_job(job_id: int) -> Call[bool]:
-    """Call a job off. Returns whether it had not ended."""
-    return Call(method="POST", path=f"/v1/jobs/{job_id}/cancel", read=_changed)
+    """Cancel a job. Returns whether it was unfinished."""
+    return Call(method="POST", path=f"/v1/jobs/{job_id}/cancel", read=_read_changed)
 
 
 def retry_job(job_id: int) -> Call[bool]:
-    """Put a dead or cancelled job back into the queue. Returns whether it was one."""
-    return Call(method="POST", path=f"/v1/jobs/{job_id}/retry", read=_changed)
+    """Queue a dead or cancelled job again. Returns whether it was one."""
+    return Call(method="POST", path=f"/v1/jobs/{job_id}/retry", read=_read_changed)
 
 
 def collections() -> Call[list[CollectionInfo]]:
     """List the collections that have a preset, or documents that you may read."""
 
-    def read(told: decoding.Told) -> list[CollectionInfo]:
-        return [decoding.collection(one) for one in told["collections"]]
+    def read(payload: Mapping[str, Any]) -> list[CollectionInfo]:
+        return [from_dict(CollectionInfo, values) for values in payload["collections"]]
 
     return Call(method="GET", path="/v1/collections", read=read)
 
 
 def collection(name: str) -> Call[CollectionInfo]:
-    """Tell of a collection."""
-    return Call(method="GET", path=f"/v1/collections/{quote(name, safe='')}", read=decoding.collection)
+    """Return a collection."""
+    return Call(method="GET", path=f"/v1/collections/{quote(name, safe='')}", read=partial(from_dict, CollectionInfo))
 
 
 def create_collection(name: str, *, preset: str) -> Call[CollectionInfo]:
-    """Make a collection go by a preset that comes with the library."""
+    """Create a collection with a preset that comes with the library."""
     body = {"name": name, "preset": preset}
-    return Call(method="POST", path="/v1/collections", body=body, read=decoding.collection)
+    return Call(method="POST", path="/v1/collections", body=body, read=partial(from_dict, CollectionInfo))
 
 
 def delete_collection(name: str) -> Call[None]:
-    """Remove a collection, its preset and all of its documents, whoever may read them."""
-    return Call(method="DELETE", path=f"/v1/collections/{quote(name, safe='')}", read=_nothing)
+    """Delete a collection with its preset and all its documents, including those that you may not read."""
+    return Call(method="DELETE", path=f"/v1/collections/{quote(name, safe='')}", read=_read_nothing)
 
 
 def feedback(
@@ -189,7 +189,16 @@ def feedback(
     comment: str | None = None,
     collection: str | None = None,
 ) -> Call[Feedback]:
-    """Say what you think of a retrieval (`SearchResult.id`), a question, or one passage, in place of what you said."""
+    """Rate a result, a question or one passage; a new rating replaces your previous one.
+
+    Args:
+        rating: `up`, `down` or `click`.
+        retrieval_id: `SearchResult.id` of the result.
+        question: The question, where there is no `retrieval_id`.
+        chunk_id: The rated passage; None for the whole result.
+        comment: A note for those who read the ratings.
+        collection: The collection that was searched; None for all.
+    """
     body = _body(
         rating=str(rating),
         retrieval_id=None if retrieval_id is None else str(retrieval_id),
@@ -198,7 +207,7 @@ def feedback(
         comment=comment,
         collection=collection,
     )
-    return Call(method="POST", path="/v1/feedback", body=body, read=decoding.feedback)
+    return Call(method="POST", path="/v1/feedback", body=body, read=partial(from_dict, Feedback))
 
 
 def ground_schema(
@@ -211,7 +220,17 @@ def ground_schema(
     collection: str = "schema",
     explain: bool = False,
 ) -> Call[Grounding]:
-    """Find the tables, columns and joins that a question needs, with the block of a prompt that says them."""
+    """Find the tables, columns and joins that a question needs, and write them as a block for a prompt.
+
+    Args:
+        question: The question about a database.
+        k: How many columns to name.
+        database: Only this database; None for all.
+        tables: How many tables to find.
+        max_tokens: Budget of `Grounding.prompt`.
+        collection: The collection of the schemas.
+        explain: Add the scores of documents; needs the scope admin.
+    """
     body = _body(
         question=question,
         k=k,
@@ -221,22 +240,26 @@ def ground_schema(
         collection=collection,
         explain=explain,
     )
-    return Call(method="POST", path="/v1/schema/grounding", body=body, read=decoding.grounding)
+    return Call(method="POST", path="/v1/schema/grounding", body=body, read=partial(from_dict, Grounding))
 
 
 def stats() -> Call[Stats]:
-    """Count what there is for you."""
-    return Call(method="GET", path="/api/rag/stats", read=decoding.stats)
+    """Count the documents and chunks that you may read."""
+    return Call(method="GET", path="/v1/stats", read=partial(from_dict, Stats))
 
 
 def reload() -> Call[list[int]]:
-    """Have workers look now at every source that they look at again and again. Returns the ids of their jobs."""
-    return Call(method="POST", path="/api/rag/reload", read=itemgetter("jobs"))
+    """Queue the recurring sources for workers now, and return the ids of their jobs."""
+    return Call(method="POST", path="/v1/reload", read=itemgetter("jobs"))
 
 
-def _nothing(told: None) -> None:
-    del told
+def _read_page(payload: Mapping[str, Any], *, items: str, kind: type[T]) -> Page[T]:
+    return Page(items=tuple(from_dict(kind, values) for values in payload[items]), next=payload["next"])
 
 
-def _changed(told: decoding.Told) -> bool:
-    return bool(told["jobs"])
+def _read_nothing(payload: None) -> None:
+    del payload
+
+
+def _read_changed(payload: Mapping[str, Any]) -> bool:
+    return bool(payload["jobs"])

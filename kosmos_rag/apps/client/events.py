@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from kosmos_rag.apps.client import decoding
 from kosmos_rag.apps.client.transport import error_of_problem
 from kosmos_rag.core.errors import ServiceUnreachable
-from kosmos_rag.core.types import AnswerDone, AnswerEvent, AnswerPiece
+from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
 
 class EventDecoder:
@@ -37,10 +36,10 @@ class EventDecoder:
                 return
             self._payload |= payload
             if name == b"sources":
-                yield decoding.sources(payload)
+                yield AnswerSources.from_dict(payload)
             elif name == b"done":
                 self._done = True
-                yield AnswerDone(answer=decoding.answer(self._payload))
+                yield AnswerDone(answer=Answer.from_dict(self._payload))
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceUnreachable(
                 f"an event of the answer cannot be understood ({type(error).__name__}: {error}); "

@@ -140,17 +140,6 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stats:
-    """What there is for this reader."""
-
-    total_documents: int
-    total_chunks: int
-    departments: Mapping[str, int]
-    """Chunks by departments of the reader's that may read them, or `everyone`."""
-    embedding_dimension: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Grounding:
     """The part of the schemas that a question needs; mappings have the names of docs/schema.md."""
 

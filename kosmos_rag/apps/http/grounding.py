@@ -8,7 +8,7 @@ from cachetools import LRUCache
 from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.http.schemas import Request
+from kosmos_rag.apps.http.schemas import RequestBody
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
@@ -19,7 +19,7 @@ _REFRESH_S = 30.0
 """So long may an answer still name tables whose documents the reader has lost."""
 
 
-class GroundingRequest(Request):
+class GroundingRequest(RequestBody):
     """A question about a database."""
 
     question: Annotated[str, Field(min_length=1, examples=["What is the success count for the forest fire program"])]
@@ -89,8 +89,8 @@ class GroundingView(BaseModel):
     milliseconds: float
 
     @classmethod
-    def of(cls, result: GroundingResult, *, explain: bool) -> Self:
-        """Tell of a result."""
+    def from_record(cls, result: GroundingResult, *, explain: bool) -> Self:
+        """Serialise a result; the scores of documents only with `explain`."""
         entities = asdict(result.entities)
         entities["dates"] = [(text, None if day is None else day.isoformat()) for text, day in result.entities.dates]
         return cls(
@@ -122,14 +122,14 @@ class Groundings:
         self._kept: LRUCache[tuple[str, ...], SchemaGrounding] = LRUCache(maxsize=_KEPT)
         self._lock = threading.Lock()
 
-    def ask(self, scope: Tenant, who: Identity, asked: GroundingRequest) -> GroundingResult:
+    def search(self, tenant: Tenant, who: Identity, query: GroundingRequest) -> GroundingResult:
         """Ground a question in what a scope of this caller's may read. Raises what `SchemaGrounding.ask` raises."""
         # With the subject: what is asked through it is in the log under that name.
-        key = (who.tenant, who.subject, asked.collection, *who.principals)
+        key = (who.tenant, who.subject, query.collection, *who.principals)
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = SchemaGrounding(scope, refresh_s=_REFRESH_S)
+                self._kept[key] = SchemaGrounding(tenant, refresh_s=_REFRESH_S)
             grounding = self._kept[key]
         return grounding.ask(
-            asked.question, asked.k, database=asked.database, tables=asked.tables, max_tokens=asked.max_tokens
+            query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
         )

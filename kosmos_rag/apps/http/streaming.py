@@ -17,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.apps.http.errors import document, problem_of, told
-from kosmos_rag.apps.http.schemas import AnswerView, SourcesView
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import Overloaded
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
+from kosmos_rag.core.types.serialize import to_dict
 
 MEDIA_TYPE = "text/event-stream"
 _STOPPING = "the service is stopping; ask again"
@@ -120,13 +120,14 @@ class AnswerEventStream:
         self._stream.close()
 
     async def encode(
-        self, *, warning: str | None = None, final_event: FinalEvent | None = None
+        self, *, warning: str | None = None, final_event: FinalEvent | None = None, explain: bool = False
     ) -> AsyncIterator[bytes]:
         """Yield the encoded events; an error is the last one.
 
         Args:
             warning: added to the warnings of the sources.
             final_event: builds one more event after the complete answer.
+            explain: include scores and plans; see `to_dict`.
         """
         while (item := await self._next()) is not None:
             if isinstance(item, bytes):
@@ -134,7 +135,7 @@ class AnswerEventStream:
                 continue
             if isinstance(item, Exception):
                 self.status = problem_of(item).status
-            for event in _encode_item(item, warning):
+            for event in _encode_item(item, warning, explain=explain):
                 yield event
             if final_event is not None and isinstance(item, AnswerDone):
                 yield final_event(item.answer)
@@ -173,7 +174,7 @@ def _read_answer(stream: AnswerStream, put: Callable[[Item], None]) -> None:
         put(error)
 
 
-def _encode_item(item: AnswerEvent | Exception, warning: str | None) -> list[bytes]:
+def _encode_item(item: AnswerEvent | Exception, warning: str | None, *, explain: bool) -> list[bytes]:
     if isinstance(item, Exception):
         problem = problem_of(item)
         if problem.status >= 500:
@@ -184,20 +185,14 @@ def _encode_item(item: AnswerEvent | Exception, warning: str | None) -> list[byt
             )  # fmt: skip
         return [format_event("error", document(problem, told(item, problem)))]
     if isinstance(item, AnswerSources):
-        view = SourcesView.of(item)
-        return [
-            format_event(
-                "sources", view.model_dump(mode="json") | {"warnings": view.warnings + ([warning] if warning else [])}
-            )
-        ]
+        sources = to_dict(item, explain=explain)
+        return [format_event("sources", sources | {"warnings": sources["warnings"] + ([warning] if warning else [])})]
     if isinstance(item, AnswerPiece):
         return [format_event("token", {"text": item.text})]
-    whole = AnswerView.of(item.answer).model_dump(mode="json")
-    cited = {name: whole.pop(name) for name in ("sentences", "problems", "report")}
-    return [
-        format_event("citations", cited),
-        format_event("done", {name: whole[name] for name in whole if name != "sources"}),
-    ]
+    answer = to_dict(item.answer, explain=explain)
+    del answer["context"]  # the first event has it
+    cited = {name: answer.pop(name) for name in ("sentences", "report")}
+    return [format_event("citations", cited), format_event("done", answer)]
 
 
 def format_event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -209,7 +204,12 @@ class EventStreamResponse(Response):
     """Sends events until they end or the client disconnects."""
 
     def __init__(
-        self, events: AnswerEventStream, *, warning: str | None = None, final_event: FinalEvent | None = None
+        self,
+        events: AnswerEventStream,
+        *,
+        warning: str | None = None,
+        final_event: FinalEvent | None = None,
+        explain: bool = False,
     ) -> None:
         # x-accel-buffering: proxies must not buffer the stream.
         super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
@@ -217,6 +217,7 @@ class EventStreamResponse(Response):
         self._events = events
         self._warning = warning
         self._final_event = final_event
+        self._explain = explain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
@@ -226,7 +227,8 @@ class EventStreamResponse(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for event in self._events.encode(warning=self._warning, final_event=self._final_event):
+        events = self._events.encode(warning=self._warning, final_event=self._final_event, explain=self._explain)
+        async for event in events:
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 

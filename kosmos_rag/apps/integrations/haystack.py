@@ -27,7 +27,7 @@ class KosmosRetriever:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, k: int | None = None) -> dict[str, list[Document]]:
-        """Return the passages for a query as `documents`. Raises as `Tenant.retrieve` does."""
+        """Return the passages for a query as `documents`. Raises as `Tenant.search` does."""
         found = self._scope.search(query, self._k if k is None else k, self._filter)
         return {
             "documents": [

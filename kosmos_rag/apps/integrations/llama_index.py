@@ -13,8 +13,8 @@ try:
 except ImportError as error:
     raise ConfigError("the adapter needs llama-index-core: pip install 'kosmos-rag[llama-index]'") from error
 
-_TOLD = "citation"
-"""Of the metadata, what a language model is shown beside the text."""
+_SHOWN = "reference"
+"""The one field of the metadata that a language model is shown with the text."""
 
 
 class KosmosRetriever(BaseRetriever):
@@ -38,7 +38,7 @@ class KosmosRetriever(BaseRetriever):
 
 def _node(hit: Passage) -> TextNode:
     metadata = metadata_of(hit)
-    hidden = [name for name in metadata if name != _TOLD]
+    hidden = [name for name in metadata if name != _SHOWN]
     return TextNode(
         id_=str(hit.chunk_id),
         text=hit.text,

@@ -1,24 +1,19 @@
-"""What a passage says of itself, as metadata of any library's document: plain values that JSON can hold."""
+"""The metadata of a passage in documents of other libraries: plain values that JSON can hold."""
 
 from typing import Any
 
-from kosmos_rag.core.types import Passage, page_range
+from kosmos_rag.core.types import Passage
+
+_FIELDS = ("source", "title", "collection", "section", "lines", "pages", "location", "document_id", "version")
 
 
 def metadata_of(hit: Passage) -> dict[str, Any]:
-    """Return the document's own metadata, and over them where the passage stands and how it ranks."""
-    pages = page_range(hit)
+    """Return the document's own metadata, overridden by the passage's location, rank and score."""
+    values = hit.to_dict()
     return {
         **hit.metadata,
-        "source": hit.source,
-        "title": hit.title,
-        "collection": hit.collection,
-        "section": list(hit.section),
-        "lines": [hit.line_start, hit.line_end],
-        "pages": None if pages is None else list(pages),
-        "document_id": str(hit.document_id),
-        "version": hit.version,
-        "citation": f"{hit.source} | {hit.location}",
+        **{name: values[name] for name in _FIELDS},
+        "reference": f"{hit.source} | {hit.location}",
         "rank": hit.rank,
         "score": hit.score,
     }

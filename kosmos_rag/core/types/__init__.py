@@ -1,21 +1,8 @@
 """The records that travel between the stages: frozen, keyword-only, one per stage."""
 
-from kosmos_rag.core.types.answer import (
-    Answer,
-    AnswerDone,
-    AnswerEvent,
-    AnswerMode,
-    AnswerPiece,
-    AnswerSentence,
-    AnswerSources,
-    CheckedSentence,
-    CitationReport,
-    QuoteState,
-    QuoteStatus,
-    Turn,
-    UnitKind,
-    Verdict,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from kosmos_rag.core.types.audit import (
     EVALUATOR,
     AuditKind,
@@ -40,6 +27,7 @@ from kosmos_rag.core.types.documents import (
     IngestReport,
     ParsedDocument,
     SourceDocument,
+    Stats,
     are_names,
     department_of,
     is_text,
@@ -57,21 +45,38 @@ from kosmos_rag.core.types.experiments import (
     RunningExperiment,
 )
 from kosmos_rag.core.types.indexes import IndexInfo, Space, SpaceInfo, SpaceQuality
-from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
 from kosmos_rag.core.types.monitoring import IndexEvent, MonitorKind, MonitorRun, MonitorState
-from kosmos_rag.core.types.search import (
-    Candidate,
-    Citation,
-    Context,
-    ContextPassage,
-    Excerpt,
-    Expansion,
-    Filter,
-    Passage,
-    RetrieverStats,
-    SearchResult,
-    page_range,
-)
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.types.answer import (
+        Answer,
+        AnswerDone,
+        AnswerEvent,
+        AnswerMode,
+        AnswerPiece,
+        AnswerSentence,
+        AnswerSources,
+        CheckedSentence,
+        CitationReport,
+        QuoteState,
+        QuoteStatus,
+        Turn,
+        UnitKind,
+        Verdict,
+    )
+    from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
+    from kosmos_rag.core.types.search import (
+        Candidate,
+        Citation,
+        Context,
+        ContextPassage,
+        Excerpt,
+        Expansion,
+        Filter,
+        Passage,
+        RetrieverStats,
+        SearchResult,
+    )
 
 __all__ = [
     "DEFAULT_COLLECTION",
@@ -138,13 +143,29 @@ __all__ = [
     "Space",
     "SpaceInfo",
     "SpaceQuality",
+    "Stats",
     "Turn",
     "UnitKind",
     "Verdict",
     "are_names",
     "department_of",
     "is_text",
-    "page_range",
     "sha256_of",
     "storable",
 ]
+
+_WITH_JSON = ("search", "answer", "jobs")
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use (PEP 562) the records that need pydantic for their JSON.
+
+    The parser sandbox imports this package, and its processes must stay small.
+    """
+    if name in __all__:
+        for module in _WITH_JSON:
+            members = vars(import_module(f"{__name__}.{module}"))
+            if name in members:
+                globals()[name] = members[name]
+                return members[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import computed_field
 
 from kosmos_rag.core.types.search import Citation, Context
+from kosmos_rag.core.types.serialize import Serializable, explained, explained_parts
 
 UnitKind = Literal["sentence", "code", "item", "row"]
 """What a unit of text is; a code block, a list item and a table row are never cut."""
@@ -28,7 +31,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnswerSentence:
+class AnswerSentence(Serializable):
     """One unit of a document, as it stands there, that is part of an answer or bears one out."""
 
     text: str
@@ -40,7 +43,7 @@ class AnswerSentence:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Answer(Serializable):
     """An answer made of evidence, or a refusal where the evidence does not carry the question."""
 
     question: str
@@ -54,17 +57,18 @@ class Answer:
     and truncated answers."""
     confidence: float
     """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
-    features: Mapping[str, float]
+    features: Annotated[Mapping[str, float], explained({})]
     """Features of the confidence; empty without evidence."""
     sentences: tuple[AnswerSentence, ...]
     """The quoted evidence, in order; of a generated answer, the evidence of its supported sentences."""
     report: "CitationReport | None"
     """The check of what a model wrote; None where nothing had to be checked."""
-    context: Context
+    context: Annotated[Context, explained_parts("text")]
     """The passages that were looked at."""
     warnings: tuple[str, ...] = ()
     """What the caller should know, beside the notes of the retrieval."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def search_query(self) -> str:
         """The question that was searched and answered: another than was asked where a conversation went before."""
@@ -77,7 +81,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CheckedSentence:
+class CheckedSentence(Serializable):
     """A sentence of an answer with what its citations are worth."""
 
     text: str
@@ -96,11 +100,12 @@ class CheckedSentence:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CitationReport:
+class CitationReport(Serializable):
     """The check of an answer, sentence by sentence."""
 
     sentences: tuple[CheckedSentence, ...]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def supported(self) -> bool:
         """Whether every sentence is; an answer without a sentence is not."""
@@ -113,12 +118,12 @@ class CitationReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnswerSources:
+class AnswerSources(Serializable):
     """The first event of an answer that comes by and by: what it will be made of."""
 
     question: str
     """As it was asked."""
-    context: Context
+    context: Annotated[Context, explained_parts("text")]
     refused: bool
     """Whether the evidence does not carry the question, so that nobody is going to answer it."""
     warnings: tuple[str, ...]

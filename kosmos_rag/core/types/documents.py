@@ -210,6 +210,11 @@ class DocumentLines:
         """Where the text ends in its document."""
         return self.start + len(self.text)
 
+    @property
+    def pages(self) -> tuple[int, int] | None:
+        """First and last page, from 1; None where the format has no pages."""
+        return None if self.page_start is None else (self.page_start, self.page_end or self.page_start)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectionInfo:
@@ -221,6 +226,17 @@ class CollectionInfo:
     chunks: int
     created_at: datetime | None
     """When it was given its preset."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stats:
+    """Totals of what a reader may read."""
+
+    total_documents: int
+    total_chunks: int
+    departments: Mapping[str, int]
+    """Chunks by those departments of the reader that may read them, or `everyone`; others count in the total only."""
+    embedding_dimension: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

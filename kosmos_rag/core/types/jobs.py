@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, computed_field, model_validator
 
 from kosmos_rag.core.types.documents import IngestFailure
+from kosmos_rag.core.types.serialize import Serializable
 
 
 class JobState(StrEnum):
@@ -56,14 +59,15 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobInfo:
-    """A job as `jobs list` and `jobs show` tell of it."""
+class JobInfo(Serializable):
+    """A job, as `jobs list` and `jobs show` print it."""
 
     id: int
     collection: str
     kind: str
     key: str
-    payload: Mapping[str, Any]
+    payload: Annotated[Mapping[str, Any], Field(exclude=True)]
+    """Never in the JSON: the description of a source may have secrets in it."""
     state: JobState
     priority: int
     run_at: datetime
@@ -77,6 +81,22 @@ class JobInfo:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def source(self) -> str | None:
+        """The source of the document that the job is about; None for other jobs."""
+        source: str | None = (self.payload.get("document") or self.payload.get("entry") or {}).get("source")
+        return source
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_source(cls, values: Any) -> Any:
+        """Read the one part of the payload that the JSON has."""
+        if not isinstance(values, Mapping) or "source" not in values:
+            return values
+        source = values["source"]
+        return {**values, "payload": {} if source is None else {"document": {"source": source}}}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,13 +1,21 @@
-"""Records of the way out: Candidate → Passage → Citation, and the accounts of how they were found."""
+"""Records of a search: candidates, passages and the result, citations and the context of a prompt.
 
+Fields in `Annotated[…, explained(…)]` are shown only where `explain` is asked for (see serialize.py).
+"""
+
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from kosmos_rag.core.types.documents import DocumentLines
+from pydantic import Field, GetJsonSchemaHandler, computed_field, model_validator
+from pydantic_core import CoreSchema
+
+from kosmos_rag.core.types.documents import sha256_of
 from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
+from kosmos_rag.core.types.serialize import Located, Offset, Page, Paged, Serializable, explained, explained_parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,41 +38,36 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Citation:
-    """Where a passage stands: enough to open the source at the place, and to notice that it has changed."""
+class Citation(Located):
+    """The location of a quote: enough to open the source there, and to notice that it has changed."""
 
     index: int
-    """The number that stands in the context's text."""
+    """Its number in the context, from 1."""
     marker: str
-    """The number as the context shows it, `[1]` by default."""
+    """The number as the text of the context writes it, `[1]` by default."""
     document_id: uuid.UUID
     version_id: uuid.UUID
     version: int
     title: str
     source: str
     section: tuple[str, ...]
-    start: int
-    end: int
-    line_start: int
-    line_end: int
-    page_start: int | None
-    page_end: int | None
+    start: Offset
+    end: Offset
+    line_start: Offset
+    line_end: Offset
+    page_start: Page
+    page_end: Page
     quote_sha256: str
     """SHA-256 of the cited text, hexadecimal."""
 
-    @property
-    def location(self) -> str:
-        """Section and lines (or pages) for a reader: `Churn Calculation | L12 to L38`."""
-        return _place(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Passage:
-    """A retrieved chunk with its account: where it is from and how it came to its rank."""
+class Passage(Located):
+    """A chunk that a search returned, with its location and its scores."""
 
     rank: int
-    score: float
-    """The score that decided the rank: reranked where that stage ran, fused otherwise."""
+    score: Annotated[float, explained(math.nan)]
+    """The score that decided the rank: of the reranker where it ran, else of the fusion."""
     chunk_id: uuid.UUID
     document_id: uuid.UUID
     version_id: uuid.UUID
@@ -75,57 +78,43 @@ class Passage:
     metadata: Mapping[str, Any]
     chunk_index: int
     section: tuple[str, ...]
-    start: int
-    end: int
-    line_start: int
-    line_end: int
-    page_start: int | None
-    page_end: int | None
+    start: Offset
+    end: Offset
+    line_start: Offset
+    line_end: Offset
+    page_start: Page
+    page_end: Page
     text: str
     chunker: str
     collection: str
-    dense_rank: int | None
-    dense_score: float | None
+    dense_rank: Annotated[int | None, explained(None)]
+    dense_score: Annotated[float | None, explained(None)]
     """Cosine similarity to the question, -1 to 1."""
-    lexical_rank: int | None
-    lexical_score: float | None
+    lexical_rank: Annotated[int | None, explained(None)]
+    lexical_score: Annotated[float | None, explained(None)]
     """BM25."""
-    fused_rank: int
+    fused_rank: Annotated[int, explained(0)]
     """Among all candidates, before reranking."""
-    fused_score: float
-    score_contributions: Mapping[str, float]
+    fused_score: Annotated[float, explained(math.nan)]
+    score_contributions: Annotated[Mapping[str, float], explained({})]
     """What each list of candidates adds to the fused score: `dense`, `lexical`, and of other wordings `dense 2`."""
-    rerank_score: float | None
+    rerank_score: Annotated[float | None, explained(None)]
     """Relevance by the reranker, 0 to 1; None where it did not run."""
-    signals: Mapping[str, float] = field(default_factory=dict)
+    signals: Annotated[Mapping[str, float], explained()] = field(default_factory=dict)
     """What each signal added to the score; what it was before is the score as a share of the best one's."""
     parent_span: tuple[int, int] | None = None
-    """Span of its document that the context shows in its place; None where it is shown itself."""
+    """Span of the document that a context shows instead of the chunk; None where it shows the chunk."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def location(self) -> str:
-        """Section and lines (or pages) for a reader: `Churn Calculation | L12 to L38`."""
-        return _place(self)
-
-
-def page_range(of: "Citation | Passage | ContextPassage | DocumentLines") -> tuple[int, int] | None:
-    """Return the first and the last page of a text; None where its format has no pages."""
-    return None if of.page_start is None else (of.page_start, of.page_end or of.page_start)
-
-
-def _place(of: Citation | Passage) -> str:
-    if of.page_start is None:
-        where = f"L{of.line_start}" if of.line_start == of.line_end else f"L{of.line_start} to L{of.line_end}"
-    elif of.page_start == of.page_end:
-        where = f"p. {of.page_start}"
-    else:
-        where = f"p. {of.page_start} to {of.page_end}"
-    return " | ".join([*of.section[-1:], where])
+    def quote_sha256(self) -> str:
+        """SHA-256 of the text, hexadecimal."""
+        return sha256_of(self.text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RetrieverStats:
-    """What one leg was asked for and gave."""
+class RetrieverStats(Serializable):
+    """What one retriever was asked for, what it returned and what it read."""
 
     asked: int
     returned: int
@@ -138,8 +127,8 @@ class RetrieverStats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Expansion:
-    """What was looked for beside the question's own words."""
+class Expansion(Serializable):
+    """What was searched for in addition to the words of the question."""
 
     synonyms: tuple[str, ...] = ()
     """By the keyword leg."""
@@ -150,41 +139,66 @@ class Expansion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SearchResult:
-    """The answer to one question, with its account."""
+class SearchResult(Serializable):
+    """The result of one search: the hits, and what each stage did."""
 
     question: str
-    expansion: Expansion
+    expansion: Annotated[Expansion, explained(Expansion())]
     requested: int
-    hits: tuple[Passage, ...]
+    """How many hits were asked for."""
+    hits: Annotated[tuple[Passage, ...], Field(default=())]
+    """The passages, best first."""
     stages: tuple[str, ...]
     """The stages that ran, in order."""
-    timings_ms: Mapping[str, float]
+    timings_ms: Annotated[Mapping[str, float], explained({})]
     """Milliseconds of each stage, and `total`."""
-    retrievers: Mapping[str, RetrieverStats]
+    retrievers: Annotated[Mapping[str, RetrieverStats], explained({})]
     """By list of candidates: `dense`, `lexical`, and of other wordings `dense 2`."""
     warnings: tuple[str, ...]
     """What the caller should know: a stage that was skipped and why, hits that were dropped."""
     degraded_stages: tuple[str, ...]
     """Stages that the settings ask for and that could not run in time, or at all: `expand`, `rerank`."""
-    cached: bool
-    """Whether it is a result kept from before, of the same documents."""
+    cached: Annotated[bool, explained(False)]
+    """Whether the result was in the result cache."""
     incomplete_reason: str | None
-    """Why fewer came than requested; None when all came."""
-    intent: str | None = None
-    """What kind of question it is by the rules of `rag.intents`; None where none of them fits."""
-    id: uuid.UUID | None = field(default=None, compare=False)
-    """Of its record in the log, for feedback on it; None where no log is kept."""
+    """Why there are fewer hits than requested; None where there are as many."""
+    intent: Annotated[str | None, explained()] = None
+    """The kind of question by the rules of `rag.intents`; None where no rule matches."""
+    id: Annotated[uuid.UUID | None, Field(alias="retrieval_id")] = field(default=None, compare=False)
+    """Its record in the audit log, for feedback; None where no log is kept."""
     experiment: ExperimentAssignment | None = field(default=None, compare=False)
-    """Which configuration of an experiment answered; None where none runs that may change that."""
+    """Which configuration of an experiment answered; None where no experiment is in service."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def returned(self) -> int:
-        """How many hits came."""
+        """How many hits there are."""
         return len(self.hits)
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def milliseconds(self) -> float:
+        """How long the search took."""
+        return round(self.timings_ms.get("total", 0.0), 1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_total(cls, values: Any) -> Any:
+        """Keep the total where the timings of the stages are not shown."""
+        if isinstance(values, Mapping) and "timings_ms" not in values and "milliseconds" in values:
+            return {**values, "timings_ms": {"total": values["milliseconds"]}}
+        return values
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON Schema, in which `returned` is optional: a context leaves it out with the hits."""
+        schema = handler(core)
+        if handler.mode == "serialization":
+            handler.resolve_ref_schema(schema)["required"].remove("returned")
+        return schema
+
     def explain(self) -> str:
-        """Return a table, for reading: how each hit came to its rank, and what each stage did and took."""
+        """Return a table for people: how each hit got its rank, and what each stage did."""
         return explanation(self)
 
 
@@ -193,35 +207,41 @@ class Excerpt:
     """A stretch of a stored document's text."""
 
     text: str
-    page_start: int | None
-    page_end: int | None
+    page_start: Page
+    page_end: Page
     page_breaks: tuple[int, ...] = ()
     """Where in the document another page begins within it, as far as that was read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ContextPassage:
+class ContextPassage(Paged):
     """A passage of the context: one chunk, neighbouring chunks joined into one text, or the section around chunks."""
 
     citation: Citation
     """Of the text; of a section, of the best chunk in it."""
     text: str
-    start: int
+    start: Offset
     """Where the text begins in its document; before the citation's own start where the text is a section."""
-    page_start: int | None
-    page_end: int | None
+    page_start: Page
+    page_end: Page
     page_breaks: tuple[int, ...] = ()
     """Where in the document another page begins within the text; none of a single chunk, whose pages are all known."""
-    score: float
+    score: Annotated[float, explained(math.nan)]
     tokens: int
-    """Of the passage as rendered, its header included."""
+    """Of the passage in the text of the context, with its header."""
     chunk_ids: tuple[uuid.UUID, ...]
-    """The hits that it shows, in the order of the document."""
+    """The hits in it, in the order of the document."""
 
     @property
     def end(self) -> int:
         """Where the text ends in its document."""
         return self.start + len(self.text)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def span(self) -> tuple[int, int]:
+        """Characters of the document's text: first, and one after the last."""
+        return self.start, self.end
 
     @property
     def quote(self) -> str:
@@ -230,18 +250,19 @@ class ContextPassage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
+class Context(Serializable):
     """Evidence for a prompt: numbered passages within a token budget."""
 
     question: str
-    text: str
-    """The passages rendered for a prompt, each under its marker."""
+    text: Annotated[str, Field(default="")]
+    """The passages as a prompt has them, each under its marker; empty in an answer that is not explained."""
     passages: tuple[ContextPassage, ...]
     tokens: int
     max_tokens: int
     omitted: Mapping[str, int]
     """Hits that are not shown, by reason: `near_duplicate`, `budget`."""
-    retrieval: SearchResult
+    retrieval: Annotated[SearchResult, explained_parts("hits", "returned")]
+    """The search behind it; its hits are the texts of the passages."""
 
     @property
     def citations(self) -> tuple[Citation, ...]:

@@ -13,10 +13,9 @@ from kosmos_rag.apps.http.console.charts import course, durations, latest, recal
 from kosmos_rag.apps.http.console.pages import PageRoute, page, see_other, service_of, wants_page
 from kosmos_rag.apps.http.console.sessions import VisitingReader, VisitingWriter
 from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.routes import health as operations
-from kosmos_rag.apps.http.routes import resources as holdings
+from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor, JobId
-from kosmos_rag.apps.http.schemas import JobPage, JobView
+from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, MonitorRun, SourceDocument
@@ -36,13 +35,13 @@ async def documents(
     request: Request, caller: VisitingReader, collection: str | None = None, cursor: Cursor = None
 ) -> Response:
     """List the documents that the visitor may read."""
-    found = await holdings.documents(caller, collection or None, _DOCUMENTS, cursor)
+    found = await resources.documents(caller, collection or None, _DOCUMENTS, cursor)
     return page(
         request,
         "documents.html",
         found=found,
         collection=collection or None,
-        collections=(await holdings.collections(caller)).collections,
+        collections=(await resources.collections(caller)).collections,
         may_upload=caller.identity.has(INGEST),
         most_mb=caller.service.settings.ingestion.max_file_mb,
     )
@@ -55,7 +54,7 @@ async def upload(request: Request, caller: VisitingWriter) -> Response:
         jobs = await caller.run(_enqueue, caller, given)
     if wants_page(request):
         return see_other("/jobs")
-    taken = JobPage(jobs=[JobView.of(job) for job in jobs], next=None)
+    taken = JobPage(jobs=jobs, next=None)
     return JSONResponse(taken.model_dump(mode="json"), HTTPStatus.ACCEPTED)
 
 
@@ -84,7 +83,7 @@ async def jobs(
     request: Request, caller: VisitingWriter, state: JobState | None = None, cursor: Cursor = None
 ) -> Response:
     """List the tenant's jobs."""
-    found = await holdings.jobs(caller, None if state is None else [state], _JOBS, cursor)
+    found = await resources.jobs(caller, None if state is None else [state], _JOBS, cursor)
     unfinished = {JobState.SCHEDULED, JobState.QUEUED, JobState.RUNNING}
     return page(
         request,
@@ -105,20 +104,20 @@ async def states(
 ) -> JobPage:
     """Tell a script how far jobs are, all that it follows at once."""
     found = await caller.run(caller.scope().jobs.find, ids=ids, limit=len(ids))
-    return JobPage(jobs=[JobView.of(job) for job in found], next=None)
+    return JobPage(jobs=found, next=None)
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(caller: VisitingWriter, job_id: JobId) -> Response:
     """Call a job off."""
-    await holdings.cancel(job_id, caller)
+    await resources.cancel(job_id, caller)
     return see_other("/jobs")
 
 
 @router.post("/jobs/{job_id}/retry")
 async def retry(caller: VisitingWriter, job_id: JobId) -> Response:
     """Put a job back into the queue."""
-    await holdings.retry(job_id, caller)
+    await resources.retry(job_id, caller)
     return see_other("/jobs")
 
 
@@ -129,7 +128,7 @@ async def health(request: Request, caller: VisitingReader) -> Response:
     Where the database is away, the process alone is told of.
     """
     ready = await service_of(request).readiness.ready()
-    stats = await operations.stats(caller) if ready else None
+    stats = await resources.stats(caller) if ready else None
     inside = await _inside(caller, ready=ready) if caller.identity.has(ADMIN) else None
     return page(request, "health.html", ready=ready, stats=stats, inside=inside)
 

@@ -1,4 +1,4 @@
-"""What a question needs of the schema of a database, for agents that write SQL."""
+"""The tables and columns that a question needs, for agents that write SQL."""
 
 from fastapi import APIRouter
 
@@ -10,13 +10,12 @@ from kosmos_rag.core.extras import needed
 router = APIRouter(tags=["schema"])
 
 
-@router.post("/api/schema/grounding")
 @router.post("/v1/schema/grounding")
-async def ground(asked: GroundingRequest, caller: Reader) -> GroundingView:
+async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
     """Find the tables, columns and joins that a question needs, and write them as a block for a prompt."""
-    if asked.explain:
+    if query.explain:
         caller.identity.require(ADMIN)
     needed("dateparser", "rapidfuzz", extra="schema")
-    scope = caller.scope(asked.collection)
-    result = await caller.run(caller.service.groundings.ask, scope, caller.identity, asked)
-    return GroundingView.of(result, explain=asked.explain)
+    tenant = caller.scope(query.collection)
+    result = await caller.run(caller.service.groundings.search, tenant, caller.identity, query)
+    return GroundingView.from_record(result, explain=query.explain)

@@ -1,4 +1,4 @@
-"""What a tenant has: documents, jobs, collections."""
+"""Resources of a tenant: documents, jobs, collections, totals."""
 
 import json
 import uuid
@@ -13,17 +13,24 @@ from kosmos_rag.apps.http.pagination import cursor_of, place_of
 from kosmos_rag.apps.http.schemas import (
     CollectionList,
     CollectionRequest,
-    CollectionView,
     DocumentPage,
-    DocumentView,
     JobPage,
     JobsChanged,
-    JobView,
 )
 from kosmos_rag.apps.http.uploads import enqueue_once, spooled
 from kosmos_rag.core.config.presets import shipped
 from kosmos_rag.core.errors import NotFound, RequestError
-from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, DocumentInfo, JobState, SourceDocument
+from kosmos_rag.core.types import (
+    DEFAULT_COLLECTION,
+    EVERYONE,
+    CollectionInfo,
+    DocumentInfo,
+    JobInfo,
+    JobState,
+    SourceDocument,
+    Stats,
+)
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import kinds
 
 router = APIRouter()
@@ -33,6 +40,9 @@ Cursor = Annotated[
     str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the page before.")
 ]
 JobId = Annotated[int, Path(ge=1, lt=2**63)]
+
+_MAX_RELOADED = 1000
+"""Recurring sources that one call queues."""
 
 _UPLOAD = {
     "requestBody": {
@@ -52,15 +62,15 @@ async def upload(
     request: Request,
     response: Response,
     caller: Writer,
-    source: Annotated[str, Query(min_length=1, description="Its stable name; one that is there is replaced.")],
+    source: Annotated[str, Query(min_length=1, description="Stable name; an existing document is replaced.")],
     collection: str | None = None,
     title: str | None = None,
     language: str | None = None,
     reader: Annotated[list[str] | None, Query(description="Who may read it: `department:hr`; else everyone.")] = None,
     metadata: Annotated[str | None, Query(description="A JSON object.")] = None,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
-) -> JobView:
-    """Take a document, the bytes of the body, into the queue. A worker ingests it; the job tells when it is there."""
+) -> JobInfo:
+    """Queue a document, the bytes of the body; a worker ingests it, and the job has its state."""
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         # Boundaries and headers of the form would be ingested with it.
         raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
@@ -94,12 +104,12 @@ async def upload(
 
 def _metadata(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        metadata = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        metadata = None
+    if not isinstance(metadata, dict):
         raise RequestError('metadata is no JSON object; write metadata={"year": 2026}')
-    return found
+    return metadata
 
 
 @router.get("/v1/documents", tags=["documents"])
@@ -112,16 +122,16 @@ async def documents(
     found = await caller.run(scope.documents, after=after, limit=limit + 1)
     page = found[:limit]
     more = cursor_of(page[-1].source, page[-1].collection) if len(found) > limit else None
-    return DocumentPage(documents=[DocumentView.of(info) for info in page], next=more)
+    return DocumentPage(documents=page, next=more)
 
 
 @router.get("/v1/documents/{document_id}", tags=["documents"])
-async def document(document_id: uuid.UUID, caller: Reader) -> DocumentView:
-    """Tell of a document."""
-    return DocumentView.of(await _document(document_id, caller))
+async def document(document_id: uuid.UUID, caller: Reader) -> DocumentInfo:
+    """Return a document."""
+    return await _get_document(document_id, caller)
 
 
-async def _document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
+async def _get_document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
     found = await caller.run(caller.scope().documents, ids=[document_id])
     if not found:
         raise NotFound("there is no such document, or none that you may read")
@@ -130,8 +140,8 @@ async def _document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
 
 @router.delete("/v1/documents/{document_id}", status_code=204, tags=["documents"])
 async def delete(document_id: uuid.UUID, caller: Writer) -> None:
-    """Remove a document that you may read, with every row of it."""
-    info = await _document(document_id, caller)
+    """Delete a document that you may read, with all its rows."""
+    info = await _get_document(document_id, caller)
     await caller.run(caller.scope(info.collection).delete, info.source)
 
 
@@ -147,23 +157,21 @@ async def jobs(
     queue = caller.scope().jobs
     found = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
     page = found[:limit]
-    return JobPage(
-        jobs=[JobView.of(info) for info in page], next=cursor_of(page[-1].id) if len(found) > limit else None
-    )
+    return JobPage(jobs=page, next=cursor_of(page[-1].id) if len(found) > limit else None)
 
 
 @router.get("/v1/jobs/{job_id}", tags=["jobs"])
-async def job(job_id: JobId, caller: Writer) -> JobView:
-    """Tell of a job."""
+async def job(job_id: JobId, caller: Writer) -> JobInfo:
+    """Return a job."""
     found = await caller.run(caller.scope().jobs.find, ids=[job_id])
     if not found:
         raise NotFound("there is no such job")
-    return JobView.of(found[0])
+    return found[0]
 
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
 async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
-    """Call a job off; nothing changes where it has ended. Maintenance is for administrators to call off."""
+    """Cancel a job; a finished one stays as it is. Only administrators cancel maintenance."""
     if (await job(job_id, caller)).kind in kinds.UPKEEP:
         caller.identity.require(ADMIN)
     return JobsChanged(jobs=await caller.run(caller.scope().jobs.cancel, [job_id]))
@@ -171,7 +179,7 @@ async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
 
 @router.post("/v1/jobs/{job_id}/retry", tags=["jobs"])
 async def retry(job_id: JobId, caller: Writer) -> JobsChanged:
-    """Put a dead or cancelled job back into the queue; nothing changes where it is neither."""
+    """Queue a dead or cancelled job again; any other stays as it is."""
     await job(job_id, caller)
     return JobsChanged(jobs=await caller.run(caller.scope().jobs.retry, [job_id]))
 
@@ -179,30 +187,62 @@ async def retry(job_id: JobId, caller: Writer) -> JobsChanged:
 @router.get("/v1/collections", tags=["collections"])
 async def collections(caller: Reader) -> CollectionList:
     """List the collections that have a preset, or documents that you may read."""
-    found = await caller.run(caller.scope().collections.infos)
-    return CollectionList(collections=[CollectionView.of(info) for info in found])
+    return CollectionList(collections=await caller.run(caller.scope().collections.infos))
 
 
 @router.get("/v1/collections/{name}", tags=["collections"])
-async def collection(name: str, caller: Reader) -> CollectionView:
-    """Tell of a collection."""
+async def collection(name: str, caller: Reader) -> CollectionInfo:
+    """Return a collection."""
     for info in await caller.run(caller.scope().collections.infos):
         if info.name == name:
-            return CollectionView.of(info)
+            return info
     raise NotFound("there is no such collection, or none that you may read")
 
 
 @router.post("/v1/collections", status_code=201, tags=["collections"])
-async def create(wanted: CollectionRequest, caller: Administrator) -> CollectionView:
-    """Make a collection go by a preset that comes with the library."""
-    if wanted.preset not in shipped():  # no path: that would read the files of this machine
-        raise RequestError(f"there is no preset {wanted.preset[:60]!r}; use {', '.join(shipped())}")
+async def create(body: CollectionRequest, caller: Administrator) -> CollectionInfo:
+    """Create a collection with a preset that comes with the library."""
+    if body.preset not in shipped():  # no path: that would read the files of this machine
+        raise RequestError(f"there is no preset {body.preset[:60]!r}; use {', '.join(shipped())}")
     collections = caller.scope().collections
-    return CollectionView.of(await caller.run(collections.create, wanted.name, preset=wanted.preset))
+    return await caller.run(collections.create, body.name, preset=body.preset)
 
 
 @router.delete("/v1/collections/{name}", status_code=204, tags=["collections"])
 async def remove(name: str, caller: Administrator) -> None:
-    """Remove a collection, its preset and all of its documents, whoever may read them."""
+    """Delete a collection with its preset and all its documents, including those that you may not read."""
     await collection(name, caller)
     await caller.run(caller.scope().collections.delete, name)
+
+
+@router.get("/v1/stats", tags=["operations"])
+async def stats(caller: Reader) -> Stats:
+    """Count the documents and chunks that you may read."""
+    documents, chunks_by_acl = await caller.run(caller.scope().totals)
+    prefix = f"{caller.service.settings.rag.access.key}:"
+    departments: dict[str, int] = {}
+    for acl, chunks in chunks_by_acl.items():
+        names = [principal.removeprefix(prefix) for principal in acl if principal.startswith(prefix)]
+        for name in names or ([EVERYONE] if EVERYONE in acl else []):
+            departments[name] = departments.get(name, 0) + chunks
+    return Stats(
+        total_documents=documents,
+        total_chunks=sum(chunks_by_acl.values()),
+        departments=dict(sorted(departments.items())),
+        embedding_dimension=caller.service.engine.parts.embedder.dimensions,
+    )
+
+
+@router.post("/v1/reload", status_code=202, tags=["operations"])
+async def reload(caller: Administrator) -> JobsChanged:
+    """Queue the recurring sources for workers now; uploaded documents have nothing to reload."""
+    return JobsChanged(jobs=await caller.run(_enqueue_recurring, caller))
+
+
+def _enqueue_recurring(caller: Caller) -> list[int]:
+    scheduled = caller.scope().jobs.find(states=[JobState.SCHEDULED], limit=_MAX_RELOADED)
+    recurring = [info for info in scheduled if info.kind == kinds.SYNC and info.every_s is not None]
+    tenants: dict[str, Tenant] = {info.collection: caller.scope(info.collection) for info in recurring}
+    return [
+        tenants[info.collection].jobs.enqueue(info.payload["spec"], prune=info.payload["prune"]) for info in recurring
+    ]

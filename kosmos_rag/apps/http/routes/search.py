@@ -1,25 +1,22 @@
-"""Questions: search, evidence, answers, and the assistant."""
+"""Search, context, answer, and feedback on them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.dependencies import Caller, Reader
 from kosmos_rag.apps.http.schemas import (
     AnswerRequest,
-    AnswerView,
-    ChatRequest,
     ContextRequest,
-    ContextView,
     FeedbackRequest,
-    FeedbackView,
     SearchRequest,
-    SearchView,
+    to_turns,
 )
 from kosmos_rag.apps.http.streaming import MEDIA_TYPE, AnswerEventStream, EventStreamResponse
+from kosmos_rag.core.types import Answer, Context, Feedback, SearchResult
+from kosmos_rag.core.types.serialize import to_json
 
 router = APIRouter(tags=["questions"])
 
@@ -32,58 +29,53 @@ _EVENT = {
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
 }
-_EVENTS = {MEDIA_TYPE: {"schema": _EVENT, "example": {"event": "token", "data": '{"text": "20 days"}'}}}
+EVENTS = {MEDIA_TYPE: {"schema": _EVENT, "example": {"event": "token", "data": '{"text": "20 days"}'}}}
 
 
-def _json(view: BaseModel) -> Response:
-    # Written once: FastAPI would validate and walk a model that was just made.
-    return Response(view.model_dump_json(), media_type="application/json")
+def _respond(record: SearchResult | Context | Answer, *, explain: bool) -> Response:
+    # Not by a return annotation: FastAPI would write what only administrators may see.
+    return Response(to_json(record, explain=explain), media_type="application/json")
 
 
-@router.post("/v1/search", responses={200: {"model": SearchView}})
-async def search(asked: SearchRequest, caller: Reader) -> Response:
-    """Find the best passages for a question."""
-    if asked.explain:
+def _check_scope(query: SearchRequest, caller: Caller) -> None:
+    """Raise NotPermitted where an explanation is asked for without the scope admin."""
+    if query.explain:
         caller.identity.require(ADMIN)
-    scope = caller.scope(asked.collection)
-    found = await caller.run(scope.search, asked.question, asked.k, asked.filter)
-    return _json(SearchView.of(found, explain=asked.explain))
 
 
-@router.post("/v1/context", responses={200: {"model": ContextView}})
-async def context(asked: ContextRequest, caller: Reader) -> Response:
-    """Gather numbered, cited evidence for a question within a budget of tokens."""
-    scope = caller.scope(asked.collection)
-    found = await caller.run(scope.context, asked.question, asked.k, asked.filter, max_tokens=asked.max_tokens)
-    return _json(ContextView.of(found))
+@router.post("/v1/search", responses={200: {"model": SearchResult}})
+async def search(query: SearchRequest, caller: Reader) -> Response:
+    """Find the best passages for a question."""
+    _check_scope(query, caller)
+    tenant = caller.scope(query.collection)
+    result = await caller.run(tenant.search, query.question, query.k, query.filter)
+    return _respond(result, explain=query.explain)
 
 
-@router.post("/v1/answer", responses={200: {"model": AnswerView, "content": _EVENTS}})
-async def answer(asked: AnswerRequest, caller: Reader, request: Request) -> Response:
-    """Answer a question from the evidence, or refuse; by events where `Accept: text/event-stream` asks for them."""
-    options = {"k": asked.k, "filter": asked.filter, "max_tokens": asked.max_tokens, "history": asked.turns}
-    events = await start_answer(caller, asked.collection, asked.question, options)
+@router.post("/v1/context", responses={200: {"model": Context}})
+async def context(query: ContextRequest, caller: Reader) -> Response:
+    """Collect numbered, cited evidence for a question within a budget of tokens."""
+    _check_scope(query, caller)
+    tenant = caller.scope(query.collection)
+    result = await caller.run(tenant.context, query.question, query.k, query.filter, max_tokens=query.max_tokens)
+    return _respond(result, explain=query.explain)
+
+
+@router.post("/v1/answer", responses={200: {"model": Answer, "content": EVENTS}})
+async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Response:
+    """Answer a question from the evidence, or refuse; as events with `Accept: text/event-stream`."""
+    _check_scope(query, caller)
+    options = {
+        "k": query.k,
+        "filter": query.filter,
+        "max_tokens": query.max_tokens,
+        "history": to_turns(query.history),
+    }
+    events = await start_answer(caller, query.collection, query.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        return EventStreamResponse(events)
+        return EventStreamResponse(events, explain=query.explain)
     whole = await events.answer(request.receive)
-    return Response(status_code=499) if whole is None else _json(AnswerView.of(whole))
-
-
-@router.post(
-    "/api/chat",
-    response_class=Response,  # of no type of its own: else it would be said to answer with JSON too
-    responses={200: {"description": "The events of the answer.", "content": _EVENTS}},
-)
-async def chat(asked: ChatRequest, caller: Reader) -> Response:
-    """Answer a question by events: `sources`, `token`s, `citations`, `done`; `error` where it ends early."""
-    served = caller.service.settings.language_model.model
-    writes = caller.service.settings.rag.answer.mode == "generative"
-    warning = None
-    if asked.model is not None and not (writes and asked.model == served):
-        writer = f"the model {served}" if writes else "no model: answers are sentences of the documents"
-        warning = f"{asked.model} is not served here; {writer}"
-    events = await start_answer(caller, asked.collection, asked.query, {"history": asked.turns})
-    return EventStreamResponse(events, warning=warning)
+    return Response(status_code=499) if whole is None else _respond(whole, explain=query.explain)
 
 
 async def start_answer(
@@ -110,14 +102,13 @@ async def start_answer(
 
 
 @router.post("/v1/feedback")
-async def feedback(said: FeedbackRequest, caller: Reader) -> FeedbackView:
-    """Say whether an answer, or a passage of it, was of use; what you said of the same before is replaced."""
-    kept = await caller.run(
-        caller.scope(said.collection).feedback,
-        said.rating,
-        retrieval_id=said.retrieval_id,
-        question=said.question,
-        chunk_id=said.chunk_id,
-        comment=said.comment,
+async def feedback(body: FeedbackRequest, caller: Reader) -> Feedback:
+    """Rate a result or one of its passages; a new rating replaces your previous one of the same."""
+    return await caller.run(
+        caller.scope(body.collection).feedback,
+        body.rating,
+        retrieval_id=body.retrieval_id,
+        question=body.question,
+        chunk_id=body.chunk_id,
+        comment=body.comment,
     )
-    return FeedbackView.of(kept)

@@ -225,8 +225,10 @@ def test_scopes__are_asked_for(running: Running) -> None:
         ("GET", "/v1/jobs"): "ingest",
         ("POST", "/v1/collections"): "admin",
         ("POST", "/api/rag/reload"): "admin",
+        ("POST", "/v1/reload"): "admin",
         ("GET", "/v1/documents"): "read",
         ("GET", "/api/rag/stats"): "read",
+        ("GET", "/v1/stats"): "read",
         ("POST", "/v1/feedback"): "read",
         ("POST", "/v1/schema/grounding"): "read",
     }

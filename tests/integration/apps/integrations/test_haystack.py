@@ -17,7 +17,7 @@ def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> 
         (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
     ]
     best = documents[0].meta
-    assert (best["source"], best["year"], best["citation"]) == ("leave.md", 2026, "leave.md | Annual | L1 to L5")
+    assert (best["source"], best["year"], best["reference"]) == ("leave.md", 2026, "leave.md | Annual | L1 to L5")
     assert {one.meta["source"] for one in documents} == {"leave.md", "expenses.md"}
 
 

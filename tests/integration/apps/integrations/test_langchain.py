@@ -20,7 +20,7 @@ def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> 
     assert [(one.id, one.page_content) for one in documents] == [(str(hit.chunk_id), hit.text) for hit in found.hits]
     best = documents[0].metadata
     assert (best["source"], best["year"], best["lines"], best["pages"]) == ("leave.md", 2026, [1, 5], None)
-    assert best["citation"] == "leave.md | Annual | L1 to L5"
+    assert best["reference"] == "leave.md | Annual | L1 to L5"
     assert (best["document_id"], best["score"]) == (str(found.hits[0].document_id), found.hits[0].score)
     assert {one.metadata["source"] for one in documents} == {"leave.md", "expenses.md"}
 

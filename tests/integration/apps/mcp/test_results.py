@@ -16,7 +16,7 @@ MOST = 50_000
 
 
 @pytest.mark.parametrize(
-    ("text", "lines", "cut", "length"),
+    ("text", "lines", "truncated", "length"),
     [
         ("a" * MOST, (1, 1), False, MOST),
         ("a" * MOST + "\nb", (1, 1), False, MOST),
@@ -26,9 +26,9 @@ MOST = 50_000
         ("a\n" * (MOST // 2) + "b", (1, MOST // 2), False, MOST - 1),
     ],
 )
-def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], cut: bool, length: int) -> None:
-    told = DocumentText.of(lines_of(text))
-    assert (told.lines, told.cut, len(told.text)) == (lines, cut, length)
+def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], truncated: bool, length: int) -> None:
+    told = DocumentText.from_record(lines_of(text))
+    assert (told.lines, told.truncated, len(told.text)) == (lines, truncated, length)
     assert told.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
 
 

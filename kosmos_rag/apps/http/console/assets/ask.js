@@ -56,7 +56,7 @@ async function* events(stream) {
 function show(name, data) {
   const answer = reply.querySelector(".answer");
   if (name === "sources") {
-    answer.append(element("div", "text", []), element("p", "facts", `${data.sources.length} passages of evidence`));
+    answer.append(element("div", "text", []), element("p", "facts", `${data.context.passages.length} passages of evidence`));
   } else if (name === "token") {
     answer.querySelector(".text").append(data.text);
   } else if (name === "page") {

@@ -1,0 +1,63 @@
+"""Endpoints that the first requirements named: thin versions of those under /v1, with the same rules."""
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from kosmos_rag.apps.http.dependencies import Administrator, Reader
+from kosmos_rag.apps.http.grounding import GroundingRequest, GroundingView
+from kosmos_rag.apps.http.routes import grounding, resources
+from kosmos_rag.apps.http.routes.search import EVENTS, start_answer
+from kosmos_rag.apps.http.schemas import History, Question, Reload, RequestBody, to_turns
+from kosmos_rag.apps.http.streaming import EventStreamResponse
+from kosmos_rag.core.types import Stats
+
+router = APIRouter(prefix="/api")
+
+
+class ChatRequest(RequestBody):
+    """A question to the assistant."""
+
+    query: Question
+    model: str | None = Field(
+        default=None, description="The language model; the service has one, and warns where another is named."
+    )
+    collection: str | None = None
+    history: History = Field(default=[])
+
+
+@router.post(
+    "/chat",
+    tags=["questions"],
+    response_class=Response,  # of no media type: else the document says that the route answers with JSON too
+    responses={200: {"description": "The events of the answer.", "content": EVENTS}},
+)
+async def chat(body: ChatRequest, caller: Reader) -> Response:
+    """Answer a question by events, as `/v1/answer`: `sources`, `token`s, `citations`, `done`; or `error`."""
+    settings = caller.service.settings
+    generates = settings.rag.answer.mode == "generative"
+    served = settings.language_model.model
+    warning = None
+    if body.model is not None and not (generates and body.model == served):
+        writer = f"the model {served}" if generates else "no model: answers are sentences of the documents"
+        warning = f"{body.model} is not served here; {writer}"
+    events = await start_answer(caller, body.collection, body.query, {"history": to_turns(body.history)})
+    return EventStreamResponse(events, warning=warning)
+
+
+@router.get("/rag/stats", tags=["operations"])
+async def stats(caller: Reader) -> Stats:
+    """Count the documents and chunks that you may read, as `/v1/stats`."""
+    return await resources.stats(caller)
+
+
+@router.post("/rag/reload", status_code=202, tags=["operations"])
+async def reload(caller: Administrator) -> Reload:
+    """Queue the recurring sources for workers now, as `/v1/reload`."""
+    changed = await resources.reload(caller)
+    return Reload(status="reloading", jobs=changed.jobs, stats=await resources.stats(caller))
+
+
+@router.post("/schema/grounding", tags=["schema"])
+async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
+    """Find the tables, columns and joins that a question needs, as `/v1/schema/grounding`."""
+    return await grounding.ground(query, caller)

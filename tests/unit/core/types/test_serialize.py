@@ -1,0 +1,117 @@
+"""The JSON shape of the records: what it shows to whom, and that it reads back."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kosmos_rag.apps.client import Grounding
+from kosmos_rag.apps.http.examples import EXAMPLES
+from kosmos_rag.core import types
+from kosmos_rag.core.types import Answer, Arm, Context, ExperimentAssignment, SearchResult
+from kosmos_rag.core.types.serialize import from_dict, json_schema, to_dict, to_json
+from tests.unit.core.test_explanation import FOUND
+
+LOCATION = {"document_id", "version_id", "version", "source", "title", "section", "span", "lines", "pages", "location"}
+PASSAGE = LOCATION | {
+    *("rank", "chunk_id", "media_type", "metadata", "chunk_index", "text", "chunker", "collection", "parent_span"),
+    "quote_sha256",
+}
+SCORES = {
+    *("score", "dense_rank", "dense_score", "lexical_rank", "lexical_score", "fused_rank", "fused_score"),
+    *("score_contributions", "rerank_score", "signals"),
+}
+RESULT = {
+    *("question", "requested", "hits", "stages", "warnings", "degraded_stages", "incomplete_reason", "retrieval_id"),
+    *("experiment", "returned", "milliseconds"),
+}
+PLANS = {"expansion", "timings_ms", "retrievers", "cached", "intent"}
+CITATION = LOCATION | {"index", "marker", "quote_sha256"}
+EVIDENCE = {"citation", "text", "span", "pages", "page_breaks", "tokens", "chunk_ids"}
+CONTEXT = {"question", "text", "passages", "tokens", "max_tokens", "omitted", "retrieval"}
+ANSWER = {
+    *("question", "search_query", "text", "mode", "refused", "verified", "confidence", "sentences", "report"),
+    *("context", "warnings"),
+}
+RECORDS = {
+    name: kind
+    for name in EXAMPLES
+    if isinstance(kind := getattr(types, name, Grounding if name == "GroundingView" else None), type)
+}
+
+
+def _with_unknown(values: Any) -> Any:
+    """Add a member to every object but those whose members are data."""
+    if isinstance(values, list):
+        return [_with_unknown(one) for one in values]
+    if isinstance(values, dict):
+        data = ("metadata", "departments", "entities", "parts", "tables", "schema_refs", "docs", "omitted")
+        return {name: one if name in data else _with_unknown(one) for name, one in values.items()} | {"later": 1}
+    return values
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_from_dict__ignores_members_of_a_newer_service(name: str) -> None:
+    kind = RECORDS[name]
+    assert repr(from_dict(kind, _with_unknown(EXAMPLES[name]))) == repr(from_dict(kind, EXAMPLES[name]))
+
+
+def _retrieval(name: str, values: dict[str, Any]) -> SearchResult:
+    if name == "SearchResult":
+        return SearchResult.from_dict(values)
+    return Context.from_dict(values).retrieval if name == "Context" else Answer.from_dict(values).context.retrieval
+
+
+def _with_experiment(name: str, experiment: Any) -> dict[str, Any]:
+    values = json.loads(json.dumps(EXAMPLES[name]))
+    inner = {"SearchResult": values, "Context": values.get("retrieval")}.get(name) or values["context"]["retrieval"]
+    inner["experiment"] = experiment
+    return values
+
+
+@pytest.mark.parametrize("name", ["SearchResult", "Context", "Answer"])
+def test_from_dict__reads_the_experiment(name: str) -> None:
+    served = _retrieval(name, _with_experiment(name, {"experiment": "deeper", "arm": "treatment"}))
+    assert served.experiment == ExperimentAssignment(experiment="deeper", arm=Arm.TREATMENT)
+    assert _retrieval(name, EXAMPLES[name]).experiment is None
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_public_shape__reads_back_to_the_same_shape(name: str) -> None:
+    record = from_dict(RECORDS[name], EXAMPLES[name])
+    assert to_dict(record, explain=False) == EXAMPLES[name]
+    assert json.loads(to_json(record, explain=False)) == EXAMPLES[name]
+
+
+def test_full_shape__reads_back_to_the_same_record() -> None:
+    assert SearchResult.from_dict(json.loads(json.dumps(FOUND.to_dict()))) == FOUND
+
+
+def test_members__are_these_and_scores_only_with_explain() -> None:
+    shown, explained = FOUND.to_dict(explain=False), FOUND.to_dict()
+    assert (shown.keys(), explained.keys()) == (RESULT, RESULT | PLANS)
+    assert (shown["hits"][0].keys(), explained["hits"][0].keys()) == (PASSAGE, PASSAGE | SCORES)
+    context, answer = EXAMPLES["Context"], EXAMPLES["Answer"]
+    assert context.keys() == CONTEXT
+    assert context["retrieval"].keys() == RESULT - {"hits", "returned"}
+    assert context["passages"][0].keys() == EVIDENCE
+    assert answer.keys() == ANSWER
+    assert answer["context"].keys() == CONTEXT - {"text"}
+    assert answer["context"]["passages"] == context["passages"]
+    assert answer["sentences"][0].keys() == {"text", "kind", "score", "citation"}
+    assert answer["sentences"][0]["citation"].keys() == CITATION
+
+
+@pytest.mark.parametrize("kind", [SearchResult, Context, Answer])
+def test_schema__marks_what_explain_adds(kind: type[Any]) -> None:
+    schema = json_schema(kind)
+    hidden = {name for name, member in schema["$defs"]["Passage"]["properties"].items() if member.get("x-explain")}
+    assert hidden == SCORES
+    assert not SCORES & set(schema["$defs"]["Passage"]["required"])
+    assert "payload" not in json_schema(types.JobInfo)["properties"]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"question": 1}, {**EXAMPLES["SearchResult"], "hits": [{}]}, []])
+def test_from_dict__refuses_anything_else(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        SearchResult.from_dict(wrong)
