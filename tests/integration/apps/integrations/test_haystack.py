@@ -31,7 +31,7 @@ def test_options__are_how_many_and_which(scope: Tenant) -> None:
 def test_pipeline__makes_a_prompt_of_the_passages(scope: Tenant) -> None:
     pipeline = Pipeline()
     pipeline.add_component("retriever", KosmosRetriever(scope, k=1))
-    template = "{% for one in documents %}{{ one.content }} ({{ one.meta.citation }}){% endfor %} {{ question }}"
+    template = "{% for one in documents %}{{ one.content }} ({{ one.meta.reference }}){% endfor %} {{ question }}"
     pipeline.add_component("prompt", PromptBuilder(template, required_variables=["documents", "question"]))
     pipeline.connect("retriever.documents", "prompt.documents")
     told = pipeline.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}})

@@ -22,7 +22,7 @@ def test_nodes__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None
     assert (best.metadata["source"], best.metadata["year"], best.metadata["lines"]) == ("leave.md", 2026, [1, 5])
     assert best.relationships[NodeRelationship.SOURCE].node_id == str(found.hits[0].document_id)
     shown = best.get_content(metadata_mode=MetadataMode.LLM)
-    assert shown == f"citation: leave.md | Annual | L1 to L5\n\n{found.hits[0].text}"
+    assert shown == f"reference: leave.md | Annual | L1 to L5\n\n{found.hits[0].text}"
     assert {one.metadata["source"] for one in nodes} == {"leave.md", "expenses.md"}
 
 
