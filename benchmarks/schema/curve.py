@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.command import command, parse, temporary_folder
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, settings_of
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases, settings_of
 from kosmos_rag import Engine
-from kosmos_rag.text2sql.catalog.sources import from_spider
 from kosmos_rag.text2sql.linking.evaluation import prompt_holds
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.sql.gold import read_questions
@@ -30,7 +29,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int)
     parser.add_argument("--output", type=Path, default=Path("docs/images/schema-tokens.png"))
     arguments = parse(parser, data=QUICK_DATA, output=temporary_folder() / "schema-tokens.png")
-    schemas = from_spider(arguments.data / "tables.json")
+    schemas = read_databases(arguments.data)
     questions = read_questions(arguments.data / "questions.json", schemas)[: arguments.questions]
     lines: dict[int, list[tuple[float, float]]] = {count: [] for count in TABLES}
     model = embedder(quick=arguments.quick)

@@ -17,7 +17,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from benchmarks.command import command, parse
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases
 from benchmarks.schema.vectors import KeptVectors
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
@@ -25,7 +25,6 @@ from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.naming import plural, singular, spoken
 from kosmos_rag.text2sql.catalog.roles import label_of, referenced
-from kosmos_rag.text2sql.catalog.sources import from_spider
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.evaluation import keys_of
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker
@@ -154,7 +153,7 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     arguments = parse(parser, data=QUICK_DATA)
-    schemas = from_spider(arguments.data / "tables.json")
+    schemas = read_databases(arguments.data)
     seen = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
     with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))

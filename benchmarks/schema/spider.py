@@ -64,6 +64,13 @@ FIGURES = {
 Figures = Mapping[str, float]
 
 
+def read_databases(folder: Path) -> list[DatabaseSchema]:
+    """Read the schemas of a folder in Spider's layout. Exits with a clear word where there is no such folder."""
+    if not folder.is_dir():
+        raise SystemExit(f"there are no databases in Spider's layout in {folder}; name their folder: --data FOLDER")
+    return from_spider(folder / "tables.json")
+
+
 def embedder(kept: Path = VECTORS, *, quick: bool = False) -> KeptVectors:
     """Return the packaged model, with vectors from the last run; for a quick run neither."""
     settings = Settings.load(overrides=MODEL)
@@ -153,7 +160,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int)
     parser.add_argument("--misses", action="store_true")
     arguments = parse(parser, data=QUICK_DATA)
-    schemas = from_spider(arguments.data / "tables.json")
+    schemas = read_databases(arguments.data)
     questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
     questions = questions[: arguments.questions]
     with tempfile.TemporaryDirectory() as folder:

@@ -18,13 +18,12 @@ from pathlib import Path
 
 from benchmarks.command import command, parse
 from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, settings_of
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases, settings_of
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.core.types import Filter
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.catalog.sources import from_spider
 from kosmos_rag.text2sql.linking.entities import Entities, find_entities
 from kosmos_rag.text2sql.linking.evaluation import holds_all, holds_joins, r_precision
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker, Weights
@@ -116,7 +115,7 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     arguments = parse(parser, data=QUICK_DATA)
-    schemas = from_spider(arguments.data / "tables.json")
+    schemas = read_databases(arguments.data)
     questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
     model = embedder(quick=arguments.quick)
     with (
