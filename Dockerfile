@@ -12,7 +12,6 @@ RUN pip install torch==2.13.0
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
-COPY workers workers
 COPY migrations migrations
 RUN pip install '.[mcp,minilm,onnx,s3,schema,service]'
 

@@ -269,47 +269,6 @@ def test_migrate__over_a_newer_database_says_so(database: DatabaseSettings) -> N
         set_up(database)
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built and installed into a folder of its own."""
-    folder = tmp_path_factory.mktemp("wheel")
-    repository = Path(__file__).parents[3]
-    run = [sys.executable, "-m"]
-    subprocess.run(
-        [*run, "build", "--wheel", "--no-isolation", "--outdir", folder, repository], check=True, capture_output=True
-    )
-    wheel = next(folder.glob("kosmos_rag-*.whl"))
-    target = folder / "site"
-    subprocess.run(
-        [*run, "pip", "install", "--quiet", "--no-deps", "--target", target, wheel], check=True, capture_output=True
-    )
-    return target
-
-
-def test_migrate__from_an_installed_wheel(installed: Path, empty_database: DatabaseSettings, tmp_path: Path) -> None:
-    assert (installed / "kosmos_rag" / "_migrations" / "versions").is_dir()
-    assert (installed / "workers" / "ingest.py").is_file()
-    script = (
-        "import kosmos_rag, kosmos_rag.apps.cli; print(kosmos_rag.__file__, flush=True); kosmos_rag.apps.cli.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "migrate"],
-        cwd=tmp_path,
-        env={
-            "PYTHONPATH": str(installed),
-            "KOSMOS_DATABASE__URL": empty_database.url,
-            "KOSMOS_DATABASE__ADMIN_URL": empty_database.admin_url or "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(installed))
-    assert f"migrated from an empty database to {REVISION}" in done.stdout
-    assert "chunks" in _tables(empty_database.admin_url or "")
-
-
 def test_two_processes_may_provision_at_once(empty_database: DatabaseSettings) -> None:
     command = [sys.executable, "-m", "kosmos_rag.apps.cli", "migrate", "--set", f"database.url={empty_database.url}"]
     command += ["--set", f"database.admin_url={empty_database.admin_url}"]
