@@ -14,7 +14,7 @@ from tests.integration.apps.integrations.conftest import QUESTION
 
 def test_nodes__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
     found = scope.search(QUESTION)
-    nodes = KosmosRetriever(scope).search(QUESTION)
+    nodes = KosmosRetriever(scope).retrieve(QUESTION)
     assert [(one.node_id, one.text, one.score) for one in nodes] == [
         (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
     ]
@@ -27,8 +27,8 @@ def test_nodes__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None
 
 
 def test_options__are_how_many_and_which(scope: Tenant) -> None:
-    assert len(KosmosRetriever(scope, k=1).search(QUESTION)) == 1
-    (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).search(QUESTION)
+    assert len(KosmosRetriever(scope, k=1).retrieve(QUESTION)) == 1
+    (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).retrieve(QUESTION)
     assert found.metadata["source"] == "expenses.md"
 
 
