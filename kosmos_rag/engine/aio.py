@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from kosmos_rag.core.config import Settings
-from kosmos_rag.engine.components import Parts
+from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
 
@@ -22,7 +22,7 @@ class AsyncEngine:
 
     async with AsyncEngine.open() as engine:
         acme = engine.tenant("acme")
-        found = await engine.run(acme.retrieve, "How is churn calculated?", k=5)
+        result = await engine.run(acme.search, "How is churn calculated?", k=5)
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -42,8 +42,8 @@ class AsyncEngine:
         return self._engine.settings
 
     @property
-    def parts(self) -> Parts:
-        """What services of ours work with, beyond what the scope of a tenant offers."""
+    def parts(self) -> EngineComponents:
+        """The components of the engine, for processes of this package."""
         return self._engine.parts
 
     def tenant(self, name: str, **options: Any) -> Tenant:

@@ -1,4 +1,4 @@
-"""The composition root: settings in, a working engine out. The only place that knows which adapter fills which port."""
+"""The composition root: builds an engine from settings. Only this module chooses the adapter of each port."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,10 +12,12 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Observer, Reranker
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
-from kosmos_rag.engine.collections import Collections, PerCollection
-from kosmos_rag.engine.components import Parts, Shape
+from kosmos_rag.engine.background import BackgroundQueue
+from kosmos_rag.engine.collections import CollectionPipelines, Collections, PipelineCache
+from kosmos_rag.engine.components import EngineComponents
+from kosmos_rag.engine.query import QueryHandler
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.evaluation.experiments.assignment import Experiments
+from kosmos_rag.evaluation.experiments.router import ExperimentRouter
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
@@ -23,11 +25,15 @@ from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.reranker import CrossEncoderReranker
-from kosmos_rag.retrieval.pipeline import Retriever
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.retrieval.pipeline import SearchPipeline, SearchResources
+from kosmos_rag.retrieval.sampling import RecallSampler
+from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.provision import APP
 from kosmos_rag.storage.tenants import tenant, well_formed
 
 _MAX_SUBJECT = 300
+_CLOSE_TIMEOUT_S = 2.0
+"""How long `close` waits for background work."""
 
 
 class Engine:
@@ -48,7 +54,7 @@ class Engine:
         reranker: Reranker | None = None,
         language_model: LanguageModel | None = None,
     ) -> None:
-        """Compose an engine. Models and database are opened on first use; the embedded server starts now.
+        """Compose an engine. Models and connections open on first use; the embedded server starts now.
 
         `embedder`, `next_embedder`, `reranker` and `language_model` replace what the settings name: any object with the
         methods of the port. Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
@@ -58,9 +64,11 @@ class Engine:
             reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
         self._chat = ChatModel(settings.language_model) if settings.language_model.url and not language_model else None
         self._database = Database(settings.database)
+        # A connection of its own: background work takes none from readers.
+        self._background_pool = _background_pool(self._database, settings)
         self._telemetry = Telemetry(slow_ms=settings.observability.slow_ms)
         try:
-            self._parts, self._retriever = self._compose(
+            self._components, self._search = self._compose(
                 embedder, next_embedder, reranker, language_model or self._chat
             )
         except BaseException:
@@ -73,27 +81,30 @@ class Engine:
         next_embedder: Embedder | None,
         reranker: Reranker | None,
         language_model: LanguageModel | None,
-    ) -> tuple[Parts, Retriever]:
+    ) -> tuple[EngineComponents, SearchPipeline]:
         settings, database, telemetry = self.settings, self._database, self._telemetry
         database.tell(telemetry)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedders = create_registry(settings, live, next_embedder)
-        retriever = Retriever(database, embedders, reranker, language_model, settings, telemetry)
-        indexes = IndexMaintenance(database, embedders, settings)
+        resources = SearchResources.create(database.app, embedders, reranker, language_model, settings, telemetry)
+        search = SearchPipeline(resources, settings)
 
-        def shape_under(under: Settings, version: str) -> Shape:
-            return Shape(
-                settings=under,
-                retriever=retriever.under(under, version),
-                answerer=Answerer(live, language_model, under.rag),
+        def build_pipelines(preset: Settings) -> CollectionPipelines:
+            return CollectionPipelines(
+                settings=preset,
+                search=search.with_settings(preset, preset.settings_hash),
+                answerer=Answerer(live, language_model, preset.rag),
             )
 
-        plain = Shape(
+        default = CollectionPipelines(
             settings=settings,
-            retriever=retriever,
+            search=search,
             answerer=Answerer(live, language_model, settings.rag),
         )
-        parts = Parts(
+        pipelines = PipelineCache(default, build_pipelines)
+        indexes = IndexMaintenance(database, embedders, settings)
+        background = BackgroundQueue()
+        components = EngineComponents(
             settings=settings,
             database=database,
             telemetry=telemetry,
@@ -101,13 +112,23 @@ class Engine:
             language_model=language_model,
             ingest_pipeline=IngestPipeline(database, embedders, settings, telemetry),
             collections=Collections(database, settings),
-            shapes=PerCollection(plain, settings, shape_under),
-            experiments=Experiments(database, retriever, settings, telemetry),
+            pipelines=pipelines,
+            queries=QueryHandler(
+                pool=database.app,
+                settings=settings,
+                pipelines=pipelines,
+                experiments=ExperimentRouter(database, self._background_pool, search, settings, telemetry),
+                sampler=RecallSampler(self._background_pool, settings.monitor, telemetry),
+                background=background,
+                telemetry=telemetry,
+                tokenizer=live.tokenizer,
+            ),
+            background=background,
             indexes=indexes,
             reembedding=Reembedding(database, embedders, indexes, settings),
-            reembedding_again=partial(_reembedding_of, settings, embedder, next_embedder),
+            reembedding_factory=partial(_create_reembedding, settings, embedder, next_embedder),
         )
-        return parts, retriever
+        return components, search
 
     @classmethod
     def open(cls, config: Settings | str | Path | None = None) -> Self:
@@ -125,9 +146,14 @@ class Engine:
         collection: str | None = None,
         subject: str | None = None,
     ) -> Tenant:
-        """Return the scope of a tenant, or of one collection of it, for a reader who holds these principals.
+        """Return a tenant, or one of its collections, as a reader with these principals sees it.
 
-        `subject` is who that is, for the audit log: an id or a name, as the caller authenticated it.
+        Args:
+            name: Name of the tenant.
+            principals: What the reader holds: a document is visible with at least one principal of its ACL.
+            collection: None for all collections.
+            subject: Id or name of the reader for the audit log, as the caller authenticated it.
+
         Raises RequestError on a malformed name or subject, and on principals that are not a sequence of names.
         """
         if not are_names(principals):
@@ -136,28 +162,28 @@ class Engine:
             well_formed("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
-        return Tenant(self._parts, tenant(name), tuple(principals), collection, subject)
+        return Tenant(self._components, tenant(name), tuple(principals), collection, subject)
 
     @property
-    def parts(self) -> Parts:
-        """What workers of ours work with, beyond what the scope of a tenant offers."""
-        return self._parts
+    def parts(self) -> EngineComponents:
+        """The components of the engine, for processes of this package."""
+        return self._components
 
     def warm_up(self) -> None:
-        """Load the models now and not with the first question. Raises ModelUnavailable for the embedding model."""
-        self._retriever.warm_up()
+        """Load the models before the first query. Raises ModelUnavailable for the embedding model."""
+        self._search.warm_up()
 
     def observe(self, observer: Observer) -> None:
-        """Tell an observer of what is done from now on: `kosmos_rag.core.telemetry.prometheus` has one."""
+        """Pass metrics to an observer from now on, such as `PrometheusObserver`."""
         self._telemetry.attach(observer)
 
     def close(self) -> None:
-        """Close the connections. The embedded server stops with the last process that uses it."""
-        self._parts.experiments.close()
-        self._retriever.close()
+        """Finish background work and close the connections. The embedded server stops with its last user."""
+        self._components.background.close(_CLOSE_TIMEOUT_S)
         self._disconnect()
 
     def _disconnect(self) -> None:
+        self._background_pool.close()
         self._database.close()
         if self._chat is not None:
             self._chat.close()
@@ -171,5 +197,11 @@ class Engine:
         self.close()
 
 
-def _reembedding_of(settings: Settings, embedder: Embedder | None, next_embedder: Embedder | None) -> Reembedding:
+def _create_reembedding(settings: Settings, embedder: Embedder | None, next_embedder: Embedder | None) -> Reembedding:
     return Engine(settings, embedder=embedder, next_embedder=next_embedder).parts.reembedding
+
+
+def _background_pool(database: Database, settings: Settings) -> Role:
+    url = database.urls()["url"]
+    assert url is not None, "readers have an address"
+    return Role(url, role=APP, settings=settings.database.model_copy(update={"pool_size": 1}))

@@ -1,167 +1,333 @@
-"""One question on its way: searched for, put together, and in the log, where one is kept, before it is given out."""
+"""Handle a query: route it, search, and deliver what came of it, alike for searches, contexts and answers."""
 
+import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
+from cachetools import LRUCache
+
 from kosmos_rag.answering.context import assemble
 from kosmos_rag.answering.stream import AnswerStream
-from kosmos_rag.core.config import AuditSettings
-from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, SearchResult, Turn
-from kosmos_rag.engine.collections import settings_of_presets
-from kosmos_rag.engine.components import Parts
-from kosmos_rag.storage.audit.log import Reader, new_id, record, strictest
+from kosmos_rag.core.config import AuditSettings, Settings
+from kosmos_rag.core.config.presets import Preset
+from kosmos_rag.core.errors import ConfigError, ModelError, RequestError
+from kosmos_rag.core.protocols import Tokenizer
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, RetrieverStats, SearchResult, Turn
+from kosmos_rag.engine.background import BackgroundQueue
+from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
+from kosmos_rag.evaluation.experiments.router import Assignment, ExperimentRouter
+from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchOutcome, SearchPipeline
+from kosmos_rag.retrieval.query import Query, parse_query
+from kosmos_rag.retrieval.sampling import RecallSampler
+from kosmos_rag.retrieval.snapshot import Routing, read_routing
+from kosmos_rag.storage.audit.log import Reader, new_id, record, strictest_policy
 from kosmos_rag.storage.documents import read_spans
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.storage.pool import Role
 
-_Result = TypeVar("_Result", SearchResult, Context, Answer, AnswerSources)
+_ROUTES = 10_000
+"""Tenants and collections whose route is cached."""
 
-
-def rules_of(parts: Parts, told: Iterable[Mapping[str, Any]]) -> AuditSettings:
-    """Return the strictest of what the presets of what is read set for the log: a hit may be of any of them."""
-    process = parts.settings.rag.audit
-    return strictest(process, [AuditSettings(**(process.model_dump() | dict(values))) for values in told])
+_Payload = TypeVar("_Payload", SearchResult, Context, Answer)
 
 
-def rules_of_collection(parts: Parts, owner: TenantRef, collection: str | None) -> AuditSettings:
-    """Return the rules for the log of one collection, or of all. Raises DatabaseError."""
-    presets = settings_of_presets(parts.database.app, owner, collection)
-    return rules_of(parts, (values.get("rag", {}).get("audit", {}) for values in presets))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    """Who answers the queries to a collection, and what is logged of them."""
+
+    routing: Routing
+    """The stored settings that it was made from."""
+    pipelines: CollectionPipelines
+    audit: AuditSettings
 
 
-class Asking:
-    """Asks one question of a reader, under the settings of what is read. For one call, and one thread."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HandledSearch:
+    """A search that is done and not delivered yet."""
 
-    def __init__(self, parts: Parts, reader: Reader) -> None:
-        """Look those settings up. Raises ConfigError, DatabaseError."""
-        self._parts = parts
-        self._reader = reader
-        with parts.telemetry.count_errors():
-            self._shape = parts.shapes.of(parts.database.app, reader.tenant, reader.collection)
-        self._trial = parts.experiments.trial(reader, self._shape.settings, self._shape.version)
+    reader: Reader
+    route: Route
+    query: Query
+    assignment: Assignment | None
+    outcome: SearchOutcome
+    result: SearchResult
+    """What the reader may see of the outcome, with its id in the audit log."""
 
-    def search(self, question: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
-        """Return passages."""
-        found, rules = self._retrieve(question, k, filter)
-        return self._given_out(found, found, filter, rules)
+    @property
+    def settings_hash(self) -> str:
+        """Hash of the settings that answered."""
+        serving = None if self.assignment is None else self.assignment.serving
+        return self.route.pipelines.settings_hash if serving is None else serving.settings_hash
+
+
+class QueryHandler:
+    """Handles the queries of an engine. Thread-safe.
+
+    Each query goes the same way: `_route` (preset of the collection, audit policy, experiment; cached), the pipeline of
+    that route (the control's if a treatment fails), redaction, and `_deliver`. The order of a delivery is a contract:
+    the audit log is written, then telemetry is recorded, then recall sample and experiment are handed to the background
+    queue, then the payload is returned. If the audit log cannot be written, nothing is returned.
+
+    A cached route is never stale: the snapshot of the search contains the stored settings, and a pipeline that was
+    chosen by others raises RoutingChanged before it answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: Role,
+        settings: Settings,
+        pipelines: PipelineCache,
+        experiments: ExperimentRouter,
+        sampler: RecallSampler,
+        background: BackgroundQueue,
+        telemetry: Telemetry,
+        tokenizer: Tokenizer,
+    ) -> None:
+        """Create the handler of an engine.
+
+        Args:
+            pool: Connections of readers.
+            settings: Of the process.
+            pipelines: Pipelines by preset.
+            experiments: Assigns queries to experiments.
+            sampler: Selects queries for the recall monitor.
+            background: Runs what nobody waits for.
+            telemetry: Where metrics go.
+            tokenizer: Counts the tokens of a context.
+        """
+        self._pool = pool
+        self._settings = settings
+        self._pipelines = pipelines
+        self._experiments = experiments
+        self._sampler = sampler
+        self._background = background
+        self._telemetry = telemetry
+        self._tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._routes: LRUCache[tuple[uuid.UUID, str | None], Route] = LRUCache(_ROUTES)
+
+    def search(self, reader: Reader, text: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
+        """Return the best passages. Args: see `Tenant.search`."""
+        handled = self._search(reader, text, k, filter)
+        return self._deliver(handled, handled.result)
 
     def context(
         self,
-        question: str,
+        reader: Reader,
+        text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
         max_tokens: int | None,
     ) -> Context:
-        """Return evidence within a budget."""
-        context, rules = self._context(question, k, filter, max_tokens)
-        return self._given_out(context, context.retrieval, filter, rules)
+        """Return evidence within a token budget. Args: see `Tenant.context`."""
+        handled = self._search(reader, text, k, filter)
+        return self._deliver(handled, self._assemble(handled, max_tokens))
 
     def answer(
         self,
-        question: str,
+        reader: Reader,
+        text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
         max_tokens: int | None,
         history: Sequence[Turn],
     ) -> Answer:
-        """Return an answer as a whole."""
-        stream, rules = self._stream(question, k, filter, max_tokens, history)
-        return self._given_out(stream.answer(), stream.sources.context.retrieval, filter, rules)
+        """Return a complete answer. Args: see `Tenant.answer`."""
+        handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
+        return self._deliver(handled, stream.answer())
 
     def stream(
         self,
-        question: str,
+        reader: Reader,
+        text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
         max_tokens: int | None,
         history: Sequence[Turn],
     ) -> AnswerStream:
-        """Return an answer as it comes."""
-        stream, rules = self._stream(question, k, filter, max_tokens, history)
-        if rules.enabled:
-            first = self._record(rules, stream.sources)
-            stream.on_complete(partial(self._record_end, rules, first, stream.sources))
-        self._trial.given_out(stream.sources.context.retrieval, filter)
+        """Return an answer as a stream; its sources are delivered first. Args: see `Tenant.answer`."""
+        handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
+        if handled.route.audit.enabled:
+            event_id = self._record(handled, stream.sources)
+            stream.on_complete(partial(self._record_refusal, handled, event_id, stream.sources))
+        self._after_audit(handled)
         return stream
 
-    def _given_out(
+    def _search(
         self,
-        result: _Result,
-        retrieval: SearchResult,
+        reader: Reader,
+        text: str,
+        k: int | None,
         filter: Filter | None,  # noqa: A002
-        rules: AuditSettings,
-    ) -> _Result:
-        """Return a result once it is in the log, where one is kept. Raises DatabaseError: then nothing is given out."""
-        if rules.enabled:
-            self._record(rules, result)
-        self._trial.given_out(retrieval, filter)
-        return result
+    ) -> HandledSearch:
+        """Search by the current route. Raises what `Tenant.search` raises."""
+        with self._telemetry.count_errors():
+            route = self._route(reader)
+            while True:
+                try:
+                    return self._search_by(route, reader, text, k, filter)
+                except RoutingChanged as changed:
+                    route = self._cache_route(reader, changed.routing)
+                except (RequestError, ConfigError, ModelError):
+                    # Before the snapshot a cached route is unchecked: under the current one there may be no error.
+                    current = read_routing(self._pool, reader.tenant, reader.collection)
+                    if current == route.routing:
+                        raise
+                    route = self._cache_route(reader, current)
 
-    def _record(self, rules: AuditSettings, result: _Result, *, follows: uuid.UUID | None = None) -> uuid.UUID:
-        return record(self._parts.database.app, self._reader, result, rules, self._trial.version, follows=follows)
-
-    def _record_end(self, rules: AuditSettings, first: uuid.UUID, sources: AnswerSources, answer: Answer) -> None:
-        """Write down that an answer was refused by whoever wrote it, after its passages had gone out."""
-        if answer.refused and not sources.refused:
-            self._record(rules, answer, follows=first)
-
-    def _stream(
+    def _search_by(
         self,
-        question: str,
+        route: Route,
+        reader: Reader,
+        text: str,
+        k: int | None,
+        filter: Filter | None,  # noqa: A002
+    ) -> HandledSearch:
+        query = parse_query(
+            text,
+            tenant=reader.tenant,
+            principals=reader.principals,
+            collection=reader.collection,
+            subject=reader.subject,
+            k=k,
+            filter=filter,
+            max_chars=route.pipelines.settings.rag.retrieval.max_question_chars,
+        )
+        assignment = None
+        if route.routing.experiment is not None:
+            assignment = self._experiments.assign(query, route.routing, route.pipelines.settings)
+        control = route.pipelines.search
+        if assignment is None or assignment.serving is None:
+            outcome = control.search(query, route.routing)
+        else:
+            assignment, outcome = self._search_treatment(assignment, assignment.serving.pipeline, control, query)
+        result = outcome.result
+        # Plans and their figures depend on all documents, hidden ones too.
+        if not outcome.may_explain:
+            result = replace(result, retrievers={name: _redact(stats) for name, stats in result.retrievers.items()})
+        if assignment is not None:
+            result = assignment.annotate(result)
+        if route.audit.enabled:
+            result = replace(result, id=new_id(datetime.now(UTC)))
+        return HandledSearch(
+            reader=reader, route=route, query=query, assignment=assignment, outcome=outcome, result=result
+        )
+
+    def _search_treatment(
+        self, assignment: Assignment, treatment: SearchPipeline, control: SearchPipeline, query: Query
+    ) -> tuple[Assignment, SearchOutcome]:
+        """Search with the treatment; if it fails, with the control, in a transaction of its own."""
+        try:
+            return assignment, treatment.search(query, assignment.routing)
+        except RoutingChanged:
+            raise
+        except Exception as error:  # noqa: BLE001 — an experiment never fails a query
+            assignment = self._experiments.fail(assignment, error)
+        return assignment, control.search(query, assignment.routing)
+
+    def _answer(
+        self,
+        reader: Reader,
+        text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
         max_tokens: int | None,
         history: Sequence[Turn],
-    ) -> tuple[AnswerStream, AuditSettings]:
-        answerer = self._shape.answerer
-        searched = answerer.search_query(question, history)
-        context, rules = self._context(searched.question, k, filter, max_tokens)
-        stream = answerer.stream(question, context, searched.warnings)
-        return stream.on_timing(self._parts.telemetry.record_answer), rules
+    ) -> tuple[HandledSearch, AnswerStream]:
+        search_text, warnings = text, tuple[str, ...]()
+        if history:
+            # The history is condensed before the snapshot: its settings are read anew.
+            with self._telemetry.count_errors():
+                route = self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
+            condensed = route.pipelines.answerer.search_query(text, history)
+            search_text, warnings = condensed.question, condensed.warnings
+        handled = self._search(reader, search_text, k, filter)
+        context = self._assemble(handled, max_tokens)
+        stream = handled.route.pipelines.answerer.stream(text, context, warnings)
+        return handled, stream.on_timing(self._telemetry.record_answer)
 
-    def _context(
-        self,
-        question: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-    ) -> tuple[Context, AuditSettings]:
-        retrieval, rules = self._retrieve(question, k, filter)
-        parts, reader = self._parts, self._reader
-        with parts.telemetry.time_context():
-            context = assemble(
-                retrieval,
-                tokenizer=parts.embedder.tokenizer,
-                settings=self._shape.settings.rag.context,
-                read_spans=partial(read_spans, parts.database.app, reader.tenant.id, reader.principals),
+    def _assemble(self, handled: HandledSearch, max_tokens: int | None) -> Context:
+        reader = handled.reader
+        with self._telemetry.time_context():
+            return assemble(
+                handled.result,
+                tokenizer=self._tokenizer,
+                settings=handled.route.pipelines.settings.rag.context,
+                read_spans=partial(read_spans, self._pool, reader.tenant.id, reader.principals),
                 max_tokens=max_tokens,
             )
-        return context, rules
 
-    def _retrieve(
-        self,
-        question: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-    ) -> tuple[SearchResult, AuditSettings]:
-        reader = self._reader
-        with self._parts.telemetry.count_errors():
-            found = self._shape.retriever.search(
-                reader.tenant,
-                reader.principals,
-                question,
-                k=k,
-                filter=filter,
-                collection=reader.collection,
-                choose=self._trial.choose,
-                failed=self._trial.failed,
-            )
-        rules = rules_of(self._parts, found.audit)
-        retrieval = self._trial.told(found.retrieval)
-        if rules.enabled:
-            retrieval = replace(retrieval, id=new_id(datetime.now(UTC)))
-        self._parts.telemetry.record_search(reader.tenant.name, reader.collection, retrieval)
-        return retrieval, rules
+    def _deliver(self, handled: HandledSearch, payload: _Payload) -> _Payload:
+        """Write the audit log, record telemetry, enqueue background work, return the payload: in this order.
+
+        Raises DatabaseError if the audit log cannot be written: then nothing is returned.
+        """
+        if handled.route.audit.enabled:
+            self._record(handled, payload)
+        self._after_audit(handled)
+        return payload
+
+    def _after_audit(self, handled: HandledSearch) -> None:
+        """Record telemetry, then hand sample and experiment to the background queue; never waits, never raises."""
+        query, result, assignment = handled.query, handled.result, handled.assignment
+        self._telemetry.record_search(query.tenant.name, query.collection, result)
+        sample = None
+        if handled.outcome.indexed_search is not None:
+            sample = self._sampler.maybe_sample(query, handled.outcome.indexed_search)
+        if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
+            self._sampler.count_dropped()
+        if assignment is not None and self._experiments.needs_record(assignment, result):
+            task = partial(self._experiments.record, assignment, query, result)
+            if not self._background.submit(task):
+                self._experiments.count_dropped()
+
+    def _record(
+        self, handled: HandledSearch, payload: SearchResult | Context | Answer | AnswerSources, **follows: uuid.UUID
+    ) -> uuid.UUID:
+        return record(self._pool, handled.reader, payload, handled.route.audit, handled.settings_hash, **follows)
+
+    def _record_refusal(
+        self, handled: HandledSearch, event_id: uuid.UUID, sources: AnswerSources, answer: Answer
+    ) -> None:
+        """Log that the model refused to answer after the sources were delivered."""
+        if answer.refused and not sources.refused:
+            self._record(handled, answer, follows=event_id)
+
+    def _route(self, reader: Reader) -> Route:
+        """Return the cached route, or read it. Raises ConfigError, DatabaseError."""
+        with self._lock:
+            route = self._routes.get((reader.tenant.id, reader.collection))
+        if route is not None:
+            return route
+        return self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
+
+    def _cache_route(self, reader: Reader, routing: Routing) -> Route:
+        preset = None if routing.preset is None else Preset(name=routing.preset[0], content=routing.preset[1])
+        route = Route(
+            routing=routing,
+            pipelines=self._pipelines.for_preset(preset),
+            audit=audit_policy(self._settings, routing.audit),
+        )
+        with self._lock:
+            self._routes[reader.tenant.id, reader.collection] = route
+        return route
+
+
+def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> AuditSettings:
+    """Return the strictest audit settings of the process and of presets: a hit may come from any collection.
+
+    Args:
+        settings: Of the process.
+        presets: `rag.audit` of the presets, `Routing.audit`.
+    """
+    process = settings.rag.audit
+    return strictest_policy(process, [AuditSettings(**(process.model_dump() | dict(preset))) for preset in presets])
+
+
+def _redact(stats: RetrieverStats) -> RetrieverStats:
+    return replace(stats, plan="not told", read={})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kosmos_rag.answering.citation_check import check_citations, quote_status
 from kosmos_rag.answering.stream import AnswerStream
+from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
@@ -25,14 +26,15 @@ from kosmos_rag.core.types import (
     Turn,
 )
 from kosmos_rag.engine.audit import TenantAudit
-from kosmos_rag.engine.collections import TenantCollections
-from kosmos_rag.engine.components import Parts, Shape
+from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
+from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.experiments import TenantExperiments
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
-from kosmos_rag.engine.query import Asking, rules_of_collection
+from kosmos_rag.engine.query import audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.pipeline import Progress
+from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import Opinion, keep
 from kosmos_rag.storage.audit.log import Reader, record
 from kosmos_rag.storage.audit.partitions import Months
@@ -61,13 +63,13 @@ class Tenant:
 
     def __init__(
         self,
-        parts: Parts,
+        components: EngineComponents,
         owner: TenantRef,
         principals: tuple[str, ...],
         collection: str | None,
         subject: str | None = None,
     ) -> None:
-        self._parts = parts
+        self._parts = components
         self._tenant = owner
         self._principals = principals
         self._collection = collection
@@ -105,12 +107,12 @@ class Tenant:
     @property
     def audited(self) -> bool:
         """Whether a log is kept of any of what is read here. Raises DatabaseError."""
-        return rules_of_collection(self._parts, self._tenant, self._collection).enabled
+        return self._audit_policy(self._collection).enabled
 
     @property
     def experiments(self) -> TenantExperiments:
         """The tenant's experiments, of questions like those of this scope: for those who run them."""
-        return TenantExperiments(self._parts.database, self._tenant, self._collection, self._shape().settings)
+        return TenantExperiments(self._parts.database, self._tenant, self._collection, self._pipelines().settings)
 
     @property
     def jobs(self) -> TenantJobs:
@@ -127,7 +129,9 @@ class Tenant:
     @property
     def spaces(self) -> TenantSpaces:
         """The spaces that the tenant's vectors live in, one for each model."""
-        return TenantSpaces(self._parts.database, self._parts.reembedding, self._parts.reembedding_again, self._tenant)
+        return TenantSpaces(
+            self._parts.database, self._parts.reembedding, self._parts.reembedding_factory, self._tenant
+        )
 
     def ingest(
         self,
@@ -225,9 +229,9 @@ class Tenant:
             return None
         if first > found.total_lines:
             raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
-        rules = rules_of_collection(self._parts, self._tenant, found.document.collection)
-        if rules.enabled:
-            record(app, self._reader, found, rules, self._shape().version)
+        policy = self._audit_policy(found.document.collection)
+        if policy.enabled:
+            record(app, self._reader, found, policy, self._pipelines().settings_hash)
         return found
 
     def search(
@@ -240,7 +244,7 @@ class Tenant:
 
         Raises RequestError, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        return Asking(self._parts, self._reader).search(question, k, filter)
+        return self._parts.queries.search(self._reader, question, k, filter)
 
     def context(
         self,
@@ -251,7 +255,7 @@ class Tenant:
         max_tokens: int | None = None,
     ) -> Context:
         """Return numbered, cited evidence for a question within a token budget. Raises what `search` raises."""
-        return Asking(self._parts, self._reader).context(question, k, filter, max_tokens)
+        return self._parts.queries.context(self._reader, question, k, filter, max_tokens)
 
     def answer(
         self,
@@ -267,7 +271,7 @@ class Tenant:
         `history` is the conversation that went before, the last turn last; `rag.answer.history_turns` of it are looked
         at. Raises what `search` raises, and ModelError where a language model is to write and fails.
         """
-        return Asking(self._parts, self._reader).answer(question, k, filter, max_tokens, history)
+        return self._parts.queries.answer(self._reader, question, k, filter, max_tokens, history)
 
     def stream_answer(
         self,
@@ -283,7 +287,7 @@ class Tenant:
         What was retrieved is in the log, where one is kept, before this returns, and where the model then refuses, that
         is too, before the end is given out. Raises what `search` raises.
         """
-        return Asking(self._parts, self._reader).stream(question, k, filter, max_tokens, history)
+        return self._parts.queries.stream(self._reader, question, k, filter, max_tokens, history)
 
     def count_tokens(self, text: str) -> int:
         """Return how many tokens of the embedding model a text has: what budgets are counted in."""
@@ -295,7 +299,7 @@ class Tenant:
             text,
             context.passages,
             embedder=self._parts.embedder,
-            citation_format=self._shape().settings.rag.context.citation_format,
+            citation_format=self._pipelines().settings.rag.context.citation_format,
         )
 
     def check_quotes(self, quotes: Iterable[AnswerSentence]) -> list[QuoteStatus]:
@@ -330,7 +334,7 @@ class Tenant:
             self._parts.database,
             self._reader,
             opinion,
-            rules_of_collection(self._parts, self._tenant, self._collection),
+            self._audit_policy(self._collection),
         )
 
     @property
@@ -339,6 +343,11 @@ class Tenant:
             tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
         )
 
-    def _shape(self) -> Shape:
-        """Return what goes by the settings of the collection that is read; those of the tenant for all of them."""
-        return self._parts.shapes.of(self._parts.database.app, self._tenant, self._collection)
+    def _pipelines(self) -> CollectionPipelines:
+        """Return the pipelines of the collection by its preset; those of the process for all collections."""
+        return self._parts.pipelines.get(self._parts.database.app, self._tenant, self._collection)
+
+    def _audit_policy(self, collection: str | None) -> AuditSettings:
+        """Return the audit settings of a collection, or the strictest of all. Raises DatabaseError."""
+        routing = read_routing(self._parts.database.app, self._tenant, collection)
+        return audit_policy(self._parts.settings, routing.audit)

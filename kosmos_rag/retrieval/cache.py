@@ -1,4 +1,4 @@
-"""Results kept for when the same reader asks the same of documents that have not changed."""
+"""Caches of search results and of query embeddings."""
 
 import json
 import threading
@@ -12,110 +12,118 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Expansion, SearchResult
-from kosmos_rag.retrieval.search import Search
+from kosmos_rag.retrieval.query import Query
 from kosmos_rag.retrieval.snapshot import Snapshot
 
 
-class Results:
-    """Least recently used results, up to a number. Thread-safe.
+class ResultCache:
+    """LRU cache of results. Thread-safe.
 
-    What is kept is never stale: the snapshot that a key is made of is read with each question, under row-level
-    security, and says which documents and which indexes there are. Settings and models belong to the process.
+    Results are never stale: a key contains the versions of documents and indexes, which each query reads under
+    row-level security. Settings and models belong to the process.
     """
 
-    def __init__(self, *, kept: int) -> None:
+    def __init__(self, *, size: int) -> None:
+        """Args: size: Most results; 0 disables the cache."""
         self._lock = threading.Lock()
-        self._kept: LRUCache[Hashable, SearchResult] = LRUCache(maxsize=kept)
+        self._entries: LRUCache[Hashable, SearchResult] = LRUCache(maxsize=size)
         self.hits = self.misses = 0
 
     @property
     def enabled(self) -> bool:
-        """Whether any result is kept."""
-        return self._kept.maxsize > 0
+        """Whether results are cached at all."""
+        return self._entries.maxsize > 0
 
-    def find(self, key: Hashable) -> SearchResult | None:
-        """Return what is kept under a key."""
+    def get(self, key: Hashable) -> SearchResult | None:
+        """Return a copy of the result under a key; None if it is not cached."""
         with self._lock:
-            result = self._kept.get(key)
+            result = self._entries.get(key)
             self.hits += result is not None
             self.misses += result is None
         return deepcopy(result)
 
-    def keep(self, key: Hashable, result: SearchResult) -> None:
-        """Keep a result, except one without a stage that it should have had: the next may have it."""
+    def put(self, key: Hashable, result: SearchResult) -> None:
+        """Cache a result. A degraded one is not cached: the next may be complete."""
         if result.degraded_stages:
             return
         with self._lock:
-            # Copied here and there: a caller may change the mappings of what it gets.
-            self._kept[key] = deepcopy(result)
+            # Copied in and out: a caller may change the mappings of its result.
+            self._entries[key] = deepcopy(result)
 
 
-def key_of(
-    search: Search,
+def result_key(
+    query: Query,
+    k: int,
     expansion: Expansion,
     snapshot: Snapshot,
     *,
-    version: str | None = None,
+    settings_hash: str | None = None,
     today: date | None = None,
-    told: bool = True,
+    explain: bool = True,
 ) -> Hashable:
-    """Return all that a result follows from, beside the settings and the models of the process.
+    """Return everything that determines a result, besides settings and models of the process.
 
-    `version` is that of the collection's preset, `today` is for signals that go by the age of documents. Segments all
-    answer alike, and belong to the key where the result tells of them.
+    Args:
+        query: The query.
+        k: Hits requested, with the default resolved.
+        expansion: What the query was expanded to.
+        snapshot: State of the tenant.
+        settings_hash: Of the preset or experiment; None for the settings of the process.
+        today: Date for signals on the age of documents; None without signals.
+        explain: Whether the reader may see plans. Segments do not change hits, only plans.
     """
-    request, index = search.request, snapshot.vector_index
+    index = snapshot.vector_index
     return (
-        search.tenant.id,
-        frozenset(search.principals),
-        search.collection,
-        request.question,
-        request.k,
-        tuple(request.filter.sources),
-        json.dumps(request.filter.where, sort_keys=True, default=lambda value: [type(value).__name__, repr(value)]),
+        query.tenant.id,
+        frozenset(query.principals),
+        query.collection,
+        query.text,
+        k,
+        tuple(query.filter.sources),
+        json.dumps(query.filter.where, sort_keys=True, default=lambda value: [type(value).__name__, repr(value)]),
         expansion,
-        version,
+        settings_hash,
         today,
         snapshot.space_id,
         index and (index.id, index.probes, index.ef_search),
-        told,
-        tuple((corpus.collection, corpus.epoch, corpus.segments if told else ()) for corpus in snapshot.corpora),
+        explain,
+        tuple((stats.collection, stats.epoch, stats.segments if explain else ()) for stats in snapshot.collections),
     )
 
 
-class QuestionVectors:
-    """Vectors by one embedder, which is one embedding space; the least recently used are dropped. Thread-safe."""
+class QueryEmbeddingCache:
+    """LRU cache of the query embeddings of one model. Thread-safe."""
 
-    def __init__(self, embedder: Embedder, *, kept: int) -> None:
+    def __init__(self, embedder: Embedder, *, size: int) -> None:
         self._embedder = embedder
-        # With a condition, threads that ask the same at once wait for the one that embeds.
-        self._kept = cached(LRUCache(maxsize=kept), condition=threading.Condition(), info=True)(self._embedded)
+        # With a condition, concurrent equal queries wait for the one that embeds.
+        self._embed_cached = cached(LRUCache(maxsize=size), condition=threading.Condition(), info=True)(self._embed)
 
-    def of(self, question: str, passage: str | None) -> NDArray[np.float32]:
-        """Return the question's vector; with a passage that could answer it, the mean of both, of length one.
+    def get(self, text: str, passage: str | None) -> NDArray[np.float32]:
+        """Return the embedding of a query; with a hypothetical answer, the normalised mean of both.
 
         Source of the mean: Gao, Ma, Lin and Callan, "Precise Zero-Shot Dense Retrieval without Relevance Labels"
         (2022), section 3.2.
         """
-        vector: NDArray[np.float32] = self._kept(question, passage)
+        vector: NDArray[np.float32] = self._embed_cached(text, passage)
         return vector
 
     @property
     def hits(self) -> int:
-        """How often a vector was there."""
-        return int(self._kept.cache_info().hits)
+        """Number of cache hits."""
+        return int(self._embed_cached.cache_info().hits)
 
     @property
     def misses(self) -> int:
-        """How often one was made."""
-        return int(self._kept.cache_info().misses)
+        """Number of cache misses."""
+        return int(self._embed_cached.cache_info().misses)
 
-    def _embedded(self, question: str, passage: str | None) -> NDArray[np.float32]:
-        vector = self._embedder.embed_query(question)
+    def _embed(self, text: str, passage: str | None) -> NDArray[np.float32]:
+        vector = self._embedder.embed_query(text)
         if passage is not None:
             mean = vector + self._embedder.embed([passage])[0]
             length = np.linalg.norm(mean)
             # Two opposite vectors have no mean direction.
             vector = mean / length if length > 0 else vector
-        vector.setflags(write=False)  # all who ask share it
+        vector.setflags(write=False)  # shared by all callers
         return vector

@@ -1,144 +1,203 @@
-"""The dense leg: nearest vectors by the tenant's own index, and exactly where that is faster or needed."""
+"""Dense retrieval: nearest vectors by the vector index, or by an exact scan where that is faster or required."""
 
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, LiteralString
 
-import numpy as np
 import psycopg
-from numpy.typing import NDArray
 from pgvector import HalfVector
 from psycopg import sql
 
-from kosmos_rag.retrieval.candidates import Leg, leg
-from kosmos_rag.retrieval.snapshot import Snapshot, VectorIndex
+from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.storage.sql import statement
 
-_LOOKED_UP = 1 / 10
-"""Share of an index below which the documents in reach are looked up first."""
-_WIDEST = 10
-"""How many times further an index is searched at most for a reader who sees a part of it."""
-_DEEPER = 4
-"""How many times more rows an index is asked for where a condition leaves some out: it stops at the first that pass,
-and those of the lists it has searched need not be the nearest."""
-_FEW_DOCUMENTS = 1_000
-_FEW_CHUNKS = 20_000
+PREFILTER_SELECTIVITY = 1 / 10
+"""If a filter keeps less than this share of the index, list its documents and score them exactly."""
+MAX_PROBE_FACTOR = 10
+"""Upper limit of the factor by which an index is searched further for a reader who sees a part of it."""
+FILTER_OVERFETCH = 4
+"""Factor on the rows requested from an index under a condition: the scan stops at the first rows that pass, and those
+of the lists searched so far need not be the nearest."""
+_MAX_FILTERED_DOCUMENTS = 1_000
+_MAX_FILTERED_CHUNKS = 20_000
 _MAX_EF_SEARCH = 1_000
-"""Bound of pgvector."""
+"""Limit of pgvector."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reach:
-    """The documents that a filter, a collection or a reader's principals leave, where they are few."""
+class FilteredSet:
+    """The documents that filter, collection and principals leave, if they are few."""
 
     document_ids: list[uuid.UUID]
     chunks: int
 
 
-def few_in_reach(
-    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, principals: Sequence[str]
-) -> Reach | None:
-    """Return the documents in reach where they are few enough to be scored one by one; None where they are many.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DensePlan:
+    """How the nearest vectors are found: the statement, and what the explanation says of it."""
 
-    Looked up only where it may pay: there are indexes, and a filter or the reader's principals leave out most of them.
+    name: str
+    read: Mapping[str, int]
+    """Rows, lists or `ef_search` of the scan."""
+    text: LiteralString
+    """The SQL statement."""
+    values: Mapping[str, Any]
+    """Values of the plan; the query adds its own."""
+    index_options: Mapping[str, int] | None = None
+    """`probes` and `ef_search` of an index scan; None for an exact one."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether all vectors in question are scored."""
+        return self.index_options is None
+
+
+def materialise_small_filter(
+    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, principals: Sequence[str]
+) -> FilteredSet | None:
+    """List the documents that pass the filter, if they are few enough to score one by one.
+
+    Costs a round trip, so it runs only where it may pay: with an index, and a filter or principals that exclude most.
+
+    Args:
+        connection: Of the snapshot.
+        scope: Bound values of the query, with its condition on chunks.
+        snapshot: State of the tenant.
+        principals: Principals of the reader.
     """
-    indexed = snapshot.vector_index is not None or any(corpus.segments for corpus in snapshot.corpora)
-    little = snapshot.vector_index is not None and share_in_reach(snapshot, scope, principals) < _LOOKED_UP
-    if not indexed or not (scope["filtered"] or little):
+    indexed = snapshot.vector_index is not None or any(stats.segments for stats in snapshot.collections)
+    selective = (
+        snapshot.vector_index is not None and estimate_selectivity(snapshot, scope, principals) < PREFILTER_SELECTIVITY
+    )
+    if not indexed or not (scope["filtered"] or selective):
         return None
-    values = {**scope, "limit": _FEW_DOCUMENTS + 1}
+    values = {**scope, "limit": _MAX_FILTERED_DOCUMENTS + 1}
     rows = connection.execute(statement("filtered_documents"), values).fetchall()
     chunks = sum(row[1] for row in rows)
-    if len(rows) > _FEW_DOCUMENTS or chunks > _FEW_CHUNKS:
+    if len(rows) > _MAX_FILTERED_DOCUMENTS or chunks > _MAX_FILTERED_CHUNKS:
         return None
-    return Reach(document_ids=[row[0] for row in rows], chunks=chunks)
+    return FilteredSet(document_ids=[row[0] for row in rows], chunks=chunks)
 
 
-def share_in_reach(snapshot: Snapshot, scope: Mapping[str, Any], principals: Sequence[str]) -> float:
-    """Estimate the share of the vector index that a reader may read in the collection; 1 if nothing is known."""
+def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principals: Sequence[str]) -> float:
+    """Estimate the share of the vector index that a reader may read in the collection; 1 if unknown."""
     index = snapshot.vector_index
     total = sum(index.acl.values()) if index is not None else 0
     if index is None or not total:
         return 1.0
     held = set(principals)
-    visible = sum(count for readers, count in index.acl.items() if held.intersection(readers.split("\x1f")))
-    of_collection = snapshot.total / index.rows if scope["collection"] is not None else 1.0
-    return visible / total * min(1.0, of_collection)
+    visible = sum(count for acl, count in index.acl.items() if held.intersection(acl.split("\x1f")))
+    in_collection = snapshot.total_chunks_unfiltered / index.rows if scope["collection"] is not None else 1.0
+    return visible / total * min(1.0, in_collection)
 
 
-class DenseLeg:
-    """One question's dense leg. Sent first, then received: in between, other statements travel with it."""
+def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None) -> DensePlan | None:
+    """Choose how the nearest vectors are found; None if the tenant has no vectors. Reads nothing.
+
+    Args:
+        query: What is searched for.
+        snapshot: State of the tenant.
+        filtered: The documents that pass the filter, if they are few.
+    """
+    index = snapshot.vector_index
+    if snapshot.space_id is None:
+        return None
+    if filtered is not None:
+        return DensePlan(
+            name="exact, by document",
+            read={"rows": filtered.chunks},
+            text=statement("dense_by_documents"),
+            values={"document_ids": filtered.document_ids},
+        )
+    if index is None:
+        return _plan_exact(snapshot)
+    share = estimate_selectivity(snapshot, query.scope, query.principals)
+    # A reader who sees a part of the index finds the nearest of that part in more lists.
+    factor = min(MAX_PROBE_FACTOR, 1 / share) if share else MAX_PROBE_FACTOR
+    probes = min(index.lists, math.ceil(index.probes * factor))
+    ef_search = min(_MAX_EF_SEARCH, math.ceil(max(index.ef_search, query.candidates) * factor))
+    conditional = query.scope["filtered"] or snapshot.required or share < 1
+    depth = query.candidates * (FILTER_OVERFETCH if conditional else 1)
+    read = {"ef_search": ef_search}
+    if index.kind == "ivfflat":
+        read = {"lists": probes, "rows_about": probes * index.rows // index.lists}
+    return DensePlan(
+        name=f"{index.kind} on bits" if index.oversampling else index.kind,
+        read=read,
+        text=statement("dense_by_bits") if index.oversampling else statement("dense_by_index"),
+        values={"index_id": index.id, "pool": depth * (index.oversampling or 1), "depth": depth},
+        index_options={"probes": probes, "ef_search": ef_search},
+    )
+
+
+def _plan_exact(snapshot: Snapshot) -> DensePlan:
+    return DensePlan(name="exact scan", read={"rows": snapshot.chunks}, text=statement("dense_exact"), values={})
+
+
+class DenseSearch:
+    """One dense retrieval. `send` does not wait for its rows, so that other statements share the round trip."""
 
     def __init__(
         self,
         connection: psycopg.Connection,
-        scope: Mapping[str, Any],
+        query: RetrieverQuery,
         snapshot: Snapshot,
-        vector: NDArray[np.float32],
-        depth: int,
+        plan: DensePlan | None,
     ) -> None:
+        assert query.vector is not None, "the dense retriever runs"
         self._connection = connection
+        self._query = query
         self._snapshot = snapshot
-        self._depth = depth
-        self._dimensions = len(vector)
-        half = HalfVector(vector.astype(np.float16))
-        self._values = {**scope, "vector": half, "depth": depth, "space_id": snapshot.space_id}
+        self._plan = plan
+        self._dimensions = len(query.vector)
+        half = HalfVector(query.vector.astype("float16"))
+        self._values = {
+            **query.scope,
+            "required": snapshot.required,
+            "vector": half,
+            "depth": query.candidates,
+            "space_id": snapshot.space_id,
+        }
+
         self._cursor: psycopg.Cursor[Any] | None = None
-        self._plan = "exact scan"
-        self._read: dict[str, int] = {}
 
-    def send(self, reach: Reach | None, principals: Sequence[str]) -> None:
-        """Choose a plan and send its statement; in a pipeline nothing is waited for."""
-        index = self._snapshot.vector_index
-        if self._snapshot.space_id is None:
+    def send(self) -> None:
+        """Send the statement of the plan; the pipeline of the connection does not wait."""
+        plan = self._plan
+        if plan is None:
             return
-        if reach is not None:
-            self._plan, self._read = "exact, by document", {"rows": reach.chunks}
-            values = {**self._values, "document_ids": reach.document_ids}
-            self._cursor = self._connection.execute(statement("dense_by_documents"), values)
-        elif index is None:
-            self._send_exact()
-        else:
-            self._send_by_index(index, share_in_reach(self._snapshot, self._values, principals))
+        text: sql.SQL | sql.Composed = sql.SQL(plan.text)
+        if plan.index_options is not None:
+            self._connection.execute(statement("set_vector_search"), plan.index_options)
+            text = sql.SQL(plan.text).format(dimensions=sql.Literal(self._dimensions))
+        self._cursor = self._connection.execute(text, {**self._values, **plan.values})
 
-    def _send_exact(self) -> None:
-        self._read = {**self._read, "rows": self._snapshot.chunks}
-        self._cursor = self._connection.execute(statement("dense_exact"), self._values)
-
-    def _send_by_index(self, index: VectorIndex, share: float) -> None:
-        # Where a reader sees a part only, the nearest that count lie in more lists.
-        widened = min(_WIDEST, 1 / share) if share else _WIDEST
-        probes = min(index.lists, math.ceil(index.probes * widened))
-        ef_search = min(_MAX_EF_SEARCH, math.ceil(max(index.ef_search, self._depth) * widened))
-        left_out = self._values["filtered"] or self._values["required"] or share < 1
-        depth = self._depth * (_DEEPER if left_out else 1)
-        pool = depth * (index.oversampling or 1)
-        self._connection.execute(statement("set_vector_search"), {"probes": probes, "ef_search": ef_search})
-        self._plan = f"{index.kind} on bits" if index.oversampling else index.kind
-        self._read = {"ef_search": ef_search}
-        if index.kind == "ivfflat":
-            self._read = {"lists": probes, "rows_about": probes * index.rows // index.lists}
-        text = sql.SQL(statement("dense_by_bits") if index.oversampling else statement("dense_by_index"))
-        query = text.format(dimensions=sql.Literal(self._dimensions))
-        self._cursor = self._connection.execute(
-            query, {**self._values, "index_id": index.id, "pool": pool, "depth": depth}
-        )
-
-    def receive(self, threshold: float) -> Leg:
-        """Wait for what was sent, and rank; without those less similar than `threshold`."""
+    def receive(self) -> CandidateList:
+        """Fetch the rows and rank those above the similarity threshold."""
         rows = self._cursor.fetchall() if self._cursor else []
-        if "rows" not in self._read and len(rows) < self._depth and self._cursor is not None:
-            # An index may stop early; fewer than asked for are only given where there are no more.
-            self._plan = f"exact scan, for {self._plan} found {len(rows)} only"
-            self._send_exact()
-            rows = self._cursor.fetchall()
+        query, threshold = self._query, self._query.similarity_threshold
+        if self._plan is not None and not self._plan.exact and len(rows) < query.candidates:
+            # An index scan may stop early: fewer rows are returned only if there are no more.
+            exact = _plan_exact(self._snapshot)
+            name = f"exact scan, for {self._plan.name} found {len(rows)} only"
+            self._plan = replace(exact, name=name, read={**self._plan.read, **exact.read})
+            self.send()
+            rows = self._cursor.fetchall() if self._cursor else []
         similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
         reason = None
-        if len(similar) < self._depth:
+        if len(similar) < query.candidates:
             dropped = len(rows) - len(similar)
             reason = f"{len(rows)} chunks in reach" + (
                 f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
             )
-        return leg(similar, depth=self._depth, plan=self._plan, read=self._read, reason=reason)
+        return rank_candidates(
+            similar,
+            limit=query.candidates,
+            plan=self._plan.name if self._plan else "exact scan",
+            read=self._plan.read if self._plan else {},
+            reason=reason,
+        )

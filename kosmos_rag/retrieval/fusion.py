@@ -1,88 +1,123 @@
-"""One order out of several lists of candidates: by their ranks, or by their scores."""
+"""Ranked candidate lists of the retrievers, and their fusion into one ranking."""
 
 import math
 import statistics
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.core.types import Candidate
+from kosmos_rag.core.types import Candidate, RetrieverStats
 
 Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
-"""Candidates by the name of the list that proposes them, each list best first."""
+"""Candidates by name of their list, each list best first."""
 
-_Share: TypeAlias = Callable[[Candidate], float]
-"""What a list adds to the fused score of a candidate of its own."""
+_Contribution: TypeAlias = Callable[[Candidate], float]
+"""Contribution of a list to the fused score of one of its candidates."""
 
 _SPREAD = 3
 """Standard deviations below and above the mean that are scaled to 0 and 1."""
 
+DENSE, LEXICAL = "dense", "lexical"
+PHRASE = "phrase"
+"""Contribution of passages that contain the quoted phrases, where other passages do not."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fused:
-    """A chunk with its fused score, and what each list had of it and gave to it."""
+class CandidateList:
+    """Candidates of one retriever, best first, and how they were found."""
+
+    candidates: tuple[Candidate, ...]
+    explain: RetrieverStats
+
+
+def rank_candidates(
+    scored: Iterable[tuple[uuid.UUID, float]], *, limit: int, plan: str, read: Mapping[str, int], reason: str | None
+) -> CandidateList:
+    """Rank scored chunks, best first; equal scores are ordered by id.
+
+    Args:
+        scored: Chunk ids with scores.
+        limit: Candidates to keep.
+        plan: How the rows were found, for the explanation.
+        read: How much was read to find them, by unit.
+        reason: Why fewer than `limit` were found; None if all were.
+    """
+    # By number, which compares in C, while an id compares in Python: thousands of equal texts may tie.
+    ordered = sorted(scored, key=lambda entry: (-entry[1], entry[0].int))[:limit]
+    return CandidateList(
+        candidates=tuple(
+            Candidate(chunk_id=chunk_id, score=score, rank=rank)
+            for rank, (chunk_id, score) in enumerate(ordered, start=1)
+        ),
+        explain=RetrieverStats(asked=limit, returned=len(ordered), plan=plan, read=dict(read), reason=reason),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FusedCandidate:
+    """A chunk with its fused score and its candidate in each list."""
 
     chunk_id: uuid.UUID
     score: float
     by_list: Mapping[str, Candidate]
     score_contributions: Mapping[str, float]
-    """What each list adds to the score."""
+    """Contribution of each list to the score."""
 
 
 def reciprocal_rank_fusion(
     lists: Lists, *, weights: Mapping[str, float], k: int, limit: int | None = None
-) -> list[Fused]:
+) -> list[FusedCandidate]:
     """Fuse by Σ weight / (k + rank), best first: all candidates, or the best `limit`.
 
-    Ranks count from 1; a list that does not propose a chunk adds nothing to it. Equal scores are ordered by id.
+    Ranks count from 1; a list without the chunk adds nothing. Equal scores are ordered by id.
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-    Methods" (SIGIR 2009); the weights are ours, and 1 in the paper. Raises ConfigError on impossible values.
+    Methods" (SIGIR 2009); the weights are ours, and 1 in the paper. Raises ConfigError on invalid values.
     """
-    _check(lists, weights)
+    _validate(lists, weights)
     if k < 0:
         raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
 
-    def share_in(name: str) -> _Share:
+    def contribution_of(name: str) -> _Contribution:
         weight = weights[name]
         return lambda candidate: weight / (k + candidate.rank)
 
-    return _fused(lists, share_in, limit)
+    return _fuse(lists, contribution_of, limit)
 
 
-def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[Fused]:
+def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:
     """Fuse by Σ weight · standardised score, best first: all candidates, or the best `limit`.
 
     The scores of each list are scaled linearly so that its mean less three standard deviations is 0 and its mean plus
-    three is 1; none counts less than 0, and where all scores are equal each is 0.5. A list that does not propose a
-    chunk adds nothing to it. Equal scores are ordered by id. Source: the distribution-based score fusion of Mazzeschi
-    (2023), without its upper bound: a score far above all others says most. Raises ConfigError on weights that cannot
-    be.
+    three is 1; negative values count as 0, and equal scores as 0.5 each. A list without the chunk
+    adds nothing. Equal scores are ordered by id. Source: the distribution-based score fusion of Mazzeschi
+    (2023), without its upper bound: a score far above all others is the strongest evidence. Raises ConfigError on
+    invalid weights.
     """
-    _check(lists, weights)
+    _validate(lists, weights)
 
-    def share_in(name: str) -> _Share:
+    def contribution_of(name: str) -> _Contribution:
         weight = weights[name]
         scores = [candidate.score for candidate in lists[name]]
-        reach = _SPREAD * _deviation(scores)
+        reach = _SPREAD * _standard_deviation(scores)
         if reach == 0:
             return lambda _: weight / 2
         low = statistics.fmean(scores) - reach
         return lambda candidate: weight * max(0.0, (candidate.score - low) / (2 * reach))
 
-    return _fused(lists, share_in, limit)
+    return _fuse(lists, contribution_of, limit)
 
 
-def _deviation(scores: Sequence[float]) -> float:
-    """Return the standard deviation of scores, exactly 0 where all are equal or there is none."""
+def _standard_deviation(scores: Sequence[float]) -> float:
+    """Return the standard deviation of scores, exactly 0 if all are equal or there is none."""
     if not scores or min(scores) == max(scores):
         return 0.0
-    # `statistics.pstdev` counts in fractions: seventeen times the time, for digits that nobody sees.
+    # `statistics.pstdev` computes in fractions, which takes seventeen times as long.
     return math.dist(scores, [statistics.fmean(scores)] * len(scores)) / math.sqrt(len(scores))
 
 
-def _check(lists: Lists, weights: Mapping[str, float]) -> None:
+def _validate(lists: Lists, weights: Mapping[str, float]) -> None:
     for name in lists:
         weight = weights.get(name)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
@@ -91,19 +126,59 @@ def _check(lists: Lists, weights: Mapping[str, float]) -> None:
         raise ConfigError(f"the weights of {', '.join(lists)} are all 0; give at least one of them more")
 
 
-def _fused(lists: Lists, share_in: Callable[[str], _Share], limit: int | None) -> list[Fused]:
+def _fuse(lists: Lists, contribution_of: Callable[[str], _Contribution], limit: int | None) -> list[FusedCandidate]:
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
-    proposed: dict[int, tuple[dict[str, Candidate], dict[str, float]]] = {}
+    by_chunk: dict[int, tuple[dict[str, Candidate], dict[str, float]]] = {}
     for name, candidates in lists.items():
-        share = share_in(name)
+        contribution = contribution_of(name)
         for candidate in candidates:
-            by_list, shares = proposed.setdefault(candidate.chunk_id.int, ({}, {}))
+            by_list, contributions = by_chunk.setdefault(candidate.chunk_id.int, ({}, {}))
             by_list[name] = candidate
-            shares[name] = share(candidate)
-    scored = [(-math.fsum(shares.values()), number) for number, (_, shares) in proposed.items()]
-    return [_entry(-score, *proposed[number]) for score, number in sorted(scored)[:limit]]
+            contributions[name] = contribution(candidate)
+    scored = [(-math.fsum(contributions.values()), number) for number, (_, contributions) in by_chunk.items()]
+    return [_entry(-score, *by_chunk[number]) for score, number in sorted(scored)[:limit]]
 
 
-def _entry(score: float, by_list: dict[str, Candidate], shares: dict[str, float]) -> Fused:
+def _entry(score: float, by_list: dict[str, Candidate], contributions: dict[str, float]) -> FusedCandidate:
     chunk_id = next(iter(by_list.values())).chunk_id
-    return Fused(chunk_id=chunk_id, score=score, by_list=by_list, score_contributions=shares)
+    return FusedCandidate(chunk_id=chunk_id, score=score, by_list=by_list, score_contributions=contributions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranking:
+    """Candidates in fused order, and the lists that they come from."""
+
+    retrievers: dict[str, CandidateList]
+    fused: list[FusedCandidate]
+
+
+def backfill_phrase_results(strict: Ranking, relaxed: Ranking, phrases: Sequence[str]) -> tuple[Ranking, str | None]:
+    """Append results without the quoted phrases after those with them.
+
+    Args:
+        strict: Ranking of the chunks that contain the phrases.
+        relaxed: Ranking of the query with its phrases as plain words.
+        phrases: The phrases, for the warning.
+
+    Returns the ranking and a warning; no warning if nothing was appended. The best score of the appended results is
+    added to the scores of the first ones, so that the ranking is still ordered by score.
+    """
+    matching = {entry.chunk_id for entry in strict.fused}
+    others = [entry for entry in relaxed.fused if entry.chunk_id not in matching]
+    if not others:
+        return strict, None
+    bonus = others[0].score
+    first = [
+        replace(entry, score=entry.score + bonus, score_contributions={**entry.score_contributions, PHRASE: bonus})
+        for entry in strict.fused
+    ]
+    quoted = ", ".join(f'"{phrase}"' for phrase in phrases)
+    count = f"{len(first)} chunks hold {quoted}, the other hits do not" if first else f"no chunk holds {quoted}"
+    retrievers = {
+        **relaxed.retrievers,
+        **{f"{name} quoted": candidates for name, candidates in strict.retrievers.items()},
+    }
+    return (
+        Ranking(retrievers=retrievers, fused=[*first, *others]),
+        f"{count}; put + before the quotes to have no others",
+    )

@@ -1,4 +1,4 @@
-"""From fused candidates to passages with text, place and account."""
+"""Load the passages of fused candidates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,13 +6,18 @@ from typing import Any
 import psycopg
 
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.candidates import DENSE, LEXICAL
-from kosmos_rag.retrieval.fusion import Fused
+from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
 from kosmos_rag.storage.sql import statement
 
 
-def fetch(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Sequence[Fused]) -> list[Passage]:
-    """Return the passages in the order of the candidates. The snapshot is the one that the candidates are from."""
+def hydrate(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Sequence[FusedCandidate]) -> list[Passage]:
+    """Return the passages in the order of the candidates.
+
+    Args:
+        connection: In the snapshot that the candidates come from.
+        scope: Bound values of the query.
+        fused: Candidates, best first.
+    """
     if not fused:
         return []
     values = {**scope, "chunk_ids": [entry.chunk_id for entry in fused]}
@@ -20,7 +25,7 @@ def fetch(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Seque
     return [_passage(rank, entry, rows[entry.chunk_id]) for rank, entry in enumerate(fused, start=1)]
 
 
-def _passage(rank: int, fused: Fused, row: tuple[Any, ...]) -> Passage:
+def _passage(rank: int, fused: FusedCandidate, row: tuple[Any, ...]) -> Passage:
     dense, lexical = fused.by_list.get(DENSE), fused.by_list.get(LEXICAL)
     return Passage(
         rank=rank,

@@ -1,131 +1,193 @@
-"""The lexical leg: BM25, exact, by packed segments and by a scan of the chunks that no segment holds yet.
+"""Lexical retrieval: exact BM25 over packed segments, and over a scan of the chunks outside all segments.
 
-Both parts score nearly first, and exactly what could belong in the result. A chunk of a segment may be deleted, or not
-for this reader, since the segment was packed: the best are looked up under row-level security, best first, until
-enough of them are found.
+Both parts score approximately first, then exactly what could belong to the result. Since a segment was packed, a chunk
+may have been deleted or hidden from this reader: the best are looked up under row-level security, best first, until
+enough are visible.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
+from pgvector import SparseVector
 
-from kosmos_rag.retrieval.candidates import Leg, leg
-from kosmos_rag.retrieval.dense import Reach
+from kosmos_rag.core.text import bm25
+from kosmos_rag.retrieval.dense import FilteredSet
+from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
-from kosmos_rag.retrieval.snapshot import Corpus, Snapshot
-from kosmos_rag.retrieval.unindexed import TailScan
-from kosmos_rag.storage.binary import array
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
+from kosmos_rag.storage.binary import array, sparse_entries
 from kosmos_rag.storage.sql import statement
 
 _GROWTH = 4
+"""Factor on the rows of the next fetch, while fewer than needed were found."""
 
 
-class LexicalLeg:
-    """One question's lexical leg. Sent at once, then received: in between, other statements travel with it."""
+class LexicalSearch:
+    """One lexical retrieval. Sent when created, fetched by `receive`."""
 
     def __init__(
         self,
         connection: psycopg.Connection,
-        scope: Mapping[str, Any],
+        query: RetrieverQuery,
         snapshot: Snapshot,
-        depth: int,
-        reach: Reach | None,
+        filtered: FilteredSet | None,
         cache: PostingsCache,
     ) -> None:
         self._connection = connection
-        self._scope = scope
-        self._depth = depth
+        self._scope = scope = {**query.scope, "required": snapshot.required}
+        self._limit = query.candidates
         self._terms = snapshot.terms
         self._chunks = snapshot.chunks
-        corpora = [corpus for corpus in snapshot.corpora if corpus.weights]
-        self._tail_rows = sum(corpus.tail for corpus in corpora)
-        self._tails = [TailScan(connection, scope, corpus, depth) for corpus in corpora if corpus.tail]
+        collections = [stats for stats in snapshot.collections if stats.weights]
+        self._unindexed_rows = sum(stats.unsegmented_chunks for stats in collections)
+        self._scans = [
+            _UnindexedScan(connection, scope, stats, query.candidates)
+            for stats in collections
+            if stats.unsegmented_chunks
+        ]
         self._requests = [
-            (corpus, PostingsRequest(connection, scope["tenant_id"], segment.id, corpus.weights, cache))
-            for corpus in corpora
-            for segment in corpus.segments
+            (stats, PostingsRequest(connection, scope["tenant_id"], segment.id, stats.weights, cache))
+            for stats in collections
+            for segment in stats.segments
         ]
 
-        self._reach: psycopg.Cursor[Any] | None = None
-        if reach is not None and self._requests:
-            values = {**scope, "document_ids": reach.document_ids}
-            self._reach = connection.execute(statement("sequences_of_documents"), values)
+        self._filtered: psycopg.Cursor[Any] | None = None
+        if filtered is not None and self._requests:
+            values = {**scope, "document_ids": filtered.document_ids}
+            self._filtered = connection.execute(statement("sequences_of_documents"), values)
 
-    def receive(self) -> Leg:
-        """Wait for what was sent, and rank."""
-        segments = [_scored(corpus, request.fetch()) for corpus, request in self._requests]
-        if self._reach is not None:
-            in_reach = self._reach.fetchall()
+    def receive(self) -> CandidateList:
+        """Fetch what was sent, and rank it."""
+        segments = [_score_segment(stats, request.fetch()) for stats, request in self._requests]
+        if self._filtered is not None:
+            passing = self._filtered.fetchall()
             for segment in segments:
-                segment.keep([serial for collection, serial in in_reach if collection == segment.collection])
-        found, candidates = self._walk(segments)
-        for tail in self._tails:
-            found |= tail.best(list(found.values()))
-        return leg(
-            found.items(),
-            depth=self._depth,
+                segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
+        scores, candidates = self._best_visible(segments)
+        for scan in self._scans:
+            scores |= scan.best(list(scores.values()))
+        return rank_candidates(
+            scores.items(),
+            limit=self._limit,
             plan=self._plan(len(segments)),
             read={
-                "rows": self._tail_rows,
+                "rows": self._unindexed_rows,
                 "segments": len(segments),
                 "postings": sum(segment.read for segment in segments),
                 "candidates": candidates,
             },
-            reason=self._reason(len(found)),
+            reason=self._reason(len(scores)),
         )
 
     def _plan(self, segments: int) -> str:
         if not segments:
             return "exact scan"
-        return "segments, exact scan of the rest" if self._tails else "segments"
+        return "segments, exact scan of the rest" if self._scans else "segments"
 
-    def _reason(self, found: int) -> str | None:
+    def _reason(self, returned: int) -> str | None:
         if not self._chunks:
             return "there are no chunks"
         if not self._terms:
             return "the question has no term to look up: stop words and signs only"
-        if found < self._depth:
-            return f"{found} chunks in reach hold one of the {len(self._terms)} terms"
+        if returned < self._limit:
+            return f"{returned} chunks in reach hold one of the {len(self._terms)} terms"
         return None
 
-    def _walk(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
-        """Return the best chunks of the segments that this reader may see, and how many were looked up."""
-        found: dict[uuid.UUID, float] = {}
-        looked_up, wanted = 0, self._depth + self._depth // 4
+    def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
+        """Return the best chunks of the segments that are visible to the reader, and how many were looked up."""
+        visible: dict[uuid.UUID, float] = {}
+        looked_up, target = 0, self._limit + self._limit // 4
         while any(segment.terms for segment in segments):
-            which, offsets = _best(segments, wanted)
+            which, offsets = _best(segments, target)
             new = [offsets[looked_up:][which[looked_up:] == number] for number in range(len(segments))]
-            lookups = [self._look_up(segment, some) for segment, some in zip(segments, new, strict=True) if len(some)]
+            lookups = [
+                self._look_up(segment, added) for segment, added in zip(segments, new, strict=True) if len(added)
+            ]
             for scores, cursor in lookups:
-                found |= {chunk_id: scores[serial] for serial, chunk_id in cursor.fetchall()}
+                visible |= {chunk_id: scores[sequence] for sequence, chunk_id in cursor.fetchall()}
             looked_up = len(offsets)
-            if len(found) >= self._depth or looked_up < wanted:
+            if len(visible) >= self._limit or looked_up < target:
                 break
-            wanted = looked_up * _GROWTH
-        return found, looked_up
+            target = looked_up * _GROWTH
+        return visible, looked_up
 
     def _look_up(
         self, segment: SegmentScores, offsets: NDArray[np.intp]
     ) -> tuple[dict[int, float], psycopg.Cursor[Any]]:
-        """Ask which of these chunks are still there, and to be seen by this reader; returns exact scores by serial."""
-        serials = segment.chunks.offsets[offsets]
-        scores = dict(zip(serials.tolist(), segment.exact(offsets).tolist(), strict=True))
-        wanted = array(self._connection, "int4", serials)
-        values = {**self._scope, "collection": segment.collection, "sequences": wanted}
+        """Send the look-up of visible chunks. Returns exact scores by sequence number, and the cursor."""
+        sequences = segment.chunks.offsets[offsets]
+        scores = dict(zip(sequences.tolist(), segment.exact(offsets).tolist(), strict=True))
+        bound = array(self._connection, "int4", sequences)
+        values = {**self._scope, "collection": segment.collection, "sequences": bound}
         return scores, self._connection.cursor(binary=True).execute(statement("visible_chunks"), values)
 
 
-def _scored(corpus: Corpus, postings: Mapping[int, Posting]) -> SegmentScores:
-    terms = ((weight, postings[lexeme_id]) for lexeme_id, weight in corpus.weights.items())
-    return SegmentScores.of(corpus.collection, postings[CHUNKS], corpus.average, terms)
+class _UnindexedScan:
+    """BM25 scan of the chunks of one collection outside all segments. Sent when created."""
+
+    def __init__(
+        self, connection: psycopg.Connection, scope: Mapping[str, Any], stats: CollectionStats, limit: int
+    ) -> None:
+        self._connection = connection
+        self._stats = stats
+        self._limit = limit
+        self._values = {
+            **scope,
+            "collection": stats.collection,
+            "weights": SparseVector({key - 1: weight for key, weight in stats.weights.items()}, bm25.DIMENSIONS),
+            "average": stats.average,
+            "pool": limit + limit // 2,
+        }
+        self._cursor = self._send()
+
+    def _send(self) -> psycopg.Cursor[Any]:
+        return self._connection.cursor(binary=True).execute(statement("unsegmented_scan"), self._values)
+
+    def best(self, others: Sequence[float]) -> dict[uuid.UUID, float]:
+        """Return the exact scores of the chunks that may be among the best `limit`, given scores of others.
+
+        Rows are ordered by an upper bound of their score: more are fetched while one beyond them could belong.
+        """
+        while True:
+            rows = self._cursor.fetchall()
+            scores = self._score(rows)
+            ranked = sorted((*others, *scores.values()), reverse=True)[: self._limit]
+            complete = len(rows) < self._values["pool"]
+            if complete or (len(ranked) == self._limit and ranked[-1] > rows[-1][4] * (1 + MARGIN)):
+                return scores
+            self._values["pool"] *= _GROWTH
+            self._cursor = self._send()
+
+    def _score(self, rows: Sequence[tuple[Any, ...]]) -> dict[uuid.UUID, float]:
+        """Derive term frequencies from the stored weights, and score them with the current average length."""
+        entries = sparse_entries([row[3] for row in rows])
+        lengths = np.array([row[1] for row in rows], dtype=np.float64)
+        pivots = np.array([row[2] for row in rows], dtype=np.float64)
+        ids = np.fromiter(self._stats.weights, dtype=np.int64)
+        query_weights = np.fromiter(self._stats.weights.values(), dtype=np.float64)
+        positions = np.minimum(np.searchsorted(ids, entries.lexeme_ids), len(ids) - 1)
+        matches = ids[positions] == entries.lexeme_ids
+        of_row = entries.rows[matches]
+        frequencies = bm25.frequencies(entries.values[matches], bm25.norms(lengths, pivots)[of_row])
+        norms = bm25.norms(lengths, self._stats.average)[of_row]
+        weights = bm25.contributions(frequencies, norms, query_weights[positions[matches]])
+        order = np.argsort(weights, kind="stable")  # the order of summation of `SegmentScores.exact`
+        scores = np.bincount(of_row[order], weights=weights[order], minlength=len(rows))
+        return {row[0]: score for row, score in zip(rows, scores.tolist(), strict=True)}
+
+
+def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> SegmentScores:
+    terms = ((weight, postings[lexeme_id]) for lexeme_id, weight in stats.weights.items())
+    return SegmentScores.of(stats.collection, postings[CHUNKS], stats.average, terms)
 
 
 def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return segment number and offset of the best chunks, best first: `count`, and all that may tie with the last."""
+    """Return segment number and offset of the best `count` chunks and of possible ties, best first."""
     offsets = [segment.best(count) for segment in segments]
     which = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
     scores = np.concatenate([segment.scores[entry] for segment, entry in zip(segments, offsets, strict=True)])

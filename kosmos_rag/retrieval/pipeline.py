@@ -1,16 +1,15 @@
-"""The read side up to ranked passages: expand, embed, ask both legs, fuse, fetch, rerank, and account for all of it.
+"""The search pipeline: from a query to ranked passages, stage by stage.
 
-One retrieval is one read-only transaction: its candidates are looked up and its passages read in one snapshot. Which
-embedding space answers is read in it too. The question is embedded before, by the model that the tenant's last question
-needed; where the snapshot names a space of the other one, it is embedded again and the retrieval goes on.
+All reads of a search are in one read-only transaction, so candidates and passages come from one snapshot. The live
+embedding space is part of the snapshot, but the query is embedded before it, with the model of the tenant's last query.
+If the snapshot names another space, the query is embedded again within the same transaction.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from copy import copy
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any
+from typing import Self
 from uuid import UUID
 
 import psycopg
@@ -20,373 +19,452 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.types import Expansion, Filter, Passage, RunningExperiment, SearchResult
+from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.retrieval.cache import QuestionVectors, Results, key_of
-from kosmos_rag.retrieval.candidates import DENSE, LEXICAL, Leg, without_plan
-from kosmos_rag.retrieval.expansion.expander import Expanded, Expander
-from kosmos_rag.retrieval.fusion import Fused, reciprocal_rank_fusion, score_fusion
-from kosmos_rag.retrieval.hydrate import fetch
-from kosmos_rag.retrieval.phrases import PHRASE, Ranked, filled_up
+from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache, result_key
+from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery, Expander, create_expander
+from kosmos_rag.retrieval.fusion import (
+    DENSE,
+    LEXICAL,
+    PHRASE,
+    CandidateList,
+    FusedCandidate,
+    Ranking,
+    backfill_phrase_results,
+    reciprocal_rank_fusion,
+    score_fusion,
+)
+from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.pseudo_relevance import FEEDBACK, feedback
-from kosmos_rag.retrieval.query import Request, request
-from kosmos_rag.retrieval.rerank import Reranked, Reranking
-from kosmos_rag.retrieval.result import Found, result_of
-from kosmos_rag.retrieval.sampling import Sampler
-from kosmos_rag.retrieval.search import Search
-from kosmos_rag.retrieval.signals.apply import SignalResult, Signals
+from kosmos_rag.retrieval.pseudo_relevance import FEEDBACK, pseudo_relevance_feedback
+from kosmos_rag.retrieval.query import Query, RetrieverQuery
+from kosmos_rag.retrieval.rerank import RerankResult, RerankStage
+from kosmos_rag.retrieval.retrievers import run_retrievers
+from kosmos_rag.retrieval.sampling import IndexedSearch
+from kosmos_rag.retrieval.signals.apply import SignalResult, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
-from kosmos_rag.retrieval.snapshot import Snapshot
-from kosmos_rag.retrieval.timer import Watch
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
+from kosmos_rag.retrieval.timer import StageTimer
+from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
 
+class RoutingChanged(Exception):
+    """The stored settings differ from those that the pipeline was chosen by. Carries the current ones."""
+
+    def __init__(self, routing: Routing) -> None:
+        super().__init__("the routing of the query changed")
+        self.routing = routing
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Retrieved:
-    """A retrieval, and what whoever gives it out has to go by."""
+class SearchOutcome:
+    """A result with what its delivery depends on."""
 
-    retrieval: SearchResult
-    audit: tuple[Mapping[str, Any], ...]
-    """What presets of the collections that were searched set of `rag.audit`, at the moment of the question."""
-
-
-Choose = Callable[[RunningExperiment | None, str], "Retriever | None"]
-"""Told which experiment runs, and the question as it was understood: who answers; None is whoever was asked."""
-Failed = Callable[[Exception], None]
-"""Told what another one that was to answer failed with."""
+    result: SearchResult
+    """Not redacted: its plans are for readers with `may_explain` only."""
+    may_explain: bool
+    """Whether the reader may see plans: they depend on all documents, hidden ones too."""
+    indexed_search: IndexedSearch | None
+    """Of a search that the recall monitor may repeat; None for others."""
 
 
-class Retriever:
-    """Answers questions with passages, for any tenant of one database. Thread-safe."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchedPassages:
+    """What the database returned for a query."""
 
-    def __init__(
-        self,
-        database: Database,
+    scope_name: str
+    """What was searched, for messages: the tenant, or one of its collections."""
+    readable_chunks: int
+    retrievers: dict[str, RetrieverStats]
+    passages: list[Passage]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchResources:
+    """Connections, models and caches that the pipelines of a process share."""
+
+    pool: Role
+    embedders: EmbedderRegistry
+    embeddings: Mapping[int, QueryEmbeddingCache]
+    """By identity of the model."""
+    last_embedders: dict[UUID, tuple[UUID, Embedder]]
+    """Embedding space and model of the last query, by tenant id."""
+    expander: Expander | None
+    """None if the settings expand nothing."""
+    results: ResultCache
+    postings: PostingsCache
+    rerank: RerankStage | None
+    telemetry: Telemetry
+
+    @classmethod
+    def create(
+        cls,
+        pool: Role,
         embedders: EmbedderRegistry,
         reranker: Reranker | None,
         language_model: LanguageModel | None,
         settings: Settings,
         telemetry: Telemetry,
-    ) -> None:
-        retrieval = settings.rag.retrieval
-        self._telemetry = telemetry
-        self._app = database.app
-        self._embedders = embedders
-        self._last: dict[UUID, Embedder] = {}
-        self._expander = Expander(settings.rag, language_model)
-        self._vectors = {
-            id(embedder): QuestionVectors(embedder, kept=retrieval.cached_questions) for embedder in embedders.all
-        }
-        self._results = Results(kept=retrieval.cached_results)
-        self._postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
-        self._reranking = Reranking(reranker, settings.rag.reranking, telemetry) if reranker else None
-        self._sampler: Sampler | None = Sampler(database.app, settings.monitor, telemetry)
-        self._tell_of_caches()
-        self._go_by(settings, version=None)
+    ) -> Self:
+        """Create caches and stages by the settings of the process, and register the gauges of the caches.
 
-    def _tell_of_caches(self) -> None:
-        kept: list[tuple[str, Results | PostingsCache | QuestionVectors]] = [
-            *(("question_vectors", vectors) for vectors in self._vectors.values()),
-            ("results", self._results),
-            ("postings", self._postings),
-        ]
-        for name, cache in kept:
-            self._telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
-            self._telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
-
-    def under(self, settings: Settings, version: str) -> "Retriever":
-        """Return one with other settings, of that version, which shares connections, models and what is kept.
-
-        It reranks only where this one does too. Raises ConfigError on signals and intents that cannot be.
+        Args:
+            pool: Connections of readers.
+            embedders: Models of all embedding spaces.
+            reranker: None to leave the fused order.
+            language_model: Of query expansion.
+            settings: Of the process.
+            telemetry: Where metrics go.
         """
-        other = copy(self)
-        other._go_by(settings, version=version)  # noqa: SLF001 — its own kind
-        return other
+        retrieval = settings.rag.retrieval
+        resources = cls(
+            pool=pool,
+            embedders=embedders,
+            embeddings={
+                id(embedder): QueryEmbeddingCache(embedder, size=retrieval.cached_questions)
+                for embedder in embedders.all
+            },
+            last_embedders={},
+            expander=create_expander(settings.rag, language_model),
+            results=ResultCache(size=retrieval.cached_results),
+            postings=PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024),
+            rerank=RerankStage(reranker, settings.rag.reranking, telemetry) if reranker else None,
+            telemetry=telemetry,
+        )
+        caches: list[tuple[str, ResultCache | PostingsCache | QueryEmbeddingCache]] = [
+            *(("question_vectors", cache) for cache in resources.embeddings.values()),
+            ("results", resources.results),
+            ("postings", resources.postings),
+        ]
+        for name, cache in caches:
+            telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
+            telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
+        return resources
+
+    def for_background(self, pool: Role) -> Self:
+        """Return resources for background queries: own connections and rerank slots, no results, no metrics."""
+        return replace(
+            self,
+            pool=pool,
+            results=ResultCache(size=0),
+            rerank=None if self.rerank is None else self.rerank.for_background(),
+            telemetry=Telemetry(),
+        )
+
+
+class SearchPipeline:
+    """Searches with one configuration, for any tenant of a database. Thread-safe."""
+
+    def __init__(self, resources: SearchResources, settings: Settings, settings_hash: str | None = None) -> None:
+        """Build the pipeline of a configuration.
+
+        Args:
+            resources: Shared by all pipelines of the process.
+            settings: The configuration.
+            settings_hash: Separates cached results of a preset or experiment; None for the settings of the process.
+
+        Raises ConfigError on invalid signals and intents.
+        """
+        self._resources = resources
+        self._settings = settings
+        self._settings_hash = settings_hash
+        rules = build_signal_rules(settings)
+        # Intents without signals still name the kind of a query.
+        self._signals = rules if rules.enabled or settings.rag.intents else None
+        self._reorders = rules.enabled
+        self._rerank_stage = resources.rerank
+        if settings_hash is not None and resources.rerank is not None:
+            enabled = settings.rag.reranking.enabled
+            self._rerank_stage = resources.rerank.with_settings(settings.rag.reranking) if enabled else None
+
+    def with_settings(self, settings: Settings, settings_hash: str) -> "SearchPipeline":
+        """Return a pipeline of another configuration with the same resources; without a reranker it has none either."""
+        return SearchPipeline(self._resources, settings, settings_hash)
+
+    def for_background(self, pool: Role) -> "SearchPipeline":
+        """Return the pipeline for background queries, with connections from this pool."""
+        return SearchPipeline(self._resources.for_background(pool), self._settings, self._settings_hash)
 
     @property
     def reranks(self) -> bool:
-        """Whether it has a reranker, and uses it."""
-        return self._reranking is not None
-
-    def beside(self, app: Role) -> "Retriever":
-        """Return the same for questions that nobody waits for: it takes no connection and no place in line from others.
-
-        Its connections are of `app`. It keeps no results, and what it does is not told of.
-        """
-        other = copy(self)
-        other._app, other._results, other._telemetry = app, Results(kept=0), Telemetry()  # noqa: SLF001
-        other._sampler = None  # noqa: SLF001 — the question was offered when it was asked
-        if self._reranking is not None:
-            other._reranking = self._reranking.beside()  # noqa: SLF001
-        return other
-
-    def _go_by(self, settings: Settings, *, version: str | None) -> None:
-        self._settings = settings
-        self._version = version
-        self._signals = Signals(settings.rag.signals, settings.rag.intents)
-        if version is not None and self._reranking is not None:
-            enabled = settings.rag.reranking.enabled
-            self._reranking = self._reranking.under(settings.rag.reranking) if enabled else None
+        """Whether there is a rerank stage."""
+        return self._rerank_stage is not None
 
     def warm_up(self) -> None:
-        """Load the models; without the reranker retrieval goes on. Raises ModelUnavailable for the embedding models."""
-        self._embedders.warm_up()
-        if self._reranking is not None:
-            self._reranking.warm_up()
-
-    def close(self) -> None:
-        """Write what waits to be written: samples for the guard."""
-        if self._sampler is not None:
-            self._sampler.close()
+        """Load the models. Raises ModelUnavailable for embedding models; without the reranker search degrades."""
+        self._resources.embedders.warm_up()
+        if self._rerank_stage is not None:
+            self._rerank_stage.warm_up()
 
     @tracing.start_span("retrieval", {"gen_ai.operation.name": "retrieval"})
-    def search(
-        self,
-        tenant: TenantRef,
-        principals: Sequence[str],
-        question: str,
-        *,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002 — the word that callers expect
-        collection: str | None,
-        choose: Choose | None = None,
-        failed: Failed | None = None,
-    ) -> Retrieved:
-        """Return the best passages of a tenant that these principals may read.
+    def search(self, query: Query, routing: Routing | None = None) -> SearchOutcome:
+        """Return the best passages that the reader may see.
 
-        `choose` may have another one of this kind answer, from the moment on that the snapshot says what runs: nothing
-        that was done before depends on which. Where that one fails, `failed` is told, and this one answers after all.
-        Raises RequestError, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError, and what `choose` raises.
+        Args:
+            query: The query, parsed.
+            routing: Stored settings that this pipeline was chosen by, compared with the snapshot; None: do not compare.
+
+        Raises RoutingChanged if they differ, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        asked = self._request(question, k, filter)
-        watch = Watch()
-        expanded = self._expander.expand(asked.parsed.text)
-        if expanded.expansion != Expansion() or expanded.warnings:
-            watch.lap("expand")
-        if expanded.warnings:
-            self._telemetry.record(RETRIEVAL_FALLBACKS, len(expanded.warnings), "expand", "model")
-
-        def searches_of(one: Retriever, embedder: Embedder) -> list[Search]:
-            wanted = asked if one is self else one._request(question, k, filter)
-            return one._searches(watch, tenant, principals, collection, wanted, expanded.expansion, embedder)
-
-        return self._answered(tenant, principals, searches_of, expanded, watch, choose, failed)
-
-    def _answered(
-        self,
-        tenant: TenantRef,
-        principals: Sequence[str],
-        searches_of: Callable[["Retriever", Embedder], Sequence[Search]],
-        expanded: Expanded,
-        watch: Watch,
-        choose: Choose | None = None,
-        failed: Failed | None = None,
-    ) -> Retrieved:
-        believed = self._last.get(tenant.id, self._embedders.default)
-        searches = searches_of(self, believed)
-        other = None
-        try:
-            with self._app.transaction(tenant.id, principals) as connection:
-                snapshot = searches[0].look(connection)
-                embedder = self._embedder(connection, tenant, snapshot.space_id)
-                if embedder is not believed and embedder is not None:
-                    self._last[tenant.id] = embedder
-                    searches = searches_of(self, embedder)
-                other = None if choose is None else choose(snapshot.experiment, searches[0].request.question)
-                if other is not None:
-                    # With its own searches; what the snapshot says is the same for both.
-                    searches = searches_of(other, embedder or believed)
-                finish = (other or self)._begun(connection, searches, expanded, snapshot, watch)  # noqa: SLF001
-            return Retrieved(retrieval=finish(), audit=snapshot.audit)
-        except Exception as error:
-            if other is None or failed is None:
-                raise
-            failed(error)
-        # In a transaction of its own: a statement that failed has ended the one before.
-        return self._answered(tenant, principals, searches_of, expanded, watch)
-
-    def _begun(
-        self,
-        connection: psycopg.Connection,
-        searches: Sequence[Search],
-        expanded: Expanded,
-        snapshot: Snapshot,
-        watch: Watch,
-    ) -> Callable[[], SearchResult]:
-        """Read all that is read in the transaction, and return what makes the result of it, outside."""
-        key = self._key(searches[0], expanded.expansion, snapshot)
-        if key is not None and (kept := self._results.find(key)) is not None:
-            watch.lap("cache")
-            return partial(replace, kept, cached=True, stages=watch.stages, timings_ms=watch.timings_ms())
-        found = self._found(connection, searches, snapshot, watch)
-        if self._sampler is not None:
-            self._sampler.offer(searches[0], snapshot)
-        return partial(self._finished, key, searches[0], expanded, found, watch)
-
-    def _finished(
-        self, key: Hashable | None, search: Search, expanded: Expanded, found: Found, watch: Watch
-    ) -> SearchResult:
-        watch.lap("fetch")
-        asked = search.request
-        reranked = self._reranked(asked.parsed.text, found.passages, watch)
-        applied = self._signalled(asked.parsed.text, search.principals, reranked.passages, watch)
-        result = result_of(asked, expanded, found, reranked, applied, watch)
+        timer = StageTimer()
+        expanded = self._expand(query, timer)
+        last = self._resources.last_embedders.get(query.tenant.id)
+        space_id, embedder = last or (None, self._resources.embedders.default)
+        wordings = self._embed(query, expanded.expansion, embedder, timer)
+        with self._resources.pool.transaction(query.tenant.id, query.principals) as connection:
+            snapshot = load_snapshot(connection, wordings[0])
+            if routing is not None and snapshot.routing != routing:
+                raise RoutingChanged(snapshot.routing)
+            if snapshot.space_id not in (None, space_id):
+                live = self._live_embedder(connection, query.tenant, snapshot.space_id)
+                if live is not embedder:
+                    wordings = self._embed(query, expanded.expansion, live, timer)
+            key = self._cache_key(query, expanded.expansion, snapshot)
+            cached = None if key is None else self._resources.results.get(key)
+            if cached is not None:
+                timer.record("cache")
+                cached = replace(cached, cached=True, stages=timer.stages, timings_ms=timer.timings_ms())
+                return SearchOutcome(result=cached, may_explain=self._may_explain(snapshot), indexed_search=None)
+            fetched = self._fetch(connection, query, wordings, snapshot, timer)
+        timer.record("fetch")
+        reranked = RerankResult(passages=fetched.passages, warning=None, done=True)
+        if self._rerank_stage is not None:
+            reranked = self._rerank_stage.run(query.parsed.text, fetched.passages, timer)
+        applied = SignalResult(passages=reranked.passages, intent=None, warnings=())
+        if self._signals is not None:
+            applied = self._signals.apply(
+                QueryContext(text=query.parsed.text, principals=query.principals, today=_today()),
+                reranked.passages,
+                # Passages with the quoted phrases stay first, as in the rerank stage.
+                ahead=lambda passage: PHRASE in passage.score_contributions,
+            )
+            if self._reorders:
+                timer.record("signals")
+        result = build_result(query, self._requested(query), expanded, fetched, reranked, applied, timer)
         if key is not None:
-            self._results.keep(key, result)
-        return result
-
-    def _request(self, question: str, k: int | None, filter: Filter | None) -> Request:  # noqa: A002
-        settings = self._settings.rag
-        kept = settings.reranking.top_k if self._reranking else settings.retrieval.top_k
-        return request(
-            question, k=kept if k is None else k, filter=filter, max_chars=settings.retrieval.max_question_chars
+            self._resources.results.put(key, result)
+        return SearchOutcome(
+            result=result,
+            may_explain=self._may_explain(snapshot),
+            indexed_search=_indexed_search(wordings[0], snapshot),
         )
 
-    def _key(self, search: Search, expansion: Expansion, snapshot: Snapshot) -> Hashable | None:
-        """Return what a kept result goes by; None where none is kept. Some signals go by the day."""
-        if not self._results.enabled:
-            return None
-        today = _today() if self._signals.enabled else None
-        told = self._tells_all(snapshot)
-        return key_of(search, expansion, snapshot, version=self._version, today=today, told=told)
+    def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
+        if self._resources.expander is None:
+            return NOT_EXPANDED
+        expanded = self._resources.expander.expand(query.parsed.text)
+        if expanded.expansion != Expansion() or expanded.warnings:
+            timer.record("expand")
+        if expanded.warnings:
+            self._resources.telemetry.record(RETRIEVAL_FALLBACKS, len(expanded.warnings), "expand", "model")
+        return expanded
 
-    def _searches(
-        self,
-        watch: Watch,
-        tenant: TenantRef,
-        principals: Sequence[str],
-        collection: str | None,
-        asked: Request,
-        expansion: Expansion,
-        embedder: Embedder,
-    ) -> list[Search]:
-        """Return what to ask: the question with its synonyms, then its other wordings, with this model's vectors."""
+    def _embed(self, query: Query, expansion: Expansion, embedder: Embedder, timer: StageTimer) -> list[RetrieverQuery]:
+        """Return the wordings to search for, the query with its synonyms first, with embeddings of this model."""
         rag = self._settings.rag
-        vectors = self._vectors[id(embedder)]
-
-        def search(text: str, synonyms: Sequence[str], passage: str | None) -> Search:
-            return Search(
-                tenant=tenant,
-                principals=principals,
-                collection=collection,
-                request=asked,
-                texts={text: 1.0} | dict.fromkeys(synonyms, rag.expansion.synonym_weight),
-                vector=vectors.of(text, passage) if rag.retrieval.semantic_weight else None,
-                lexical=rag.retrieval.keyword_weight > 0,
-                depth=max(rag.retrieval.depth, self._pool(asked)),
-                similarity_threshold=rag.retrieval.similarity_threshold,
-                use_vector_index=self._settings.indexes.vector != "none",
-            )
-
-        searches = [
-            search(asked.parsed.text, expansion.synonyms, expansion.passage),
-            *(search(wording, (), None) for wording in expansion.wordings),
+        embeddings = self._resources.embeddings[id(embedder)]
+        text = query.parsed.text
+        texts = {text: 1.0} | dict.fromkeys(expansion.synonyms, rag.expansion.synonym_weight)
+        first = RetrieverQuery(
+            scope=query.scope,
+            principals=query.principals,
+            parsed=query.parsed,
+            texts=texts,
+            vector=embeddings.get(text, expansion.passage) if rag.retrieval.semantic_weight else None,
+            lexical=rag.retrieval.keyword_weight > 0,
+            candidates=max(rag.retrieval.depth, self._fetch_limit(query)),
+            similarity_threshold=rag.retrieval.similarity_threshold,
+            use_vector_index=self._settings.indexes.vector != "none",
+        )
+        others = [
+            replace(first, texts={wording: 1.0}, vector=None if first.vector is None else embeddings.get(wording, None))
+            for wording in expansion.wordings
         ]
         if rag.retrieval.semantic_weight:
-            watch.lap("embed")
-        return searches
+            timer.record("embed")
+        return [first, *others]
 
-    def _pool(self, asked: Request) -> int:
-        """Return how many passages to fetch: those asked for, or as many as are worth to be put in another order."""
-        reordered = self._reranking is not None or self._signals.enabled
-        return max(asked.k, self._settings.rag.retrieval.top_k) if reordered else asked.k
+    def _live_embedder(self, connection: psycopg.Connection, tenant: TenantRef, space_id: UUID | None) -> Embedder:
+        """Return the model of the live space, and remember it for the tenant's next query.
 
-    def _found(
-        self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
-    ) -> Found:
-        first = searches[0]
-        ranked = self._ranked(connection, searches, snapshot, watch)
-        note = None
-        if first.request.parsed.phrases and len(ranked.fused) < first.request.k:
-            # In a question in plain words quotes mostly stress something: a hit or none would be no answer to it.
-            plain = [search.without_phrases() for search in searches]
-            seen = plain[0].look(connection)
-            if seen.required != snapshot.required:
-                others = self._ranked(connection, plain, seen, watch)
-                ranked, note = filled_up(ranked, others, first.request.parsed.phrases)
-        passages = fetch(connection, first.scope, ranked.fused[: self._pool(first.request)])
-        where = "the tenant" if first.collection is None else f"the collection {first.collection}"
-        notes = tuple(given for given in (note, _presets_left_out(first, snapshot)) if given)
-        accounts = {name: leg.explain for name, leg in ranked.retrievers.items()}
-        if not self._tells_all(snapshot):
-            accounts = {name: without_plan(account) for name, account in accounts.items()}
-        return Found(where=where, chunks=snapshot.chunks, retrievers=accounts, passages=passages, warnings=notes)
+        Raises EmbeddingSpaceMismatch if no configured model embeds into it.
+        """
+        assert space_id is not None, "compared by the caller"
+        embedder = self._resources.embedders.get_cached(space_id)
+        if embedder is None:
+            stored = live_space(connection, tenant.id)
+            assert stored is not None, "the snapshot names it"
+            embedder = self._resources.embedders.get(stored, tenant.name)
+        self._resources.last_embedders[tenant.id] = (space_id, embedder)
+        return embedder
 
-    def _tells_all(self, snapshot: Snapshot) -> bool:
-        """Whether this reader may know how answers are found: plans and what they read depend on all documents."""
-        return snapshot.whole and not snapshot.enforced and self._settings.rag.access.department_from is None
+    def _requested(self, query: Query) -> int:
+        if query.k is not None:
+            return query.k
+        return self._settings.rag.reranking.top_k if self.reranks else self._settings.rag.retrieval.top_k
 
-    def _ranked(
-        self, connection: psycopg.Connection, searches: Sequence[Search], snapshot: Snapshot, watch: Watch
-    ) -> Ranked:
-        """Ask the legs of each search, and fuse; `snapshot` is what the first one saw."""
-        legs: dict[str, Leg] = {}
-        for number, search in enumerate(searches, start=1):
-            seen = snapshot if number == 1 else search.look(connection)
-            for name, leg in search.run(connection, seen, self._postings, watch).items():
-                legs[name if number == 1 else f"{name} {number}"] = leg
-        asked = searches[0].request
-        whole = asked.parsed.phrases or self._settings.rag.retrieval.feedback
-        fused = self._fused(legs, None if whole else self._pool(asked))
-        watch.lap("fuse")
-        if self._settings.rag.retrieval.feedback and fused:
-            ids = [entry.chunk_id for entry in fused]
-            legs[FEEDBACK] = feedback(connection, searches[0].scope, snapshot, ids)
-            fused = self._fused(legs, None)
-            watch.lap("feedback")
-        return Ranked(retrievers=legs, fused=fused)
+    def _fetch_limit(self, query: Query) -> int:
+        """Return how many passages to load: more than requested if a later stage reorders them."""
+        requested = self._requested(query)
+        reordered = self.reranks or self._reorders
+        return max(requested, self._settings.rag.retrieval.top_k) if reordered else requested
 
-    def _fused(self, legs: Mapping[str, Leg], limit: int | None) -> list[Fused]:
+    def _cache_key(self, query: Query, expansion: Expansion, snapshot: Snapshot) -> Hashable | None:
+        """Return the key of the result; None without a cache."""
+        if not self._resources.results.enabled:
+            return None
+        return result_key(
+            query,
+            self._requested(query),
+            expansion,
+            snapshot,
+            settings_hash=self._settings_hash,
+            # Signals may depend on the age of documents.
+            today=_today() if self._reorders else None,
+            explain=self._may_explain(snapshot),
+        )
+
+    def _may_explain(self, snapshot: Snapshot) -> bool:
+        return snapshot.sees_all_chunks and not snapshot.enforced and self._settings.rag.access.department_from is None
+
+    def _fetch(
+        self,
+        connection: psycopg.Connection,
+        query: Query,
+        wordings: Sequence[RetrieverQuery],
+        snapshot: Snapshot,
+        timer: StageTimer,
+    ) -> FetchedPassages:
+        """Run the retrievers, fuse their candidates, and load the best passages."""
+        ranking = self._rank(connection, query, wordings, snapshot, timer)
+        warnings = []
+        if query.parsed.phrases and len(ranking.fused) < self._requested(query):
+            # In plain questions quotes mostly stress a term: one hit or none would not answer them.
+            relaxed = [replace(one, parsed=replace(one.parsed, phrases=())) for one in wordings]
+            without_phrases = load_snapshot(connection, relaxed[0])
+            if without_phrases.required != snapshot.required:
+                others = self._rank(connection, query, relaxed, without_phrases, timer)
+                ranking, warning = backfill_phrase_results(ranking, others, query.parsed.phrases)
+                warnings += [warning] if warning else []
+        warnings += _ignored_presets(query, snapshot)
+        return FetchedPassages(
+            scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
+            readable_chunks=snapshot.chunks,
+            retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
+            passages=hydrate(connection, query.scope, ranking.fused[: self._fetch_limit(query)]),
+            warnings=tuple(warnings),
+        )
+
+    def _rank(
+        self,
+        connection: psycopg.Connection,
+        query: Query,
+        wordings: Sequence[RetrieverQuery],
+        snapshot: Snapshot,
+        timer: StageTimer,
+    ) -> Ranking:
+        """Run the retrievers of each wording and fuse; `snapshot` is that of the first one."""
+        lists: dict[str, CandidateList] = {}
+        for number, wording in enumerate(wordings, start=1):
+            # Terms differ from wording to wording; the rest of the snapshot is the same.
+            state = snapshot if number == 1 else load_snapshot(connection, wording)
+            candidates = run_retrievers(connection, wording, state, self._resources.postings, timer)
+            lists |= {name if number == 1 else f"{name} {number}": entry for name, entry in candidates.items()}
+        feedback = self._settings.rag.retrieval.feedback
+        fused = self._fuse(lists, None if query.parsed.phrases or feedback else self._fetch_limit(query))
+        timer.record("fuse")
+        if feedback and fused:
+            chunk_ids = [entry.chunk_id for entry in fused]
+            lists[FEEDBACK] = pseudo_relevance_feedback(connection, query.scope, snapshot, chunk_ids)
+            fused = self._fuse(lists, None)
+            timer.record("feedback")
+        return Ranking(retrievers=lists, fused=fused)
+
+    def _fuse(self, lists: Mapping[str, CandidateList], limit: int | None) -> list[FusedCandidate]:
         retrieval = self._settings.rag.retrieval
-        of_leg = {
+        by_retriever = {
             DENSE: retrieval.semantic_weight,
             LEXICAL: retrieval.keyword_weight,
             FEEDBACK: retrieval.feedback,
         }
-        weights = {name: of_leg[name.partition(" ")[0]] for name in legs}
-        lists = {name: leg.candidates for name, leg in legs.items()}
+        weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
+        candidates = {name: entry.candidates for name, entry in lists.items()}
         if retrieval.fusion == "score":
-            return score_fusion(lists, weights=weights, limit=limit)
-        return reciprocal_rank_fusion(lists, weights=weights, k=retrieval.rrf_k, limit=limit)
+            return score_fusion(candidates, weights=weights, limit=limit)
+        return reciprocal_rank_fusion(candidates, weights=weights, k=retrieval.rrf_k, limit=limit)
 
-    def _reranked(self, question: str, passages: list[Passage], watch: Watch) -> Reranked:
-        if self._reranking is None:
-            return Reranked(passages=passages, note=None, done=True)
-        return self._reranking.run(question, passages, watch)
 
-    def _signalled(
-        self, question: str, principals: Sequence[str], passages: list[Passage], watch: Watch
-    ) -> SignalResult:
-        asked = QueryContext(text=question, principals=tuple(principals), today=_today())
-        # What holds the phrases in quotes stays before the rest, as it does when it is reranked.
-        applied = self._signals.apply(asked, passages, ahead=lambda passage: PHRASE in passage.score_contributions)
-        if self._signals.enabled:
-            watch.lap("signals")
-        return applied
+def build_result(
+    query: Query,
+    requested: int,
+    expanded: ExpandedQuery,
+    fetched: FetchedPassages,
+    reranked: RerankResult,
+    applied: SignalResult,
+    timer: StageTimer,
+) -> SearchResult:
+    """Build the result of a search from the output of its stages.
 
-    def _embedder(self, connection: psycopg.Connection, tenant: TenantRef, space_id: UUID | None) -> Embedder | None:
-        """Return the model of the space that answers in this snapshot; None where none does.
+    Args:
+        query: The query.
+        requested: Hits requested, with the default resolved.
+        expanded: Output of the expand stage.
+        fetched: Output of the database stages.
+        reranked: Output of the rerank stage.
+        applied: Output of the signals.
+        timer: Timer of the search.
+    """
+    hits = tuple(
+        hit if hit.rank == rank else replace(hit, rank=rank)
+        for rank, hit in enumerate(applied.passages[:requested], start=1)
+    )
+    degraded = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.done else []))
+    rerank_warnings = [reranked.warning] if reranked.warning else []
+    return SearchResult(
+        question=query.text,
+        expansion=expanded.expansion,
+        requested=requested,
+        hits=hits,
+        stages=timer.stages,
+        timings_ms=timer.timings_ms(),
+        retrievers=fetched.retrievers,
+        warnings=(*expanded.warnings, *fetched.warnings, *rerank_warnings, *applied.warnings),
+        degraded_stages=degraded,
+        cached=False,
+        incomplete_reason=_incomplete_reason(fetched, reranked, applied) if len(hits) < requested else None,
+        intent=applied.intent,
+    )
 
-        A space is looked at once. Raises EmbeddingSpaceMismatch where no model that is configured makes its vectors.
-        """
-        if space_id is None:
-            return None
-        if (known := self._embedders.get_cached(space_id)) is not None:
-            return known
-        stored = live_space(connection, tenant.id)
-        assert stored is not None, "the corpus names it within this snapshot"
-        return self._embedders.get(stored, tenant.name)
+
+def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult) -> str:
+    if fetched.readable_chunks == 0:
+        return f"{fetched.scope_name} has no documents"
+    loaded, relevant, left = len(fetched.passages), len(reranked.passages), len(applied.passages)
+    if left < relevant:
+        return f"{loaded} passages found, {left} of them left by signals: {'; '.join(applied.warnings)}"
+    if relevant < loaded:
+        return f"{loaded} passages found, {relevant} of them relevant enough for the reranking threshold"
+    reasons = "; ".join(f"{name}: {stats.reason}" for name, stats in fetched.retrievers.items() if stats.reason)
+    return f"only {relevant} passages are in reach of this question, its reader and its filter ({reasons})"
+
+
+def _indexed_search(wording: RetrieverQuery, snapshot: Snapshot) -> IndexedSearch | None:
+    if snapshot.vector_index is None or snapshot.space_id is None or wording.vector is None:
+        return None
+    if wording.scope["filtered"] or snapshot.required:
+        return None
+    return IndexedSearch(space_id=snapshot.space_id, vector=wording.vector)
+
+
+def _ignored_presets(query: Query, snapshot: Snapshot) -> list[str]:
+    """Return a warning if collections have presets that a query over all collections ignores."""
+    names = [stats.collection for stats in snapshot.collections if stats.preset is not None]
+    if query.collection is not None or not names:
+        return []
+    return [f"the presets of {', '.join(names)} apply to questions that name the collection"]
 
 
 def _today() -> date:
     return datetime.now(UTC).date()
-
-
-def _presets_left_out(search: Search, snapshot: Snapshot) -> str | None:
-    """Return a note where collections have presets that a question over all of them does not go by."""
-    named = [corpus.collection for corpus in snapshot.corpora if corpus.preset is not None]
-    if search.collection is not None or not named:
-        return None
-    return f"the presets of {', '.join(named)} apply to questions that name the collection"

@@ -1,4 +1,4 @@
-"""Pseudo-relevance feedback: what is like the best candidates is likely to be relevant too."""
+"""Pseudo-relevance feedback: score candidates by their similarity to the best ones."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -6,32 +6,38 @@ from typing import Any
 
 import psycopg
 
-from kosmos_rag.retrieval.candidates import Leg, leg
+from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.storage.sql import statement
 
 FEEDBACK = "feedback"
-"""The name of the list."""
+"""Name of the candidate list."""
 
 _BEST = 5
 
 
-def feedback(
+def pseudo_relevance_feedback(
     connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, candidates: Sequence[uuid.UUID]
-) -> Leg:
-    """Rank candidates, which come best first, by the inner product with the mean vector of the first five.
+) -> CandidateList:
+    """Rank candidates by inner product with the mean vector of the first five.
 
-    Source: Rocchio, "Relevance feedback in information retrieval" (1971), with the best candidates taken for relevant
-    and no others searched for.
+    Source: Rocchio, "Relevance feedback in information retrieval" (1971), with the best candidates taken as relevant,
+    and without a second search.
+
+    Args:
+        connection: Of the snapshot.
+        scope: Bound values of the query.
+        snapshot: State of the tenant.
+        candidates: Chunk ids, best first.
     """
     best = candidates[:_BEST]
     values = {**scope, "space_id": snapshot.space_id, "best": list(best), "candidates": list(candidates)}
     rows = connection.execute(statement("pseudo_relevance_feedback"), values).fetchall()
-    # No score where none of the best has a vector.
+    # NULL if none of the best candidates has a vector.
     scored = [(chunk_id, float(score)) for chunk_id, score in rows if score is not None]
-    return leg(
+    return rank_candidates(
         scored,
-        depth=len(candidates),
+        limit=len(candidates),
         plan=f"likeness to the best {len(best)}",
         read={"rows": len(scored)},
         reason=None,

@@ -1,17 +1,23 @@
-"""A question made fit to be asked, or refused with a reason."""
+"""The query of a search: its operators parsed, its filter compiled, its limits checked."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter
-from kosmos_rag.retrieval.filters import check
+from kosmos_rag.retrieval.filters import compile_filter
+from kosmos_rag.storage.tenants import TenantRef
 
 _LETTER = r"[^\W\d_²³¹¼½¾]"
 _QUOTE = '["“”]'
 
-# A quote opens where no word ends before it: 5" is a size. A required term ends at a quote, which is read as it would
-# be without the operator; an excluded one takes it along, or what goes would change how the rest is read.
+# A quote opens a phrase only where no word ends before it: 5" is a size. A required term ends at a quote, which is then
+# parsed as usual. An excluded term includes the quote: without it, the rest of the query would be parsed differently.
 _MARKED = re.compile(
     rf"""
       (?P<of_phrase>(?<!\S)[+-])? (?<!\w){_QUOTE} (?P<phrase>[^"“”]*) {_QUOTE} (?P<joined>(?=\w|{_QUOTE}))?
@@ -23,9 +29,13 @@ _OPERATOR = re.compile(rf"(?<!\S)[+-](?={_LETTER})")
 _AFTER_TERM = ".,;:!?)]}'\"“”…"
 
 
+_NO_FILTER = Filter()
+_NO_CONDITION = compile_filter(_NO_FILTER)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
-    """What a question asks for. A term is one word, or several where it stood in quotes."""
+class ParsedQuery:
+    """A query text split into plain text and operators. A term is one word, or several in quotes."""
 
     text: str
     """What is embedded and analysed: without operators, quotes and excluded terms."""
@@ -34,53 +44,113 @@ class Question:
     excluded: tuple[str, ...]
 
 
-def parse(question: str) -> Question:
-    """Read the operators of a question. Any text is a question: what is no operator is a word."""
-    found: dict[str, dict[str, None]] = {"": {}, "+": {}, "-": {}}
+def parse_operators(text: str) -> ParsedQuery:
+    """Parse the operators of a query. Any text is valid: what is no operator is a word."""
+    terms: dict[str, dict[str, None]] = {"": {}, "+": {}, "-": {}}
 
-    def plain(match: re.Match[str]) -> str:
+    def strip_operator(match: re.Match[str]) -> str:
         operator = match["of_phrase"] or match["of_term"] or ""
         words = " ".join((match["phrase"] or match["term"] or "").split())
         term = words.rstrip(_AFTER_TERM) if match["of_term"] else words
-        # One word has no order to keep: quotes around it stress it, as they do in prose.
+        # A phrase constrains the order of its words: quotes around one word only stress it.
         if any(character.isalnum() for character in term) and (operator or " " in term):
-            found[operator][term] = None
+            terms[operator][term] = None
         if operator == "-":
             return " "
         return words if match["joined"] is None else f"{words} "
 
-    marked = " ".join(_MARKED.sub(plain, question).split())
-    return Question(
-        # Operators within a phrase, or before what an excluded term has left, would be read as such the next time.
-        text=_OPERATOR.sub("", marked),
-        phrases=tuple(found[""]),
-        required=tuple(found["+"]),
-        excluded=tuple(found["-"]),
+    plain = " ".join(_MARKED.sub(strip_operator, text).split())
+    return ParsedQuery(
+        # Operators inside a phrase, or left by an excluded term, would be parsed as operators the next time.
+        text=_OPERATOR.sub("", plain),
+        phrases=tuple(terms[""]),
+        required=tuple(terms["+"]),
+        excluded=tuple(terms["-"]),
     )
 
 
 MAX_K = 1000
 MAX_OPERATORS = 32
-"""Phrases, required and excluded terms of one question together: each is a condition of its own."""
+"""Phrases, required and excluded terms of one query together: each is a condition of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """A valid question: not blank, of bounded length, encodable."""
+class Query:
+    """One valid query of one reader, as all stages of a search see it."""
 
-    question: str
-    """As it was asked, without control characters."""
-    parsed: Question
-    k: int
+    text: str
+    """As it was sent, without control characters; not blank, of bounded length, encodable."""
+    parsed: ParsedQuery
+    k: int | None
+    """Hits requested; None for the default of the settings that answer."""
     filter: Filter
+    tenant: TenantRef
+    principals: tuple[str, ...]
+    collection: str | None
+    """None for all collections of the tenant."""
+    subject: str | None
+    scope: Mapping[str, Any]
+    """Values that every statement binds: tenant, collection and the compiled filter."""
 
 
-def request(question: str, *, k: int, filter: Filter | None, max_chars: int) -> Request:  # noqa: A002
-    """Check a question. Raises RequestError, naming what is wrong with it.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrieverQuery:
+    """One wording of a query, as the retrievers search for it."""
 
-    Control characters become spaces and lone surrogates go: neither means anything, and PostgreSQL refuses both.
+    scope: Mapping[str, Any]
+    principals: Sequence[str]
+    parsed: ParsedQuery
+    texts: Mapping[str, float]
+    """Texts of the lexical retriever with their weights: the query 1, its synonyms less."""
+    vector: NDArray[np.float32] | None
+    """Query embedding of the dense retriever; None if it does not run."""
+    lexical: bool
+    """Whether the lexical retriever runs."""
+    candidates: int
+    """Candidates of each retriever."""
+    similarity_threshold: float
+    """Least cosine of a dense candidate."""
+    use_vector_index: bool
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """Bound values: texts with weights, and the phrases that are required or excluded."""
+        required = (*self.parsed.phrases, *self.parsed.required)
+        return {
+            "texts": list(self.texts),
+            "weights": list(self.texts.values()),
+            "phrases": [*required, *self.parsed.excluded],
+            "excluded": [False] * len(required) + [True] * len(self.parsed.excluded),
+        }
+
+
+def parse_query(
+    text: str,
+    *,
+    tenant: TenantRef,
+    principals: Sequence[str],
+    collection: str | None = None,
+    subject: str | None = None,
+    k: int | None = None,
+    filter: Filter | None = None,  # noqa: A002 — the name that callers expect
+    max_chars: int,
+) -> Query:
+    """Parse and check a query. Raises RequestError that names what is wrong.
+
+    Control characters become spaces and lone surrogates are removed: neither means anything, and PostgreSQL refuses
+    both.
+
+    Args:
+        text: The query with its operators.
+        tenant: Whose documents are searched.
+        principals: Principals of the reader.
+        collection: The collection to search; None for all.
+        subject: Who asks, for the audit log and experiments.
+        k: Hits requested; None for the default.
+        filter: Conditions on documents.
+        max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
     """
-    cleaned = "".join(character if character.isprintable() else " " for character in question)
+    cleaned = "".join(character if character.isprintable() else " " for character in text)
     cleaned = " ".join(cleaned.encode("utf-8", "ignore").decode().split())
     if not cleaned:
         raise RequestError("the question is empty; ask something")
@@ -89,15 +159,25 @@ def request(question: str, *, k: int, filter: Filter | None, max_chars: int) -> 
             f"the question has {len(cleaned):,} characters and rag.retrieval.max_question_chars allows {max_chars:,}; "
             "shorten it, or ingest long text as a document"
         )
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
+    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K):
         raise RequestError(f"k is {k!r}; ask for 1 to {MAX_K} hits")
-    wanted = Filter() if filter is None else filter
-    check(wanted)
-    return Request(question=cleaned, parsed=_parsed(cleaned), k=k, filter=wanted)
+    conditions = _NO_FILTER if filter is None else filter
+    compiled = _NO_CONDITION if filter is None else compile_filter(filter)
+    return Query(
+        text=cleaned,
+        parsed=_parse(cleaned),
+        k=k,
+        filter=conditions,
+        tenant=tenant,
+        principals=tuple(principals),
+        collection=collection,
+        subject=subject,
+        scope={"tenant_id": tenant.id, "collection": collection, **compiled},
+    )
 
 
-def _parsed(cleaned: str) -> Question:
-    parsed = parse(cleaned)
+def _parse(cleaned: str) -> ParsedQuery:
+    parsed = parse_operators(cleaned)
     if not parsed.text:
         if parsed.excluded:
             raise RequestError(f"the question {cleaned!r} excludes everything it names; say what to look for")

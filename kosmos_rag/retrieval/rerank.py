@@ -1,4 +1,4 @@
-"""The rerank stage: hits in the order that a cross-encoder sees, within the time that the question has left."""
+"""The rerank stage: reorder passages by a cross-encoder, within the deadline of the search."""
 
 import threading
 import time
@@ -14,8 +14,8 @@ from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.phrases import PHRASE
-from kosmos_rag.retrieval.timer import Watch
+from kosmos_rag.retrieval.fusion import PHRASE
+from kosmos_rag.retrieval.timer import StageTimer
 
 T = TypeVar("T")
 LATE, BUSY, MODEL = "deadline", "busy", "model"
@@ -23,135 +23,150 @@ LATE, BUSY, MODEL = "deadline", "busy", "model"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome(Generic[T]):
-    """A value, or why there is none."""
+    """The value of a call, or why there is none."""
 
     value: T | None
-    reason: str | None
-    why: str | None = None
-    """The kind of the reason: `deadline` passed, `busy` with calls that hang, or the `model` failed."""
+    message: str | None
+    error_kind: str | None = None
+    """`deadline` passed, `busy` with earlier calls, or the `model` failed."""
 
 
-class Deadline:
-    """Runs calls in threads of their own, a bounded number at a time, and waits for each only so long.
+class DeadlineExecutor:
+    """Runs calls in threads, a bounded number at once, and waits for each until its deadline.
 
-    A call that is given up on runs on in its thread, for Python cannot stop it, and holds its place until it ends.
-    While all places are held by such calls, others are refused at once: so a model that hangs costs its deadline as
-    often as there are places, and nothing after that.
+    A call past its deadline continues in its thread, because Python cannot stop it, and keeps its slot until it ends.
+    While such calls hold all slots, others are refused at once: a model that hangs costs its deadline once for each
+    slot, and nothing after that.
     """
 
-    def __init__(self, *, concurrency: int) -> None:
-        self._concurrency = concurrency
-        self._places = threading.BoundedSemaphore(concurrency)
+    def __init__(self, *, slots: int) -> None:
+        self._slot_count = slots
+        self._slots = threading.BoundedSemaphore(slots)
         self._lock = threading.Lock()
         self._late: set[Future[Any]] = set()
 
     def run(self, call: Callable[[], T], *, deadline_ms: float, spent_ms: float = 0.0) -> Outcome[T]:
-        """Return the call's value, or the reason that it has none: out of time, or its error.
+        """Run a call and return its value, or why it has none.
 
-        `spent_ms` of the deadline have passed before.
+        Args:
+            call: What to run.
+            deadline_ms: Milliseconds for the search until the call must end.
+            spent_ms: Milliseconds of the deadline that have passed.
         """
         until = time.monotonic() + (deadline_ms - spent_ms) / 1000
         if spent_ms >= deadline_ms:
-            return _none(f"the deadline of {deadline_ms} ms passed before", LATE)
-        if len(self._late) >= self._concurrency:
-            return _none(f"{self._concurrency} earlier calls are past their deadline and have not ended", BUSY)
-        if not self._places.acquire(timeout=max(0.0, until - time.monotonic())):
-            return _none(f"the deadline of {deadline_ms} ms passed while earlier calls ran", BUSY)
+            return _failed(f"the deadline of {deadline_ms} ms passed before", LATE)
+        if len(self._late) >= self._slot_count:
+            return _failed(f"{self._slot_count} earlier calls are past their deadline and have not ended", BUSY)
+        if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
+            return _failed(f"the deadline of {deadline_ms} ms passed while earlier calls ran", BUSY)
         future: Future[Outcome[T]] = Future()
         try:
-            # A daemon, so that a hanging model does not keep the process from ending.
-            threading.Thread(target=self._work, args=(call, future), name="kosmos-rag-deadline", daemon=True).start()
+            # A daemon thread, so that a hanging model does not keep the process alive.
+            threading.Thread(
+                target=self._run_call, args=(call, future), name="kosmos-rag-deadline", daemon=True
+            ).start()
         except RuntimeError as error:
-            self._places.release()
-            return _none(first_line(error), BUSY)
+            self._slots.release()
+            return _failed(first_line(error), BUSY)
         wait([future], timeout=max(0.0, until - time.monotonic()))
         with self._lock:
             if not future.done():
                 self._late.add(future)
-                return _none(f"the deadline of {deadline_ms} ms passed", LATE)
+                return _failed(f"the deadline of {deadline_ms} ms passed", LATE)
         return future.result()
 
-    def _work(self, call: Callable[[], T], future: Future[Outcome[T]]) -> None:
+    def _run_call(self, call: Callable[[], T], future: Future[Outcome[T]]) -> None:
         outcome: Outcome[T]
         try:
-            outcome = Outcome(value=call(), reason=None)
+            outcome = Outcome(value=call(), message=None)
         except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
-            outcome = _none(first_line(error), MODEL)
+            outcome = _failed(first_line(error), MODEL)
         with self._lock:
             future.set_result(outcome)
             self._late.discard(future)
-        self._places.release()
+        self._slots.release()
 
 
-def _none(reason: str, why: str) -> Outcome[T]:
-    return Outcome(value=None, reason=reason, why=why)
+def _failed(message: str, error_kind: str) -> Outcome[T]:
+    return Outcome(value=None, message=message, error_kind=error_kind)
 
 
 _WARM_UP_MS = 120_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reranked:
-    """Passages in their last order."""
+class RerankResult:
+    """Passages after the rerank stage."""
 
     passages: list[Passage]
-    note: str | None
-    """What the caller should know."""
+    warning: str | None
+    """Why the stage did not run, or how many passages the threshold dropped."""
     done: bool
-    """Whether the stage ran; else the order is the fused one."""
+    """Whether the stage ran; if not, the passages are in fused order."""
 
 
-class Reranking:
-    """Reorders passages, or leaves them as they are and says why. Thread-safe."""
+class RerankStage:
+    """Reorders passages, or keeps their order and says why. Thread-safe."""
 
     def __init__(
-        self, reranker: Reranker, settings: RerankingSettings, telemetry: Telemetry, line: Deadline | None = None
+        self,
+        reranker: Reranker,
+        settings: RerankingSettings,
+        telemetry: Telemetry,
+        executor: DeadlineExecutor | None = None,
     ) -> None:
         self._reranker = reranker
         self._telemetry = telemetry
         self._settings = settings
-        self._deadline = Deadline(concurrency=settings.concurrency) if line is None else line
+        self._executor = DeadlineExecutor(slots=settings.concurrency) if executor is None else executor
 
-    def under(self, settings: RerankingSettings) -> "Reranking":
-        """Return one with another threshold and deadline, in line for the same model."""
-        return Reranking(self._reranker, settings, self._telemetry, self._deadline)
+    def with_settings(self, settings: RerankingSettings) -> "RerankStage":
+        """Return a stage with another threshold and deadline that shares model and slots."""
+        return RerankStage(self._reranker, settings, self._telemetry, self._executor)
 
-    def beside(self) -> "Reranking":
-        """Return the same in a line of its own: calls of it that hang hold up no others, and are not told of."""
-        return Reranking(self._reranker, self._settings, Telemetry())
+    def for_background(self) -> "RerankStage":
+        """Return a stage with slots of its own and without metrics, for background queries."""
+        return RerankStage(self._reranker, self._settings, Telemetry())
 
     def warm_up(self) -> None:
-        """Load the model. One that cannot be loaded, or hangs, is found out now, and no question waits for it."""
-        self._deadline.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
+        """Load the model, so that no query waits for a model that fails or hangs."""
+        self._executor.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
 
-    def run(self, question: str, passages: list[Passage], watch: Watch) -> Reranked:
-        """Return the passages by relevance, without those below the threshold."""
+    def run(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
+        """Return the passages by relevance, without those below the threshold.
+
+        Args:
+            text: Query without operators.
+            passages: Passages in fused order.
+            timer: Timer of the search; the deadline counts from its start.
+        """
         if not passages:
-            return Reranked(passages=passages, note=None, done=True)
+            return RerankResult(passages=passages, warning=None, done=True)
         texts = [passage.text for passage in passages]
-        outcome = self._deadline.run(
-            lambda: self._reranker.score(question, texts),
+        outcome = self._executor.run(
+            lambda: self._reranker.score(text, texts),
             deadline_ms=self._settings.deadline_ms,
-            spent_ms=watch.elapsed_ms(),
+            spent_ms=timer.elapsed_ms(),
         )
-        watch.lap("rerank")
-        scores, fault = outcome.value, outcome.reason or _fault(outcome.value, len(passages))
+        timer.record("rerank")
+        scores, fault = outcome.value, outcome.message or _fault(outcome.value, len(passages))
         if scores is None or fault:
-            self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", outcome.why or MODEL)
-            return Reranked(passages=passages, note=f"not reranked, in fused order: {fault}", done=False)
+            self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", outcome.error_kind or MODEL)
+            return RerankResult(passages=passages, warning=f"not reranked, in fused order: {fault}", done=False)
         scored = [
             replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)
         ]
-        # Sorting is stable: equal scores keep their fused order. What holds the phrases stays before the rest.
+        # Sorting is stable: equal scores keep their fused order. Passages with the quoted phrases stay first.
         ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
         kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
         dropped = len(ordered) - len(kept)
-        note = f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"
-        return Reranked(passages=kept, note=note if dropped else None, done=True)
+        warning = f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"
+        return RerankResult(passages=kept, warning=warning if dropped else None, done=True)
 
 
 def _fault(scores: object, passages: int) -> str | None:
-    """Return what is wrong with a reranker's answer: ours checks its own, another one may not."""
+    """Return what is wrong with the scores; None if valid. A reranker of the caller may return anything."""
     if not isinstance(scores, Sequence):
         return "the model gave no list of scores"
     if len(scores) != passages:

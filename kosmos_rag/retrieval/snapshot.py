@@ -1,166 +1,198 @@
-"""What a retrieval knows of its collections before it plans: statistics, terms and indexes, of one snapshot."""
+"""The state of a tenant that a search plans with, read in one snapshot: statistics, terms, indexes, routing."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import ExperimentMode, RunningExperiment
+from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """Packed postings of the chunks with serials up to, not with, `last`, from where the segment before ends."""
+    """Packed postings of the chunks before sequence number `last`, from the end of the previous segment."""
 
     id: uuid.UUID
     last: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Corpus:
-    """One collection of one tenant, as one question of one reader sees it.
+class CollectionStats:
+    """Statistics of one collection for one query of one reader.
 
-    Statistics are of the chunks that this reader may read: those of others move no score and no count.
+    Counted over the chunks that this reader may read: chunks of others change no score and no count.
     """
 
     collection: str
     chunks: int
-    """How many this reader may read."""
+    """Chunks that this reader may read."""
     average: float
-    """Mean length of those, in lexemes."""
+    """Mean length of those chunks, in lexemes."""
     next_sequence: int
     epoch: int
-    """Raised by each transaction that changes documents which this reader may read."""
+    """Incremented by each transaction that changes documents which this reader may read."""
     weights: Mapping[int, float]
-    """Inverse document frequency of what is asked for, times what it counts for, by lexeme id, ascending."""
+    """Query term weights `{lexeme_id: idf * term_weight}`, sorted by id."""
     segments: tuple[Segment, ...]
     preset: str | None = None
-    """Whose settings it goes by, where it goes by others than the tenant's."""
+    """Name of the preset of the collection; None without one."""
 
     @property
-    def tail(self) -> int:
-        """How many chunks no segment holds, at most."""
+    def unsegmented_chunks(self) -> int:
+        """Chunks outside all segments, at most."""
         covered = self.segments[-1].last if self.segments else 1
         return min(self.chunks, self.next_sequence - covered)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VectorIndex:
-    """The tenant's own index over its live space."""
+    """The vector index of the tenant over its live embedding space."""
 
     id: uuid.UUID
     kind: str
     oversampling: int | None
-    """Of an index of one bit a dimension: candidates to score again with their vectors, for each hit wanted."""
+    """Candidates to rescore for each requested hit, of an index with one bit a dimension; else None."""
     probes: int
     lists: int
     ef_search: int
     rows: int
-    """When it was built."""
+    """Rows when the index was built."""
     acl: Mapping[str, int]
-    """How many of them each list of readers may read; the names of a list are joined by a unit separator."""
+    """Rows by access control list; its principals are joined by a unit separator."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Routing:
+    """Stored settings that decide which pipeline answers a query and what is logged of it.
+
+    Equal records route alike: a caller may keep one and compare it with that of the snapshot.
+    """
+
+    preset: tuple[str, str] | None
+    """Name and content (JSON) of the preset of the collection; None without a collection or a preset."""
+    audit: tuple[Mapping[str, Any], ...]
+    """`rag.audit` of the presets of all collections that may answer."""
+    experiment: RunningExperiment | None
+    """The experiment that runs for queries to this collection, or to all collections."""
+
+    @classmethod
+    def from_row(cls, preset: Sequence[str] | None, audit: Sequence[Mapping[str, Any]], experiment: Any) -> "Routing":
+        """Build the record from the columns of `query_routing`."""
+        return cls(
+            preset=None if preset is None else (preset[0], preset[1]),
+            audit=tuple(audit),
+            experiment=None
+            if experiment is None
+            else RunningExperiment(
+                **{**experiment, "id": uuid.UUID(experiment["id"]), "mode": ExperimentMode(experiment["mode"])}
+            ),
+        )
+
+
+NO_ROUTING = Routing(preset=None, audit=(), experiment=None)
+
+
+def read_routing(role: Role, tenant: TenantRef, collection: str | None) -> Routing:
+    """Read the routing of queries to a collection, or to all, in a transaction of its own. Raises DatabaseError."""
+    values = {"tenant_id": tenant.id, "collection": collection}
+    with role.transaction(tenant.id, [EVERYONE]) as connection:
+        row = connection.execute(statement("query_routing"), values).fetchone()
+    return NO_ROUTING if row is None else Routing.from_row(*row)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """The tenant at the moment of the question."""
+    """The state of a tenant when a query is answered."""
 
     space_id: uuid.UUID | None
-    corpora: tuple[Corpus, ...]
+    collections: tuple[CollectionStats, ...]
+    """Collections that may answer and that this reader may read."""
     terms: frozenset[str]
-    """What is asked for, analysed in the languages of all collections that may answer."""
+    """Lexemes of the query, in the languages of all collections that may answer."""
     required: str | None
-    """What a chunk must hold, as a tsquery; None where the question requires nothing."""
+    """Condition on chunks as a tsquery; None if the query requires nothing."""
     vector_index: VectorIndex | None
-    total: int
-    """Chunks of the collections, readable or not: to plan with, and not to be told."""
+    total_chunks_unfiltered: int
+    """Chunk count ignoring ACLs. Planner input only: exposing it would leak hidden documents."""
     enforced: bool
-    """Whether the preset of one of the collections has departments decide who may read."""
-    audit: tuple[Mapping[str, Any], ...]
-    """What presets of the collections set of `rag.audit`."""
-    experiment: RunningExperiment | None = None
-    """What runs for questions to these collections."""
+    """Whether a preset of one of the collections derives access from departments."""
+    routing: Routing
 
     @property
     def chunks(self) -> int:
-        """How many of them this reader may read."""
-        return sum(corpus.chunks for corpus in self.corpora)
+        """Chunks that this reader may read."""
+        return sum(stats.chunks for stats in self.collections)
 
     @property
-    def whole(self) -> bool:
-        """Whether the reader may read all of them."""
-        return self.chunks == self.total
+    def sees_all_chunks(self) -> bool:
+        """Whether the reader may read every chunk."""
+        return self.chunks == self.total_chunks_unfiltered
 
 
-def look(
-    connection: psycopg.Connection, scope: Mapping[str, Any], words: Mapping[str, Any], *, use_vector_index: bool
-) -> Snapshot:
-    """Read the snapshot in one round trip. `scope` names tenant and collection, `words` what the question says."""
-    values = {**scope, **words}
-    corpora = connection.execute(statement("search_snapshot"), values)
-    terms = connection.execute(statement("query_terms"), values)
-    required = connection.execute(statement("required_terms"), values) if words["phrases"] else None
-    indexes = connection.execute(statement("ready_indexes"), values)
-    rows = terms.fetchall()
-    ready = indexes.fetchall()
-    every = corpora.fetchall()
-    readable = [row for row in every if row[5] is not None]
+def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snapshot:
+    """Read the snapshot in one round trip."""
+    values = {**query.scope, **query.terms}
+    # All statements are sent before the first result is fetched: the pipeline makes them one round trip.
+    collections_cursor = connection.execute(statement("search_snapshot"), values)
+    terms_cursor = connection.execute(statement("query_terms"), values)
+    required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
+    indexes_cursor = connection.execute(statement("ready_indexes"), values)
+    terms = terms_cursor.fetchall()
+    indexes = indexes_cursor.fetchall()
+    collections = collections_cursor.fetchall()
+    readable = [row for row in collections if row[5] is not None]
     space_id = readable[0][3] if readable else None
     return Snapshot(
         space_id=space_id,
-        corpora=tuple(_corpora(readable, rows, ready)),
-        terms=frozenset(lexeme for _, lexeme, *_ in rows),
-        required=(required.fetchone() or (None,))[0] if required else None,
+        collections=tuple(_collection_stats(row, terms, indexes) for row in readable),
+        terms=frozenset(lexeme for _, lexeme, *_ in terms),
+        required=(required_cursor.fetchone() or (None,))[0] if required_cursor else None,
         vector_index=_vector_index(
-            row for row in ready if use_vector_index and row[1] != "segment" and row[3] == space_id
+            row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id
         ),
-        total=sum(row[1] or 0 for row in every),
-        enforced=any(row[8] for row in every),
-        audit=tuple(every[0][9]) if every else (),
-        experiment=_experiment(every[0][10]) if every else None,
+        total_chunks_unfiltered=sum(row[1] or 0 for row in collections),
+        enforced=any(row[8] for row in collections),
+        routing=Routing.from_row(*collections[0][9:12]) if collections else NO_ROUTING,
     )
 
 
-def _experiment(told: Mapping[str, Any] | None) -> RunningExperiment | None:
-    if told is None:
-        return None
-    return RunningExperiment(**{**told, "id": uuid.UUID(told["id"]), "mode": ExperimentMode(told["mode"])})
+def _collection_stats(
+    row: tuple[Any, ...], terms: Sequence[tuple[Any, ...]], indexes: Sequence[tuple[Any, ...]]
+) -> CollectionStats:
+    collection, _, next_sequence, _, preset, chunks, length, epoch, *_ = row
+    return CollectionStats(
+        collection=collection,
+        chunks=chunks,
+        average=max(length, 1) / max(chunks, 1),
+        next_sequence=next_sequence,
+        epoch=epoch,
+        weights={
+            lexeme_id: bm25.inverse_document_frequency(chunks, frequency) * weight
+            for where, _, lexeme_id, frequency, weight in terms
+            if where == collection and lexeme_id is not None
+        },
+        segments=tuple(
+            Segment(id=index[0], last=index[4]) for index in indexes if index[1] == "segment" and index[2] == collection
+        ),
+        preset=preset,
+    )
 
 
-def _corpora(
-    corpora: Iterable[tuple[Any, ...]], terms: list[tuple[Any, ...]], ready: list[tuple[Any, ...]]
-) -> Iterable[Corpus]:
-    for collection, _, next_sequence, _, preset, chunks, length, epoch, *_ in corpora:
-        yield Corpus(
-            collection=collection,
-            chunks=chunks,
-            average=max(length, 1) / max(chunks, 1),
-            next_sequence=next_sequence,
-            epoch=epoch,
-            weights={
-                lexeme_id: bm25.inverse_document_frequency(chunks, holding) * weight
-                for where, _, lexeme_id, holding, weight in terms
-                if where == collection and lexeme_id is not None
-            },
-            segments=tuple(
-                Segment(id=row[0], last=row[4]) for row in ready if row[1] == "segment" and row[2] == collection
-            ),
-            preset=preset,
-        )
-
-
-def _vector_index(ready: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
-    row = next(iter(ready), None)
+def _vector_index(indexes: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
+    row = next(iter(indexes), None)
     if row is None:
         return None
     settings, rows, health = row[5:]
     missed = health.get("recall_at_10", 1.0) < health.get("recall_target", 0.0)
     if missed and health["p50_ms"] > health["exact_p50_ms"]:
-        return None  # measured to find less than it should, and to be slower than the scan that finds all
+        return None  # below the recall target, and slower than the exact scan
     return VectorIndex(
         id=row[0],
         kind=row[1],

@@ -1,4 +1,4 @@
-"""The clock of one retrieval: which stages ran, and how long each took."""
+"""Durations of the stages of one search."""
 
 import time
 from datetime import datetime
@@ -6,42 +6,50 @@ from datetime import datetime
 from kosmos_rag.core.telemetry import tracing
 
 
-class Watch:
-    """Measures stages as they pass, each a span of the trace. Not shared between threads."""
+class StageTimer:
+    """Measures consecutive stages and records each as a span. Not shared between threads."""
 
     def __init__(self) -> None:
         self._started = self._last = time.perf_counter()
-        self._laps: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
 
-    def lap(self, stage: str) -> None:
-        """End a stage that began where the one before it ended; one that runs again adds up."""
+    def record(self, stage: str) -> None:
+        """End a stage that started where the previous one ended.
+
+        A stage that runs again adds to its duration.
+        """
         now = time.perf_counter()
         self._add(stage, (now - self._last) * 1000)
         self._last = now
 
-    def _add(self, stage: str, took_ms: float) -> None:
-        tracing.record_span(f"kosmos.{stage}", took_ms / 1000)
-        self._laps[stage] = self._laps.get(stage, 0.0) + took_ms
+    def _add(self, stage: str, duration_ms: float) -> None:
+        tracing.record_span(f"kosmos.{stage}", duration_ms / 1000)
+        self._durations[stage] = self._durations.get(stage, 0.0) + duration_ms
 
-    def server_lap(self, stage: str, begin: datetime, end: datetime) -> None:
-        """End a stage that ran on the server within a round trip, by two readings of its clock.
+    def record_server_time(self, stage: str, begin: datetime, end: datetime) -> None:
+        """Record a stage that ran on the server within a round trip.
 
-        The rest of the round trip belongs to the stage that ends next.
+        Args:
+            stage: Name of the stage.
+            begin: Clock of the server before the stage.
+            end: Clock of the server after it. The rest of the round trip belongs to the next stage.
         """
-        # A server's clock may be set while it is read.
-        took_s = max(0.0, (end - begin).total_seconds())
-        self._add(stage, took_s * 1000)
-        self._last += took_s
+        # The clock of a server may be set between the two readings.
+        duration_s = max(0.0, (end - begin).total_seconds())
+        self._add(stage, duration_s * 1000)
+        self._last += duration_s
 
     def elapsed_ms(self) -> float:
-        """Return the time since the question came."""
+        """Return the milliseconds since the search started."""
         return (time.perf_counter() - self._started) * 1000
 
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages that ran, in order."""
-        return tuple(self._laps)
+        return tuple(self._durations)
 
     def timings_ms(self) -> dict[str, float]:
         """Return milliseconds of each stage and `total`."""
-        return {stage: round(took, 3) for stage, took in {**self._laps, "total": self.elapsed_ms()}.items()}
+        return {
+            stage: round(duration, 3) for stage, duration in {**self._durations, "total": self.elapsed_ms()}.items()
+        }

@@ -34,7 +34,7 @@ def test_experiment__from_its_start_to_what_came_of_it(
     assert started.stdout.startswith("the experiment by-scores (shadow, 100% of the questions to all collections) runs")
     for number in range(3):
         scope.search(f"churn account{number}", settings.rag.retrieval.top_k)
-    assert engine.parts.experiments.drain(60)
+    assert engine.parts.background.drain(60)
     told = json.loads(kosmos("status", "by-scores", "--json").stdout)
     assert (told["results"], told["compared"], told["experiment"]["mode"]) == (3, 3, "shadow")
     assert told["differences"][0]["significant"] is False
@@ -63,7 +63,7 @@ def test_status__tells_what_the_second_configuration_fails_with(kosmos: Run, eng
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
     scope.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
     assert as_object(scope.search("churn"))["experiment"] == {"experiment": "reranked", "arm": "control"}
-    assert engine.parts.experiments.drain(60)
+    assert engine.parts.background.drain(60)
     assert "failed with ConfigError (1)" in kosmos("status", "reranked").stdout
     assert json.loads(kosmos("status", "reranked", "--json").stdout)["faults"] == {"ConfigError": 1}
 

@@ -116,7 +116,7 @@ class Asking:
             self._embedders[key] = engine.parts.embedder
             name = self._ingest(engine, settings)
             owner, database = tenant(name), engine.parts.database
-            goes_by = engine.parts.shapes.of(database.app, owner, self.collection).settings
+            goes_by = engine.parts.pipelines.get(database.app, owner, self.collection).settings
             require_applied(wanted, goes_by, changes)
             engine.warm_up()
             plan = Plan(

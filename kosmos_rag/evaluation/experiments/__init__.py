@@ -1,1 +1,1 @@
-"""Experiments: a share of a tenant's questions is answered by a second configuration, or asked of it in the shadow."""
+"""A/B experiments: a share of queries is answered by a second configuration, or repeated with it in the background."""

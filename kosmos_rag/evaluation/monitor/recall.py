@@ -17,18 +17,21 @@ from psycopg import Connection, sql
 
 from kosmos_rag.core.config import MonitorSettings
 from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
+from kosmos_rag.core.types import Filter
 from kosmos_rag.indexing.recall import DEPTH, Recall, nearest_neighbours, summarise_recall
-from kosmos_rag.retrieval.candidates import DENSE, Leg
+from kosmos_rag.retrieval.filters import compile_filter
+from kosmos_rag.retrieval.fusion import DENSE, CandidateList
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.query import request
-from kosmos_rag.retrieval.search import Search
-from kosmos_rag.retrieval.timer import Watch
+from kosmos_rag.retrieval.query import ParsedQuery, RetrieverQuery
+from kosmos_rag.retrieval.retrievers import run_retrievers
+from kosmos_rag.retrieval.snapshot import load_snapshot
+from kosmos_rag.retrieval.timer import StageTimer
 from kosmos_rag.storage.pool import Role
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-_PLACEHOLDER_QUERY = request("any", k=10, filter=None, max_chars=10)
-"""A search has a query text; dense retrieval does not read it."""
+_NO_TEXT = ParsedQuery(text="", phrases=(), required=(), excluded=())
+"""Dense retrieval reads no text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,25 +123,24 @@ def measure_live_recall(
 
 def _compare(app: Role, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Comparison | None:
     """Search one sample both ways in one snapshot; None if no index covers it any more."""
-    search = Search(
-        tenant=owner,
+    query = RetrieverQuery(
+        scope={"tenant_id": owner.id, "collection": sample.collection, **compile_filter(Filter())},
         principals=sample.principals,
-        collection=sample.collection,
-        request=_PLACEHOLDER_QUERY,
+        parsed=_NO_TEXT,
         texts={},
         vector=sample.vector,
         lexical=False,
-        depth=DEPTH,
+        candidates=DEPTH,
         similarity_threshold=-1.0,
         use_vector_index=True,
     )
     with app.transaction(owner.id, sample.principals) as connection:
         _limit_resources(connection, settings)
-        snapshot = search.look(connection)
+        snapshot = load_snapshot(connection, query)
         if snapshot.vector_index is None:
             return None
         started = time.perf_counter()
-        dense = search.run(connection, snapshot, PostingsCache(0), Watch())[DENSE]
+        dense = run_retrievers(connection, query, snapshot, PostingsCache(0), StageTimer())[DENSE]
         index_ms = (time.perf_counter() - started) * 1000
         scope = {"tenant_id": owner.id, "space_id": snapshot.space_id, "collection": sample.collection}
         nearest = nearest_neighbours(connection, scope, sample.vector)
@@ -155,5 +157,5 @@ def _limit_resources(connection: Connection, settings: MonitorSettings) -> None:
     connection.execute(statement("disable_parallel_query"))
 
 
-def _is_incomplete(dense: Leg, existing: int) -> bool:
+def _is_incomplete(dense: CandidateList, existing: int) -> bool:
     return dense.explain.plan.startswith("exact scan, for") or len(dense.candidates) < existing

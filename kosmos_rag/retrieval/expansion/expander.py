@@ -18,14 +18,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Expanded:
-    """An expansion, and what could not be had of it."""
+class ExpandedQuery:
+    """An expansion, and warnings about parts that failed."""
 
     expansion: Expansion
     warnings: tuple[str, ...]
 
 
-def _counting(rag: RagSettings) -> ExpansionSettings:
+NOT_EXPANDED = ExpandedQuery(expansion=Expansion(), warnings=())
+
+
+def create_expander(rag: RagSettings, model: LanguageModel | None) -> "Expander | None":
+    """Create the expander of these settings; None if they expand nothing. Raises ConfigError."""
+    expander = Expander(rag, model)
+    return expander if expander.enabled else None
+
+
+def _effective_settings(rag: RagSettings) -> ExpansionSettings:
     """Return the settings without what a leg of no weight would be asked: it changes nothing and takes time."""
     without = {
         "synonyms": None if rag.retrieval.keyword_weight == 0 else rag.expansion.synonyms,
@@ -39,7 +48,7 @@ class Expander:
 
     def __init__(self, rag: RagSettings, model: LanguageModel | None) -> None:
         """Load the synonyms. Raises ConfigError: a broken file, or no language model where one is needed."""
-        settings, kept = _counting(rag), rag.retrieval.cached_questions
+        settings, kept = _effective_settings(rag), rag.retrieval.cached_questions
         self._synonyms = Synonyms.load(settings.synonyms) if settings.synonyms else None
         wanted = [key for key in ("queries", "hyde") if getattr(settings, key)]
         if wanted and model is None:
@@ -61,7 +70,12 @@ class Expander:
         self._wordings = keeping(wordings) if settings.queries else None
         self._passage = keeping(passage) if settings.hyde else None
 
-    def expand(self, question: str) -> Expanded:
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is added to queries."""
+        return any((self._synonyms, self._wordings, self._passage))
+
+    def expand(self, question: str) -> ExpandedQuery:
         """Return what else to look for. Where the language model fails, the question stands as it is, with a note."""
         notes: list[str] = []
 
@@ -79,4 +93,4 @@ class Expander:
             wordings=tried(self._wordings, (), "no other wordings"),
             passage=tried(self._passage, None, "no hypothetical passage"),
         )
-        return Expanded(expansion=expansion, warnings=tuple(notes))
+        return ExpandedQuery(expansion=expansion, warnings=tuple(notes))

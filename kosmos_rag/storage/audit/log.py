@@ -49,7 +49,7 @@ class Reader:
     collection: str | None
 
 
-def strictest(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
+def strictest_policy(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
     """Return the rules for collections: a preset may ask for a log and keep texts out of it, and undo neither."""
     rules = [process, *collections]
     return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))

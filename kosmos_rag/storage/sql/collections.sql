@@ -8,11 +8,6 @@ SELECT p.name, p.content
   FROM kosmos.collection_presets p
  WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
 
--- name: presets_of_tenant
-SELECT p.name, p.content
-  FROM kosmos.collection_presets p
- WHERE p.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR p.collection = %(collection)s)
-
 -- name: delete_preset
 DELETE FROM kosmos.collection_presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 

@@ -1,8 +1,8 @@
 -- name: search_snapshot
 -- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
 -- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last, of the collections that
--- are asked, those without documents too: whether any makes departments decide, and what their presets say of the log.
--- And which experiment runs for questions that are asked like this one; an index lets no second one run.
+-- are asked, those without documents too: whether any makes departments decide. The last three columns are those of
+-- query_routing: a pipeline that was chosen by other values must not answer.
 -- A tenant without documents is one row, without a collection.
 SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
        EXISTS (SELECT
@@ -10,11 +10,15 @@ SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunk
                 WHERE e.tenant_id = %(tenant_id)s
                   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
                   AND e.content::jsonb -> 'rag' -> 'access' ->> 'department_from' IS NOT NULL),
+       (SELECT json_build_array(e.name, e.content)
+          FROM kosmos.collection_presets e
+         WHERE e.tenant_id = %(tenant_id)s AND e.collection = %(collection)s),
        ARRAY(SELECT e.content::jsonb -> 'rag' -> 'audit'
                FROM kosmos.collection_presets e
               WHERE e.tenant_id = %(tenant_id)s
                 AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL),
+                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL
+              ORDER BY e.collection),
        (SELECT json_build_object('id', x.id, 'name', x.name, 'mode', x.mode, 'share', x.share, 'content', x.content)
           FROM kosmos.experiments x
          WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
@@ -32,6 +36,23 @@ SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunk
               GROUP BY n.collection) r ON r.collection = s.collection
  WHERE t.tenant_id = %(tenant_id)s
  ORDER BY s.collection
+
+-- name: query_routing
+-- Which settings answer queries to a collection, or to all: the preset of the collection, what presets of all that may
+-- answer set of the audit log, and the experiment that runs; an index lets no second one run.
+SELECT (SELECT json_build_array(e.name, e.content)
+          FROM kosmos.collection_presets e
+         WHERE e.tenant_id = %(tenant_id)s AND e.collection = %(collection)s),
+       ARRAY(SELECT e.content::jsonb -> 'rag' -> 'audit'
+               FROM kosmos.collection_presets e
+              WHERE e.tenant_id = %(tenant_id)s
+                AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL
+              ORDER BY e.collection),
+       (SELECT json_build_object('id', x.id, 'name', x.name, 'mode', x.mode, 'share', x.share, 'content', x.content)
+          FROM kosmos.experiments x
+         WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
+           AND x.collection IS NOT DISTINCT FROM %(collection)s::text)
 
 -- name: query_terms
 -- The terms of each text, the question's and its synonyms', after analysis in the languages of each collection, and

@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import Filter
-from kosmos_rag.retrieval.filters import filter_values
+from kosmos_rag.retrieval.filters import compile_filter
 from tests.property_examples import examples
 
 PASSES = """
@@ -51,7 +51,7 @@ def _passes(connection: psycopg.Connection, given: Filter, **columns: Any) -> bo
         "metadata": {},
         **columns,
     }
-    found = connection.execute(PASSES, {"row": Jsonb(row), **filter_values(given)}).fetchone()
+    found = connection.execute(PASSES, {"row": Jsonb(row), **compile_filter(given)}).fetchone()
     assert found is not None
     return bool(found[0])
 

@@ -22,7 +22,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.indexing.recall import NO_FILTER
-from kosmos_rag.retrieval.filters import filter_values
+from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import parse, statement
 from kosmos_rag.storage.tenants import tenant
@@ -176,7 +176,7 @@ def _values(database: Database, tenant_id: uuid.UUID) -> dict[str, Any]:
 
 
 FILTERED = {
-    name: value for name, value in filter_values(Filter(where={"metadata.quarter": 1})).items() if name in NO_FILTER
+    name: value for name, value in compile_filter(Filter(where={"metadata.quarter": 1})).items() if name in NO_FILTER
 }
 REQUIRED = {"required": "'third'"}
 CORPUS = {"collection": "default"}

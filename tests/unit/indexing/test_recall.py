@@ -18,8 +18,8 @@ from kosmos_rag.indexing.ann import _candidate_settings, plan_settings
 from kosmos_rag.indexing.catalog import READY, IndexRecord
 from kosmos_rag.indexing.recall import DEPTH, Recall, _random_words, measure_recall, smallest_sufficient_setting
 from kosmos_rag.indexing.status import needs_vector_index, rebuild_reason
-from kosmos_rag.retrieval.dense import share_in_reach
-from kosmos_rag.retrieval.snapshot import Corpus, Snapshot, VectorIndex
+from kosmos_rag.retrieval.dense import estimate_selectivity
+from kosmos_rag.retrieval.snapshot import NO_ROUTING, CollectionStats, Snapshot, VectorIndex
 
 SETTINGS = Settings.load().indexes
 
@@ -201,18 +201,18 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
     index = VectorIndex(
         id=uuid.uuid4(), kind="ivfflat", oversampling=None, probes=1, lists=10, ef_search=40, rows=100, acl=readers
     )
-    corpus = Corpus(
+    corpus = CollectionStats(
         collection="kb", chunks=chunks, average=9.0, next_sequence=chunks + 1, epoch=0, weights={}, segments=()
     )
     return Snapshot(
         space_id=uuid.uuid4(),
-        corpora=(corpus,),
+        collections=(corpus,),
         terms=frozenset(),
         required=None,
         vector_index=index,
-        total=corpus.chunks,
+        total_chunks_unfiltered=corpus.chunks,
         enforced=False,
-        audit=(),
+        routing=NO_ROUTING,
     )
 
 
@@ -224,18 +224,18 @@ WHOLE = {"collection": None}
     ("principals", "share"),
     [(["everyone"], 0.7), (["finance"], 0.3), (["finance", "legal"], 0.3), (["everyone", "legal"], 0.8), (["x"], 0.0)],
 )
-def test_share_in_reach__counts_each_list_of_readers_once(principals: list[str], share: float) -> None:
-    assert share_in_reach(_snapshot(READERS), WHOLE, principals) == pytest.approx(share)
+def test_estimate_selectivity__counts_each_list_of_readers_once(principals: list[str], share: float) -> None:
+    assert estimate_selectivity(_snapshot(READERS), WHOLE, principals) == pytest.approx(share)
 
 
-def test_share_in_reach__of_a_collection_is_its_part_of_what_the_reader_may_read() -> None:
+def test_estimate_selectivity__of_a_collection_is_its_part_of_what_the_reader_may_read() -> None:
     snapshot = _snapshot(READERS, chunks=10)
-    assert share_in_reach(snapshot, {"collection": "kb"}, ["everyone"]) == pytest.approx(0.07)
-    assert share_in_reach(snapshot, WHOLE, ["everyone"]) == pytest.approx(0.7)
+    assert estimate_selectivity(snapshot, {"collection": "kb"}, ["everyone"]) == pytest.approx(0.07)
+    assert estimate_selectivity(snapshot, WHOLE, ["everyone"]) == pytest.approx(0.7)
     grown = _snapshot(READERS, chunks=1_000)
-    assert share_in_reach(grown, {"collection": "kb"}, ["everyone"]) == pytest.approx(0.7)
+    assert estimate_selectivity(grown, {"collection": "kb"}, ["everyone"]) == pytest.approx(0.7)
 
 
-def test_share_in_reach__is_all_where_nothing_was_counted() -> None:
-    assert share_in_reach(_snapshot({}), {"collection": "kb"}, ["finance"]) == 1.0
-    assert share_in_reach(replace(_snapshot(READERS), vector_index=None), WHOLE, ["x"]) == 1.0
+def test_estimate_selectivity__is_all_where_nothing_was_counted() -> None:
+    assert estimate_selectivity(_snapshot({}), {"collection": "kb"}, ["finance"]) == 1.0
+    assert estimate_selectivity(replace(_snapshot(READERS), vector_index=None), WHOLE, ["x"]) == 1.0

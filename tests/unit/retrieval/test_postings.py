@@ -32,34 +32,34 @@ def test_posting__counts_its_numbers_and_something_for_itself() -> None:
 
 def test_cache__drops_the_least_recently_used() -> None:
     cache = PostingsCache(3 * ONE)
-    cache.keep({_key(n): _posting(10) for n in (1, 2, 3)})
-    cache.take([_key(1)])
-    cache.keep({_key(4): _posting(10)})
-    assert set(cache.take(map(_key, range(5)))) == {_key(1), _key(3), _key(4)}
+    cache.put({_key(n): _posting(10) for n in (1, 2, 3)})
+    cache.get([_key(1)])
+    cache.put({_key(4): _posting(10)})
+    assert set(cache.get(map(_key, range(5)))) == {_key(1), _key(3), _key(4)}
     assert cache.bytes == 3 * ONE
 
 
 def test_cache__keeps_what_it_has_where_an_entry_is_larger_than_all_of_it() -> None:
     cache = PostingsCache(3 * ONE)
-    cache.keep({_key(1): _posting(10)})
-    cache.keep({_key(2): _posting(1000)})
-    assert set(cache.take([_key(1), _key(2)])) == {_key(1)}
+    cache.put({_key(1): _posting(10)})
+    cache.put({_key(2): _posting(1000)})
+    assert set(cache.get([_key(1), _key(2)])) == {_key(1)}
     assert cache.bytes == ONE
 
 
 def test_cache__counts_an_entry_once() -> None:
     cache = PostingsCache(3 * ONE)
     for _ in range(5):
-        cache.keep({_key(1): _posting(10)})
+        cache.put({_key(1): _posting(10)})
     assert cache.bytes == ONE
-    assert cache.take([_key(1)])[_key(1)].offsets.tolist() == list(range(10))
+    assert cache.get([_key(1)])[_key(1)].offsets.tolist() == list(range(10))
 
 
 def test_cache__keeps_segments_apart() -> None:
     cache = PostingsCache(10 * ONE)
     other = uuid.UUID(int=2)
-    cache.keep({(SEGMENT, CHUNKS): _posting(3), (other, CHUNKS): _posting(4)})
-    assert len(cache.take([(other, CHUNKS)])[other, CHUNKS].offsets) == 4
+    cache.put({(SEGMENT, CHUNKS): _posting(3), (other, CHUNKS): _posting(4)})
+    assert len(cache.get([(other, CHUNKS)])[other, CHUNKS].offsets) == 4
 
 
 @given(
@@ -74,13 +74,13 @@ def test_cache__is_a_dictionary_that_forgets(limit: int, steps: list[tuple[bool,
         key, posting = _key(number), _posting(count)
         known = dict(used)
         if keeps:
-            cache.keep({key: posting})
+            cache.put({key: posting})
             if key not in known and posting.bytes <= limit:
                 used.append((key, posting))
             while sum(entry.bytes for _, entry in used) > limit:
                 used.pop(0)
         else:
-            found = cache.take([key])
+            found = cache.get([key])
             assert found == ({key: known[key]} if key in known else {})
             if key in known:
                 used.append(used.pop([entry[0] for entry in used].index(key)))
@@ -98,18 +98,18 @@ def test_cache__holds_under_eight_threads() -> None:
         hits = 0
         for _ in range(2_000):
             number = int(dice.integers(1, 60))
-            found = cache.take([_key(number)])
+            found = cache.get([_key(number)])
             if found:
                 hits += 1
                 assert len(found[_key(number)].offsets) == number
             else:
-                cache.keep({_key(number): _posting(number)})
+                cache.put({_key(number): _posting(number)})
             assert cache.bytes <= limit + _posting(60).bytes  # read without the lock, while another adds
         return hits
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(work, range(8))) > 0
-    kept = cache.take(map(_key, range(60)))
+    kept = cache.get(map(_key, range(60)))
     assert cache.bytes == sum(entry.bytes for entry in kept.values()) <= limit
 
 

@@ -21,7 +21,10 @@ from tests.integration.variants import opened
     [
         ({"rag.retrieval.dept": 5}, "dept"),
         ({"rag.chunking.max_size": 500}, r"rag\.chunking\.max_size \(bad\) is not a setting that single questions"),
-        ({"rag.access.department_from": "metadata.department"}, r"rag\.access\.by \(bad\) is not a setting"),
+        (
+            {"rag.access.department_from": "metadata.department"},
+            r"rag\.access\.department_from \(bad\) is not a setting",
+        ),
         ({"rag.audit.enabled": False}, r"rag\.audit\.enabled \(bad\) is not a setting"),
         ({"rag.retrieval.cached_results": 5}, r"rag\.retrieval\.cached_results \(bad\) is not a setting"),
         ({"rag.retrieval.max_question_chars": 5}, r"max_question_chars \(bad\) is not a setting"),
@@ -71,7 +74,7 @@ def test_stop__ends_it_at_once(engine: Engine, acme: Tenant, settings: Settings)
     assert (set(found.retrievers), found.experiment) == ({"dense", "lexical"}, None)
     acme.experiments.start("shadow", WORDS, share=1.0)
     waits = threading.Event()
-    assert engine.parts.experiments._background.submit(lambda: (waits.wait(WAIT_S), None)[1])
+    assert engine.parts.background.submit(lambda: (waits.wait(WAIT_S), None)[1])
     acme.search("churn account3", 5)
     assert acme.experiments.stop("shadow").experiment.stopped_at is not None
     waits.set()

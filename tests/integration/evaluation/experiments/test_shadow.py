@@ -10,6 +10,7 @@ import pytest
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVALUATOR, EVERYONE, ExperimentMode
+from kosmos_rag.engine.background import CAPACITY
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.evaluation.experiments.asking import (
@@ -98,8 +99,8 @@ def test_shadow__that_hangs_delays_nobody_and_what_finds_no_room_is_dropped(
         assert reranker.begun.wait(WAIT_S)
         # One place in the line for the model: readers who need it are not behind the one that hangs.
         assert acme.search("churn account3", 3).degraded_stages == ()
-        line = engine.parts.experiments._background
-        assert all(line.submit(lambda: None) for _ in range(60))
+        queue = engine.parts.background
+        assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 4))
         for _ in range(7):  # and four find room
             assert told(wiki.search("churn slow", 3)) == expected
         assert kept(database, "id") == []
@@ -131,8 +132,8 @@ def test_shadow__takes_no_connection_from_readers(settings: Settings) -> None:
         with engine.parts.database.app.transaction(tenant("acme").id, [EVERYONE]):
             pass
         shadowed = threading.Event()
-        held = engine.parts.experiments
-        assert held._background.submit(lambda: (shadowed.wait(WAIT_S), None)[1])
+        background = engine.parts.background
+        assert background.submit(lambda: (shadowed.wait(WAIT_S), None)[1])
         acme.search("churn account3", 5)
         with engine.parts.database.app.transaction(tenant("acme").id, [EVERYONE]):
             shadowed.set()

@@ -13,6 +13,7 @@ from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorState
+from kosmos_rag.engine.background import CAPACITY
 from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.storage.tenants import tenant
@@ -58,12 +59,10 @@ def question_of_five_topics(number: int) -> str:
 
 
 def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = question_of, **scope: Any) -> None:
-    """Ask questions, and have them written as the thread would."""
+    """Ask questions, and wait until their samples are written."""
     for number in range(count):
         engine.tenant("acme", **scope).search(question(number), FULL)
-    sampler = engine._retriever._sampler
-    assert sampler is not None
-    sampler.flush()
+    assert engine.parts.background.drain(60)
 
 
 def search_less(database: DatabaseSettings, probes: int = 1) -> None:
@@ -107,8 +106,7 @@ def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
 def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database: DatabaseSettings) -> None:
     ask(engine)
     assert rows(database, "SELECT 1 FROM kosmos.monitor_samples") == []
-    assert engine._retriever._sampler is not None
-    assert engine._retriever._sampler._thread is None
+    assert engine.parts.background._thread is None
 
 
 def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings, database: DatabaseSettings) -> None:
@@ -135,17 +133,20 @@ class Listener:
 
 
 def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and_counted(
-    indexed: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+    indexed: Engine, database: DatabaseSettings
 ) -> None:
     listener = Listener()
     indexed.observe(listener)
-    monkeypatch.setattr("kosmos_rag.retrieval.sampling._HELD", 10)
-    monkeypatch.setattr("kosmos_rag.retrieval.sampling._PAUSE_S", 3600.0)
+    queue, begun, goes_on = indexed.parts.background, threading.Event(), threading.Event()
+    assert queue.submit(lambda: (begun.set(), goes_on.wait(60), None)[2])
+    assert begun.wait(60)
+    assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 10))
     scope = indexed.tenant("acme")
     assert all(scope.search(question_of(number), FULL).returned == FULL for number in range(15))
     assert listener.told == {"dropped": 5}
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         connection.execute("REVOKE INSERT ON kosmos.monitor_samples FROM kosmos_app")
+    goes_on.set()
     ask(indexed, 0)
     assert listener.told == {"dropped": 15}
 

@@ -5,38 +5,38 @@ import time
 
 import pytest
 
-from kosmos_rag.retrieval.rerank import Deadline, Outcome
+from kosmos_rag.retrieval.rerank import DeadlineExecutor, Outcome
 
 
 def test_run__returns_the_value_in_time() -> None:
-    outcome = Deadline(concurrency=1).run(lambda: 42, deadline_ms=1000)
-    assert (outcome.value, outcome.reason) == (42, None)
+    outcome = DeadlineExecutor(slots=1).run(lambda: 42, deadline_ms=1000)
+    assert (outcome.value, outcome.message) == (42, None)
 
 
 def test_run__gives_up_at_the_deadline() -> None:
     free = threading.Event()
     started = time.monotonic()
-    outcome = Deadline(concurrency=1).run(free.wait, deadline_ms=50)
+    outcome = DeadlineExecutor(slots=1).run(free.wait, deadline_ms=50)
     assert 0.05 <= time.monotonic() - started < 2
     free.set()
-    assert (outcome.value, outcome.reason) == (None, "the deadline of 50 ms passed")
+    assert (outcome.value, outcome.message) == (None, "the deadline of 50 ms passed")
 
 
 @pytest.mark.parametrize("spent_ms", [50.0, 80.0])
 def test_run__does_not_begin_what_has_no_time_left(spent_ms: float) -> None:
     began: list[int] = []
-    outcome = Deadline(concurrency=1).run(lambda: began.append(1), deadline_ms=50, spent_ms=spent_ms)
-    assert outcome == Outcome(value=None, reason="the deadline of 50 ms passed before", why="deadline")
+    outcome = DeadlineExecutor(slots=1).run(lambda: began.append(1), deadline_ms=50, spent_ms=spent_ms)
+    assert outcome == Outcome(value=None, message="the deadline of 50 ms passed before", error_kind="deadline")
     assert began == []
 
 
 def test_run__waits_only_for_what_is_left_of_the_deadline() -> None:
     free = threading.Event()
     started = time.monotonic()
-    outcome = Deadline(concurrency=1).run(free.wait, deadline_ms=20_050, spent_ms=20_000)
+    outcome = DeadlineExecutor(slots=1).run(free.wait, deadline_ms=20_050, spent_ms=20_000)
     assert time.monotonic() - started < 5
     free.set()
-    assert outcome.reason == "the deadline of 20050 ms passed"
+    assert outcome.message == "the deadline of 20050 ms passed"
 
 
 @pytest.mark.parametrize(
@@ -47,21 +47,21 @@ def test_run__returns_the_error_as_a_reason(error: Exception, reason: str) -> No
     def call() -> None:
         raise error
 
-    assert Deadline(concurrency=1).run(call, deadline_ms=10_000).reason == reason
+    assert DeadlineExecutor(slots=1).run(call, deadline_ms=10_000).message == reason
 
 
 def test_run__gives_the_place_back_after_an_error() -> None:
     def call() -> None:
         raise ValueError
 
-    deadline = Deadline(concurrency=1)
+    deadline = DeadlineExecutor(slots=1)
     for _ in range(3):
-        assert deadline.run(call, deadline_ms=10_000).reason == "ValueError"
+        assert deadline.run(call, deadline_ms=10_000).message == "ValueError"
     assert deadline.run(lambda: 1, deadline_ms=10_000).value == 1
 
 
 def test_run__waits_for_a_place_within_the_deadline() -> None:
-    deadline = Deadline(concurrency=1)
+    deadline = DeadlineExecutor(slots=1)
     outcomes = []
     call = lambda: outcomes.append(deadline.run(lambda: time.sleep(0.05), deadline_ms=5000))  # noqa: E731
     threads = [threading.Thread(target=call) for _ in range(4)]
@@ -69,12 +69,12 @@ def test_run__waits_for_a_place_within_the_deadline() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [outcome.reason for outcome in outcomes] == [None] * 4
+    assert [outcome.message for outcome in outcomes] == [None] * 4
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_run__lets_so_many_in_at_once_and_no_more(concurrency: int) -> None:
-    deadline = Deadline(concurrency=concurrency)
+    deadline = DeadlineExecutor(slots=concurrency)
     together = threading.Barrier(concurrency)
     inside: list[int] = []
     most: list[int] = []
@@ -97,14 +97,14 @@ def test_run__lets_so_many_in_at_once_and_no_more(concurrency: int) -> None:
 
 def test_run__gives_up_waiting_for_a_place_at_the_deadline() -> None:
     free, taken = threading.Event(), threading.Event()
-    deadline = Deadline(concurrency=1)
+    deadline = DeadlineExecutor(slots=1)
     earlier = threading.Thread(
         target=deadline.run, args=(lambda: (taken.set(), free.wait()),), kwargs={"deadline_ms": 1e6}
     )
     earlier.start()
     taken.wait()
     outcome = deadline.run(lambda: 1, deadline_ms=50)
-    assert outcome.reason == "the deadline of 50 ms passed while earlier calls ran"
+    assert outcome.message == "the deadline of 50 ms passed while earlier calls ran"
     free.set()
     earlier.join()
     assert deadline.run(lambda: 1, deadline_ms=1000).value == 1
@@ -112,12 +112,12 @@ def test_run__gives_up_waiting_for_a_place_at_the_deadline() -> None:
 
 def test_run__does_not_wait_for_places_of_calls_that_are_late() -> None:
     free = threading.Event()
-    deadline = Deadline(concurrency=1)
+    deadline = DeadlineExecutor(slots=1)
     deadline.run(free.wait, deadline_ms=10)
     started = time.monotonic()
     outcome = deadline.run(lambda: 1, deadline_ms=60_000)
     assert time.monotonic() - started < 30
-    assert outcome.reason == "1 earlier calls are past their deadline and have not ended"
+    assert outcome.message == "1 earlier calls are past their deadline and have not ended"
     free.set()
     while (again := deadline.run(lambda: 1, deadline_ms=1000)).value is None:
         time.sleep(0.01)

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Candidate
-from kosmos_rag.retrieval.fusion import Fused, Lists, reciprocal_rank_fusion, score_fusion
+from kosmos_rag.retrieval.fusion import FusedCandidate, Lists, reciprocal_rank_fusion, score_fusion
 
 A, B, C = (uuid.UUID(int=number) for number in (1, 2, 3))
 K = 60
 
-Fusion = Callable[[Lists, Mapping[str, Any]], list[Fused]]
+Fusion = Callable[[Lists, Mapping[str, Any]], list[FusedCandidate]]
 
 
-def _by_ranks(lists: Lists, weights: Mapping[str, Any]) -> list[Fused]:
+def _by_ranks(lists: Lists, weights: Mapping[str, Any]) -> list[FusedCandidate]:
     return reciprocal_rank_fusion(lists, weights=weights, k=K)
 
 
-def _by_scores(lists: Lists, weights: Mapping[str, Any]) -> list[Fused]:
+def _by_scores(lists: Lists, weights: Mapping[str, Any]) -> list[FusedCandidate]:
     return score_fusion(lists, weights=weights)
 
 
@@ -42,7 +42,7 @@ def _scored(scores: Mapping[uuid.UUID, float]) -> list[Candidate]:
     return [Candidate(chunk_id=key, score=score, rank=rank) for rank, (key, score) in enumerate(ordered, start=1)]
 
 
-def _scores(fused: Sequence[Fused]) -> dict[uuid.UUID, float]:
+def _scores(fused: Sequence[FusedCandidate]) -> dict[uuid.UUID, float]:
     return {entry.chunk_id: entry.score for entry in fused}
 
 

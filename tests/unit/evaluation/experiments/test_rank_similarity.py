@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.evaluation.experiments.rank_overlap import overlap, rank_biased_overlap
+from kosmos_rag.evaluation.experiments.rank_similarity import overlap, rank_biased_overlap
 
 _rankings = st.lists(st.integers(0, 15), unique=True, max_size=12)
 

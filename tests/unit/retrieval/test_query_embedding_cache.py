@@ -1,4 +1,4 @@
-"""Vectors of questions: embedded once, shared by all who ask, and bounded in number."""
+"""Query embeddings: computed once, shared, and bounded in number."""
 
 import random
 import threading
@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval.cache import QuestionVectors
+from kosmos_rag.retrieval.cache import QueryEmbeddingCache
 
 
 class CountingEmbedder(HashingEmbedder):
@@ -33,43 +33,43 @@ def embedder() -> CountingEmbedder:
 
 
 def test_question__is_embedded_once(embedder: CountingEmbedder) -> None:
-    vectors = QuestionVectors(embedder, kept=10)
-    first = vectors.of("churn rate", None)
+    vectors = QueryEmbeddingCache(embedder, size=10)
+    first = vectors.get("churn rate", None)
     assert np.array_equal(first, HashingEmbedder().embed_query("churn rate"))
-    assert vectors.of("churn rate", None) is first
-    vectors.of("Churn rate", None)
+    assert vectors.get("churn rate", None) is first
+    vectors.get("Churn rate", None)
     assert embedder.asked == {"churn rate": 1, "Churn rate": 1}
 
 
 def test_vector__that_is_shared_cannot_be_written(embedder: CountingEmbedder) -> None:
-    vector = QuestionVectors(embedder, kept=10).of("churn", None)
+    vector = QueryEmbeddingCache(embedder, size=10).get("churn", None)
     with pytest.raises(ValueError, match="read-only"):
         vector[0] = 1
 
 
 def test_questions__least_recently_asked_are_dropped(embedder: CountingEmbedder) -> None:
-    vectors = QuestionVectors(embedder, kept=2)
+    vectors = QueryEmbeddingCache(embedder, size=2)
     for question in ("a", "b", "a", "c", "a", "b"):
-        vectors.of(question, None)
+        vectors.get(question, None)
     assert embedder.asked == {"a": 1, "b": 2, "c": 1}
 
 
 def test_questions__none_are_kept_where_none_shall_be(embedder: CountingEmbedder) -> None:
-    vectors = QuestionVectors(embedder, kept=0)
-    first, second = vectors.of("a", None), vectors.of("a", None)
+    vectors = QueryEmbeddingCache(embedder, size=0)
+    first, second = vectors.get("a", None), vectors.get("a", None)
     assert embedder.asked == {"a": 2}
     assert np.array_equal(first, second)
 
 
 def test_questions__from_several_threads_have_one_vector_each(embedder: CountingEmbedder) -> None:
-    vectors = QuestionVectors(embedder, kept=100)
+    vectors = QueryEmbeddingCache(embedder, size=100)
     questions = [f"question {number}" for number in range(50)]
     together = threading.Barrier(8)
 
     def ask(seed: int) -> dict[str, NDArray[np.float32]]:
         mixed = random.Random(seed).sample(questions, len(questions))
         together.wait(timeout=10)
-        return {question: vectors.of(question, None) for question in mixed}
+        return {question: vectors.get(question, None) for question in mixed}
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(ask, range(8)))
@@ -83,12 +83,12 @@ def test_questions__from_several_threads_have_one_vector_each(embedder: Counting
 
 def test_passage__is_meant_with_the_question(embedder: CountingEmbedder) -> None:
     """Two unit vectors at a right angle: their mean, of length one, has 1/√2 of each."""
-    vectors = QuestionVectors(embedder, kept=10)
-    question, passage = vectors.of("churn", None), HashingEmbedder().embed_query("accounts")
+    vectors = QueryEmbeddingCache(embedder, size=10)
+    question, passage = vectors.get("churn", None), HashingEmbedder().embed_query("accounts")
     assert float(question @ passage) == 0
-    mean = vectors.of("churn", "accounts")
+    mean = vectors.get("churn", "accounts")
     assert mean == pytest.approx((question + passage) / np.sqrt(2), abs=1e-6)
     assert mean.dtype == np.float32
     # What was kept is still the question's own.
-    assert np.array_equal(vectors.of("churn", None), HashingEmbedder().embed_query("churn"))
+    assert np.array_equal(vectors.get("churn", None), HashingEmbedder().embed_query("churn"))
     assert embedder.asked["churn"] == 2

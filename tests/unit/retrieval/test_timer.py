@@ -1,11 +1,11 @@
-"""The clock of a retrieval, against readings that are given."""
+"""Stage durations, against a controlled clock."""
 
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kosmos_rag.retrieval.timer import Watch
+from kosmos_rag.retrieval.timer import StageTimer
 
 
 @pytest.fixture
@@ -17,24 +17,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_laps__are_from_one_to_the_next_in_order(clock: list[float]) -> None:
-    watch = Watch()
+    timer = StageTimer()
     for stage, took in (("embed", 0.010), ("plan", 0.002), ("fetch", 0.003)):
         clock[0] += took
-        watch.lap(stage)
+        timer.record(stage)
     clock[0] += 0.005
-    assert watch.stages == ("embed", "plan", "fetch")
-    assert watch.timings_ms() == pytest.approx({"embed": 10, "plan": 2, "fetch": 3, "total": 20})
-    assert list(watch.timings_ms()) == ["embed", "plan", "fetch", "total"]
-    assert watch.elapsed_ms() == pytest.approx(20)
+    assert timer.stages == ("embed", "plan", "fetch")
+    assert timer.timings_ms() == pytest.approx({"embed": 10, "plan": 2, "fetch": 3, "total": 20})
+    assert list(timer.timings_ms()) == ["embed", "plan", "fetch", "total"]
+    assert timer.elapsed_ms() == pytest.approx(20)
 
 
 def test_lap__of_a_stage_that_runs_again_adds_up(clock: list[float]) -> None:
-    watch = Watch()
+    timer = StageTimer()
     for stage in ("plan", "dense", "plan", "dense"):
         clock[0] += 0.004
-        watch.lap(stage)
-    assert watch.stages == ("plan", "dense")
-    assert watch.timings_ms() == pytest.approx({"plan": 8, "dense": 8, "total": 16})
+        timer.record(stage)
+    assert timer.stages == ("plan", "dense")
+    assert timer.timings_ms() == pytest.approx({"plan": 8, "dense": 8, "total": 16})
 
 
 def _readings(took_ms: float) -> tuple[datetime, datetime]:
@@ -43,29 +43,29 @@ def _readings(took_ms: float) -> tuple[datetime, datetime]:
 
 
 def test_server_lap__is_between_its_readings_and_the_rest_is_of_the_next(clock: list[float]) -> None:
-    watch = Watch()
+    timer = StageTimer()
     clock[0] += 0.100
-    watch.server_lap("dense", *_readings(30))
+    timer.record_server_time("dense", *_readings(30))
     clock[0] += 0.005
-    watch.lap("lexical")
-    assert watch.stages == ("dense", "lexical")
-    assert watch.timings_ms() == pytest.approx({"dense": 30, "lexical": 75, "total": 105})
+    timer.record("lexical")
+    assert timer.stages == ("dense", "lexical")
+    assert timer.timings_ms() == pytest.approx({"dense": 30, "lexical": 75, "total": 105})
 
 
 def test_server_lap__of_two_rounds_adds_up_to_the_total(clock: list[float]) -> None:
-    watch = Watch()
+    timer = StageTimer()
     for _ in range(2):
         clock[0] += 0.050
-        watch.server_lap("dense", *_readings(10))
-        watch.lap("lexical")
+        timer.record_server_time("dense", *_readings(10))
+        timer.record("lexical")
         clock[0] += 0.001
-        watch.lap("dense")
-    timings = watch.timings_ms()
+        timer.record("dense")
+    timings = timer.timings_ms()
     assert timings == pytest.approx({"dense": 22, "lexical": 80, "total": 102})
     assert sum(took for stage, took in timings.items() if stage != "total") == pytest.approx(timings["total"])
 
 
-def test_watch__without_laps_has_a_total_alone(clock: list[float]) -> None:
-    watch = Watch()
+def test_timer__without_laps_has_a_total_alone(clock: list[float]) -> None:
+    timer = StageTimer()
     clock[0] += 0.0015
-    assert (watch.stages, watch.timings_ms()) == ((), pytest.approx({"total": 1.5}))
+    assert (timer.stages, timer.timings_ms()) == ((), pytest.approx({"total": 1.5}))

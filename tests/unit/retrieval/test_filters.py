@@ -9,36 +9,36 @@ import pytest
 from kosmos_rag.apps.cli.search import SearchOptions
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter
-from kosmos_rag.retrieval.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, check, filter_values
+from kosmos_rag.retrieval.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, compile_filter
 
 
 def _condition(where: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    values = filter_values(Filter(where=where))
+    values = compile_filter(Filter(where=where))
     return values["condition"], values["condition_values"].obj
 
 
 def _refusal(where: Any) -> str:
     with pytest.raises(RequestError) as caught:
-        check(Filter(where=where))
+        compile_filter(Filter(where=where))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_filter_values__of_nothing_switch_the_conditions_off() -> None:
-    values = filter_values(Filter())
+def test_compile_filter__of_nothing_switch_the_conditions_off() -> None:
+    values = compile_filter(Filter())
     assert not values["filtered"]
     assert (values["sources"], values["folders"]) == ([], [])
     assert (values["condition"], values["condition_values"].obj) == (None, {})
 
 
-def test_filter_values__escape_folders_for_like() -> None:
-    values = filter_values(Filter(sources=("/a_b%/", "c\\d")))
+def test_compile_filter__escape_folders_for_like() -> None:
+    values = compile_filter(Filter(sources=("/a_b%/", "c\\d")))
     assert values["filtered"]
     assert values["sources"] == ["/a_b%/", "c\\d"]
     assert values["folders"] == [r"/a\_b\%/%", r"c\\d/%"]
 
 
-def test_filter_values__hold_the_values_and_the_predicate_only_their_names() -> None:
+def test_compile_filter__hold_the_values_and_the_predicate_only_their_names() -> None:
     assert _condition({"title": "A", "metadata.year": {"$gte": 2024, "$lt": 2026}}) == (
         '($."title" == $v0 && $."metadata"."year" >= $v1 && $."metadata"."year" < $v2)',
         {"v0": "A", "v1": 2024, "v2": 2026},
@@ -59,7 +59,7 @@ def test_filter_values__hold_the_values_and_the_predicate_only_their_names() -> 
         ({'metadata.a" == 1 || "': 1}, '($."metadata"."a\\" == 1 || \\"" == $v0)'),
     ],
 )
-def test_filter_values__compile(where: dict[str, Any], predicate: str) -> None:
+def test_compile_filter__compile(where: dict[str, Any], predicate: str) -> None:
     assert _condition(where)[0] == predicate
 
 
@@ -170,22 +170,22 @@ def test_check__bounds_depth_and_number() -> None:
     deepest: dict[str, Any] = {"title": "A"}
     for _ in range(MAX_DEPTH - 1):
         deepest = {"$and": [deepest]}
-    check(Filter(where=deepest))
+    compile_filter(Filter(where=deepest))
     assert f"nest conditions at most {MAX_DEPTH} deep" in _refusal({"$not": deepest})
     many = [{"metadata.a": {"$gt": i, "$lt": i}} for i in range(MAX_CONDITIONS // 2)]
-    check(Filter(where={"$or": many}))
+    compile_filter(Filter(where={"$or": many}))
     assert f"more than {MAX_CONDITIONS} conditions" in _refusal({"$or": many, "title": "A"})
 
 
 @pytest.mark.parametrize("sources", ["/docs", 5, ("/docs", 5), ("\x00",)])
 def test_check__refuses_sources(sources: Any) -> None:
     with pytest.raises(RequestError, match=re.escape(f"filter on sources is {sources!r}; give a tuple of names")):
-        check(Filter(sources=sources))
+        compile_filter(Filter(sources=sources))
 
 
 def test_check__refuses_what_is_no_filter() -> None:
     with pytest.raises(RequestError, match=r"filter is \{'title': 'A'\}; give Filter\("):
-        check({"title": "A"})  # type: ignore[arg-type]
+        compile_filter({"title": "A"})  # type: ignore[arg-type]
 
 
 def test_options__become_one_filter() -> None:
@@ -193,7 +193,7 @@ def test_options__become_one_filter() -> None:
         source=["/kb"], metadata=["year=2026", "name=x=y", 'tag="7"'], where='{"title": {"$ne": "A"}}'
     ).filter()
     assert wanted is not None
-    check(wanted)
+    compile_filter(wanted)
     assert wanted.sources == ("/kb",)
     assert wanted.where == {
         "$and": [
@@ -218,4 +218,4 @@ def test_options__take_operators_under_where_only() -> None:
     wanted = SearchOptions(metadata=['year={"$gte": 2024}']).filter()
     assert wanted is not None
     with pytest.raises(RequestError, match=r"\['\$eq'\] is \{'\$gte': 2024\}; give text"):
-        check(wanted)
+        compile_filter(wanted)

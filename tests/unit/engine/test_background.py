@@ -1,12 +1,12 @@
-"""Work for afterwards: what finds no room is refused at once, and nothing that hangs or fails is anybody's concern."""
+"""The background queue: a full queue refuses at once, and tasks that hang or fail disturb nothing else."""
 
 import threading
 
-from kosmos_rag.evaluation.experiments.background import Background
+from kosmos_rag.engine.background import BackgroundQueue
 
 
 def test_calls__run_one_after_the_other_in_their_order() -> None:
-    background, ran = Background(places=10), list[int]()
+    background, ran = BackgroundQueue(capacity=10), list[int]()
     assert all(background.submit(lambda number=number: ran.append(number)) for number in range(10))  # type: ignore[misc]
     assert background.drain(10)
     assert ran == list(range(10))
@@ -14,7 +14,7 @@ def test_calls__run_one_after_the_other_in_their_order() -> None:
 
 
 def test_full_line__refuses_while_a_call_hangs() -> None:
-    background, goes_on, begun = Background(places=2), threading.Event(), threading.Event()
+    background, goes_on, begun = BackgroundQueue(capacity=2), threading.Event(), threading.Event()
 
     def hangs() -> None:
         begun.set()
@@ -31,7 +31,7 @@ def test_full_line__refuses_while_a_call_hangs() -> None:
 
 
 def test_call_that_fails__holds_up_no_other() -> None:
-    background, ran = Background(places=10), threading.Event()
+    background, ran = BackgroundQueue(capacity=10), threading.Event()
 
     def fails() -> None:
         raise ValueError("on purpose")
@@ -43,7 +43,12 @@ def test_call_that_fails__holds_up_no_other() -> None:
 
 
 def test_closed__takes_nothing_and_drops_what_waits() -> None:
-    background, goes_on, begun, ran = Background(places=5), threading.Event(), threading.Event(), threading.Event()
+    background, goes_on, begun, ran = (
+        BackgroundQueue(capacity=5),
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
     assert background.submit(lambda: (begun.set(), goes_on.wait(30))[0])
     assert begun.wait(10)
     assert background.submit(ran.set)
@@ -52,3 +57,11 @@ def test_closed__takes_nothing_and_drops_what_waits() -> None:
     assert not background.submit(ran.set)
     assert background.drain(10)
     assert not ran.is_set()
+
+
+def test_close__lets_waiting_tasks_run_for_the_time_given() -> None:
+    background, ran = BackgroundQueue(capacity=5), list[int]()
+    assert all(background.submit(lambda number=number: ran.append(number)) for number in range(5))  # type: ignore[misc]
+    background.close(timeout_s=10)
+    assert ran == list(range(5))
+    assert not background.submit(lambda: None)

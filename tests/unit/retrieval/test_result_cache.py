@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.types import Expansion, Filter, SearchResult
-from kosmos_rag.retrieval.cache import Results, key_of
-from kosmos_rag.retrieval.query import request
-from kosmos_rag.retrieval.search import Search
-from kosmos_rag.retrieval.snapshot import Corpus, Segment, Snapshot, VectorIndex
+from kosmos_rag.retrieval.cache import ResultCache, result_key
+from kosmos_rag.retrieval.query import parse_query
+from kosmos_rag.retrieval.snapshot import NO_ROUTING, CollectionStats, Segment, Snapshot, VectorIndex
 from kosmos_rag.storage.tenants import tenant
 
-CORPUS = Corpus(
+STATS = CollectionStats(
     collection="default",
     chunks=10,
     average=5.0,
@@ -43,37 +42,33 @@ class Asked:
     filter: Filter = field(default_factory=Filter)
     expansion: Expansion = field(default_factory=Expansion)
     space: uuid.UUID = SPACE
-    corpora: tuple[Corpus, ...] = (CORPUS,)
+    collections: tuple[CollectionStats, ...] = (STATS,)
     index: VectorIndex | None = INDEX
-    told: bool = True
+    explain: bool = True
 
     @property
     def key(self) -> Any:
         """The key that its result is kept under."""
-        asked = request(self.question, k=self.k, filter=self.filter, max_chars=1000)
-        snapshot = Snapshot(
-            space_id=self.space,
-            corpora=self.corpora,
-            terms=frozenset(["churn", "rate"]),
-            required="'rate'",
-            vector_index=self.index,
-            total=sum(corpus.chunks for corpus in self.corpora),
-            enforced=False,
-            audit=(),
-        )
-        search = Search(
+        query = parse_query(
+            self.question,
             tenant=tenant(self.tenant),
             principals=self.principals,
             collection=self.collection,
-            request=asked,
-            texts={asked.parsed.text: 1.0},
-            vector=None,
-            lexical=True,
-            depth=100,
-            similarity_threshold=0.0,
-            use_vector_index=True,
+            k=self.k,
+            filter=self.filter,
+            max_chars=1000,
         )
-        return key_of(search, self.expansion, snapshot, told=self.told)
+        snapshot = Snapshot(
+            space_id=self.space,
+            collections=self.collections,
+            terms=frozenset(["churn", "rate"]),
+            required="'rate'",
+            vector_index=self.index,
+            total_chunks_unfiltered=sum(stats.chunks for stats in self.collections),
+            enforced=False,
+            routing=NO_ROUTING,
+        )
+        return result_key(query, self.k, self.expansion, snapshot, explain=self.explain)
 
 
 def _where(**conditions: Any) -> Filter:
@@ -94,17 +89,17 @@ OTHERS: dict[str, Callable[[Asked], Asked]] = {
     "wordings": lambda asked: replace(asked, expansion=Expansion(wordings=("attrition",))),
     "passage": lambda asked: replace(asked, expansion=Expansion(passage="attrition")),
     "space": lambda asked: replace(asked, space=uuid.UUID(int=4)),
-    "no corpus": lambda asked: replace(asked, corpora=()),
-    "collection": lambda asked: replace(asked, corpora=(replace(CORPUS, collection="wiki"),)),
-    "one collection more": lambda asked: replace(asked, corpora=(CORPUS, replace(CORPUS, collection="wiki"))),
-    "epoch": lambda asked: replace(asked, corpora=(replace(CORPUS, epoch=4),)),
-    "no segment": lambda asked: replace(asked, corpora=(replace(CORPUS, segments=()),)),
-    "segment": lambda asked: replace(asked, corpora=(replace(CORPUS, segments=(Segment(id=INDEX.id, last=6),)),)),
+    "no corpus": lambda asked: replace(asked, collections=()),
+    "collection": lambda asked: replace(asked, collections=(replace(STATS, collection="wiki"),)),
+    "one collection more": lambda asked: replace(asked, collections=(STATS, replace(STATS, collection="wiki"))),
+    "epoch": lambda asked: replace(asked, collections=(replace(STATS, epoch=4),)),
+    "no segment": lambda asked: replace(asked, collections=(replace(STATS, segments=()),)),
+    "segment": lambda asked: replace(asked, collections=(replace(STATS, segments=(Segment(id=INDEX.id, last=6),)),)),
     "no vector index": lambda asked: replace(asked, index=None),
     "vector index": lambda asked: replace(asked, index=replace(INDEX, id=uuid.UUID(int=9))),
     "probes": lambda asked: replace(asked, index=replace(INDEX, probes=4)),
     "ef_search": lambda asked: replace(asked, index=replace(INDEX, ef_search=80)),
-    "what is told": lambda asked: replace(asked, told=False),
+    "what is explain": lambda asked: replace(asked, explain=False),
 }
 
 
@@ -115,9 +110,9 @@ def test_key__is_another_where_the_result_may_be(changed: str) -> None:
     assert OTHERS[changed](Asked()).key != Asked().key
 
 
-def test_key__is_the_same_for_other_segments_where_they_are_not_told() -> None:
-    asked = Asked(told=False)
-    assert replace(asked, corpora=(replace(CORPUS, segments=()),)).key == asked.key
+def test_key__is_the_same_for_other_segments_where_they_are_not_explain() -> None:
+    asked = Asked(explain=False)
+    assert replace(asked, collections=(replace(STATS, segments=()),)).key == asked.key
 
 
 @pytest.mark.parametrize(
@@ -146,7 +141,7 @@ def test_key__is_the_same_for_what_means_the_same() -> None:
     assert Asked(filter=_where(a=1, b=2)).key == Asked(filter=_where(b=2, a=1)).key
     listed = Filter(sources=["/a", "/b"])  # type: ignore[arg-type]  # what callers give
     assert Asked(filter=listed).key == Asked(filter=Filter(sources=("/a", "/b"))).key
-    assert Asked(corpora=(replace(CORPUS, weights={1: 0.7}),)).key == Asked().key
+    assert Asked(collections=(replace(STATS, weights={1: 0.7}),)).key == Asked().key
 
 
 @pytest.mark.parametrize("value", [date(2026, 1, 31), datetime(2026, 1, 31, tzinfo=UTC)])
@@ -162,22 +157,22 @@ RESULT = SearchResult(
 
 
 def test_results__least_recently_used_are_dropped() -> None:
-    results = Results(kept=2)
+    results = ResultCache(size=2)
     kept = {key: replace(RESULT, question=key) for key in "abc"}
-    results.keep("a", kept["a"])
-    results.keep("b", kept["b"])
-    assert results.find("a") == kept["a"]
-    results.keep("c", kept["c"])
-    assert [results.find(key) for key in "abc"] == [kept["a"], None, kept["c"]]
+    results.put("a", kept["a"])
+    results.put("b", kept["b"])
+    assert results.get("a") == kept["a"]
+    results.put("c", kept["c"])
+    assert [results.get(key) for key in "abc"] == [kept["a"], None, kept["c"]]
 
 
 @pytest.mark.parametrize("skipped", [("rerank",), ("expand",)])
 def test_results__without_a_stage_that_they_should_have_are_not_kept(skipped: tuple[str, ...]) -> None:
-    results = Results(kept=2)
-    results.keep("a", replace(RESULT, degraded_stages=skipped))
-    assert results.find("a") is None
+    results = ResultCache(size=2)
+    results.put("a", replace(RESULT, degraded_stages=skipped))
+    assert results.get("a") is None
 
 
 def test_results__none_are_kept_where_none_shall_be() -> None:
-    assert not Results(kept=0).enabled
-    assert Results(kept=1).enabled
+    assert not ResultCache(size=0).enabled
+    assert ResultCache(size=1).enabled

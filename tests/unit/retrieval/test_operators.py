@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kosmos_rag.retrieval.query import Question, parse
+from kosmos_rag.retrieval.query import ParsedQuery, parse_operators
 from tests.property_examples import examples
 
 
-def _question(text: str, **terms: tuple[str, ...]) -> Question:
-    return Question(**{"text": text, "phrases": (), "required": (), "excluded": (), **terms})  # type: ignore[arg-type]
+def _question(text: str, **terms: tuple[str, ...]) -> ParsedQuery:
+    return ParsedQuery(**{"text": text, "phrases": (), "required": (), "excluded": (), **terms})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def _question(text: str, **terms: tuple[str, ...]) -> Question:
         ('"a d""b e"c', _question("a d b e c", phrases=("a d", "b e"))),
     ],
 )
-def test_parse__finds_the_operators(question: str, parsed: Question) -> None:
-    assert parse(question) == parsed
+def test_parse__finds_the_operators(question: str, parsed: ParsedQuery) -> None:
+    assert parse_operators(question) == parsed
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_parse__finds_the_operators(question: str, parsed: Question) -> None:
     ],
 )
 def test_parse__leaves_text_alone(question: str) -> None:
-    assert parse(question) == _question(question)
+    assert parse_operators(question) == _question(question)
 
 
 @pytest.mark.parametrize("question", ['""', "“ ”", '-"" +""', '"?!"'])
 def test_parse__ignores_phrases_without_a_word(question: str) -> None:
-    parsed = parse(question)
+    parsed = parse_operators(question)
     assert (parsed.phrases, parsed.required, parsed.excluded) == ((), (), ())
 
 
@@ -78,13 +78,13 @@ TRICKY = st.text(alphabet='+-"“” \t\na5é½_(.', max_size=24) | st.text(max_
 @example('"-a +b"')
 @example('+a.""')
 def test_parse__leaves_no_operator_in_the_text(question: str) -> None:
-    text = parse(question).text
-    assert parse(text) == _question(text)
+    text = parse_operators(question).text
+    assert parse_operators(text) == _question(text)
 
 
 @given(st.lists(st.text(alphabet="abéz59'.,?", min_size=1), max_size=6))
 def test_parse__of_plain_words_is_the_words(words: list[str]) -> None:
-    assert parse("  ".join(words)) == _question(" ".join(words))
+    assert parse_operators("  ".join(words)) == _question(" ".join(words))
 
 
 TERM = st.text(alphabet="abéz", min_size=1, max_size=5)
@@ -92,7 +92,7 @@ TERM = st.text(alphabet="abéz", min_size=1, max_size=5)
 
 @given(st.lists(st.tuples(st.sampled_from(["", "+", "-"]), st.lists(TERM, min_size=1, max_size=3)), max_size=8))
 def test_parse__finds_what_was_written(parts: list[tuple[str, list[str]]]) -> None:
-    parsed = parse(" ".join(f'{operator}"{" ".join(words)}"' for operator, words in parts))
+    parsed = parse_operators(" ".join(f'{operator}"{" ".join(words)}"' for operator, words in parts))
     for operator, found in (("", parsed.phrases), ("+", parsed.required), ("-", parsed.excluded)):
         # One word in bare quotes is a word like others.
         terms = (words for sign, words in parts if sign == operator and (sign or len(words) > 1))

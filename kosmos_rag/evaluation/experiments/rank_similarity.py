@@ -1,13 +1,13 @@
-"""How alike two rankings of the same question are, from 0 for nothing in common to 1 for the same."""
+"""Similarity of two rankings of one query, from 0 (disjoint) to 1 (equal)."""
 
 from collections.abc import Hashable, Sequence
 
 _PERSISTENCE = 0.9
-"""How likely a reader goes on to the next rank: the first ten ranks have 86 % of the weight."""
+"""Probability to continue to the next rank: the first ten ranks have 86 % of the weight."""
 
 
 def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Return the share of the longer ranking that both have, in whatever order; of two empty ones, 1."""
+    """Return the share of the longer ranking that both contain, in any order; 1 for two empty ones."""
     longer = max(len(first), len(second))
     return len(set(first) & set(second)) / longer if longer else 1.0
 

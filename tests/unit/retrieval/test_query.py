@@ -6,11 +6,24 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter
-from kosmos_rag.retrieval.query import parse, request
+from kosmos_rag.retrieval.query import Query, parse_operators, parse_query
+from kosmos_rag.storage.tenants import tenant
+
+
+def _parse(question: str = "what", k: object = 5, max_chars: int = 100, filter: Filter | None = None) -> Query:  # noqa: A002
+    owner = tenant("acme")
+    return parse_query(
+        question,
+        tenant=owner,
+        principals=("everyone",),
+        k=k,  # type: ignore[arg-type]
+        max_chars=max_chars,
+        filter=filter,
+    )
 
 
 def _ask(question: str = "what", k: object = 5, max_chars: int = 100, filter: Filter | None = None) -> str:  # noqa: A002
-    return request(question, k=k, max_chars=max_chars, filter=filter).question  # type: ignore[arg-type]
+    return _parse(question, k, max_chars, filter).text
 
 
 @pytest.mark.parametrize("question", ["", "   ", "\n\t\x00", "\ud800"])
@@ -24,7 +37,7 @@ def test_question__that_is_too_long_is_refused_with_its_length() -> None:
         _ask("x" * 101)
 
 
-@pytest.mark.parametrize("k", [0, -1, 1001, 2.5, "5", True, None])
+@pytest.mark.parametrize("k", [0, -1, 1001, 2.5, "5", True])
 def test_k__out_of_range_is_refused(k: object) -> None:
     with pytest.raises(RequestError, match="ask for 1 to 1000 hits"):
         _ask(k=k)
@@ -36,10 +49,20 @@ def test_filter__that_is_malformed_is_refused() -> None:
 
 
 def test_question__is_parsed_and_kept_as_it_was_asked() -> None:
-    asked = request('how is\t"churn rate" -gross', k=5, filter=None, max_chars=100)
-    assert asked.question == 'how is "churn rate" -gross'
-    assert asked.parsed == parse('how is "churn rate" -gross')
+    asked = _parse('how is\t"churn rate" -gross')
+    assert asked.text == 'how is "churn rate" -gross'
+    assert asked.parsed == parse_operators('how is "churn rate" -gross')
     assert asked.filter == Filter()
+
+
+def test_k__that_is_none_is_left_to_the_settings() -> None:
+    assert _parse(k=None).k is None
+
+
+def test_scope__binds_tenant_collection_and_the_compiled_filter() -> None:
+    scope = _parse(filter=Filter(where={"title": "Churn"})).scope
+    assert (scope["tenant_id"], scope["collection"]) == (tenant("acme").id, None)
+    assert (scope["filtered"], scope["condition"]) == (True, '($."title" == $v0)')
 
 
 def test_question__that_only_excludes_is_refused() -> None:

@@ -4,17 +4,17 @@ import uuid
 from dataclasses import replace
 
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
-from kosmos_rag.evaluation.experiments.assignment import takes_part
-from kosmos_rag.storage.audit.log import Reader
+from kosmos_rag.evaluation.experiments.router import is_sampled
+from kosmos_rag.retrieval.query import Query, parse_query
 from kosmos_rag.storage.tenants import tenant
 
 RUNNING = RunningExperiment(id=uuid.UUID(int=7), name="half", mode=ExperimentMode.SERVE, share=0.5, content="{}")
-ADA = Reader(tenant=tenant("acme"), principals=(EVERYONE,), subject="ada", collection=None)
+ADA = parse_query("any", tenant=tenant("acme"), principals=(EVERYONE,), subject="ada", max_chars=100)
 QUESTIONS = [f"How is churn number {number} calculated?" for number in range(400)]
 
 
-def _chosen(running: RunningExperiment, reader: Reader) -> list[bool]:
-    return [takes_part(running, reader, question) for question in QUESTIONS]
+def _chosen(running: RunningExperiment, query: Query) -> list[bool]:
+    return [is_sampled(running, replace(query, text=question)) for question in QUESTIONS]
 
 
 def test_share__of_many_questions_is_met_and_stays_the_same() -> None:

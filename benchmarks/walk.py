@@ -1,0 +1,142 @@
+"""How far a call walks through the package: frames, modules, functions and transactions of one call.
+
+    python -m benchmarks.walk [--json FILE] [--quick]
+
+Counted with sys.setprofile over the frames of the package, in a warm process. Frames: the deepest chain from the façade
+to the call of the driver. Functions: distinct ones; comprehensions and generator expressions belong to their function.
+The table is that of docs/architecture.md.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+from unittest.mock import patch
+
+import psycopg
+
+import kosmos_rag
+from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+
+PACKAGE = str(Path(kosmos_rag.__file__).parent)
+_ANONYMOUS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "<module>")
+
+
+@dataclass
+class Walk:
+    """What one call ran of the package, in all of its threads."""
+
+    functions: set[tuple[str, str]] = field(default_factory=set)
+    """File and qualified name."""
+    driver_frames: int = 0
+    transactions: int = 0
+
+    @property
+    def modules(self) -> set[str]:
+        """Files of the functions."""
+        return {file for file, _ in self.functions}
+
+    def row(self) -> dict[str, int]:
+        """Return the counts."""
+        return {
+            "frames": self.driver_frames,
+            "modules": len(self.modules),
+            "functions": len(self.functions),
+            "transactions": self.transactions,
+        }
+
+    def profile(self, frame: FrameType, event: str, _argument: Any) -> None:
+        """Note the start of a function; the callback of sys.setprofile."""
+        if event != "call":
+            return
+        code = frame.f_code
+        if code.co_filename.startswith(PACKAGE) and code.co_name not in _ANONYMOUS:
+            self.functions.add((code.co_filename, code.co_qualname))
+        elif _is_driver_call(code):
+            self.driver_frames = max(self.driver_frames, _package_frames(frame))
+
+
+def _is_driver_call(code: CodeType) -> bool:
+    return code.co_name in ("execute", "executemany") and code.co_filename.endswith(str(Path("psycopg", "cursor.py")))
+
+
+def _package_frames(frame: FrameType | None) -> int:
+    count = 0
+    while frame is not None:
+        code = frame.f_code
+        count += code.co_filename.startswith(PACKAGE) and code.co_name not in _ANONYMOUS
+        frame = frame.f_back
+    return count
+
+
+def walk(call: Callable[[], object]) -> Walk:
+    """Run a call, in this thread and those that it starts, and count what it runs."""
+    counted = Walk()
+    original = psycopg.Connection.transaction
+
+    @contextmanager
+    def counting(connection: psycopg.Connection, *args: Any, **kwargs: Any) -> Any:
+        counted.transactions += 1
+        with original(connection, *args, **kwargs) as transaction:
+            yield transaction
+
+    with patch.object(psycopg.Connection, "transaction", counting):
+        threading.setprofile(counted.profile)
+        sys.setprofile(counted.profile)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    return counted
+
+
+def measure(folder: Path) -> dict[str, Walk]:
+    """Return what each call runs, by its name."""
+    settings = Settings.load(overrides={**MODEL, "database.data_dir": str(folder)})
+    with Engine(settings, embedder=HashingEmbedder(dimensions=384)) as engine:
+        tenant = engine.tenant("acme")
+        tenant.ingest(EXAMPLES / "knowledge_base")
+        question = "How is churn calculated?"
+
+        def document(text: str) -> SourceDocument:
+            return SourceDocument(source="walk.md", data=f"# Walk\n\n{text}\n".encode())
+
+        # Once before: pools, models and statements are loaded.
+        tenant.answer("What is churn?")
+        tenant.ingest([document("first")], prune=False)
+        calls: dict[str, Callable[[], object]] = {
+            "search": lambda: tenant.search(question),
+            "context": lambda: tenant.context(f"{question} And why?"),
+            "answer": lambda: tenant.answer(f"{question} And how often?"),
+            "new document": lambda: tenant.ingest([document("second")], prune=False),
+            "unchanged document": lambda: tenant.ingest([document("second")], prune=False),
+        }
+        return {name: walk(call) for name, call in calls.items()}
+
+
+def main() -> None:
+    """Count, and print the table."""
+    parser = command(__doc__, "walk.json")
+    parser.add_argument("--list", action="store_true", help="list the functions of each call")
+    arguments = parse(parser)
+    walks = measure(temporary_folder())
+    print("| call | frames to the driver | modules | functions | transactions |\n|---|---|---|---|---|")
+    for name, counted in walks.items():
+        print(f"| {name} | {' | '.join(str(count) for count in counted.row().values())} |")
+    if arguments.list:
+        for name, counted in walks.items():
+            print(f"\n{name}")
+            for file, function in sorted(counted.functions):
+                print(f"  {Path(file).relative_to(PACKAGE)}  {function}")
+    write_results(arguments.json, {name: counted.row() for name, counted in walks.items()})
+
+
+if __name__ == "__main__":
+    main()

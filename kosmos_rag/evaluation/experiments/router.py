@@ -1,0 +1,260 @@
+"""Assign queries to the arms of an experiment, and record how the arms compare."""
+
+import hashlib
+import json
+import logging
+import threading
+import uuid
+from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
+
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.presets import Preset
+from kosmos_rag.core.errors import ConfigError, first_line
+from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.types import (
+    EVALUATOR,
+    Arm,
+    ExperimentAssignment,
+    ExperimentMode,
+    RunningExperiment,
+    SearchResult,
+)
+from kosmos_rag.evaluation.experiments import store
+from kosmos_rag.evaluation.experiments.rank_similarity import overlap, rank_biased_overlap
+from kosmos_rag.evaluation.experiments.store import Result
+from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
+from kosmos_rag.retrieval.query import Query
+from kosmos_rag.retrieval.snapshot import Routing
+from kosmos_rag.storage.pool import Database, Role
+
+_LOG = logging.getLogger(__name__)
+_ACTION = "experiment_failed"
+_TREATMENTS = 32
+
+KEPT, DROPPED, FAILED = "kept", "dropped", "failed"
+"""Outcomes of a sampled query, as the metric counts them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Treatment:
+    """The second configuration of an experiment."""
+
+    pipeline: SearchPipeline
+    shadow: SearchPipeline
+    """The same for background queries."""
+    settings_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """The part of one query in an experiment."""
+
+    experiment: RunningExperiment
+    routing: Routing
+    """The stored settings that the query was routed by."""
+    treatment: Treatment | None
+    """None for queries of the control arm."""
+    error: str | None = None
+    """Type of the error of the treatment, after which the control answered."""
+
+    @property
+    def serving(self) -> Treatment | None:
+        """The treatment if it answers the query; None if the control does."""
+        return None if self.experiment.mode is ExperimentMode.SHADOW else self.treatment
+
+    @property
+    def arm(self) -> Arm:
+        """The arm of the query."""
+        return Arm.CONTROL if self.treatment is None else Arm.TREATMENT
+
+    def annotate(self, result: SearchResult) -> SearchResult:
+        """Return the result with its arm, and a warning if a treatment answered or failed."""
+        if self.experiment.mode is ExperimentMode.SHADOW:
+            return result
+        name = f"the second configuration of the experiment {self.experiment.name}"
+        warnings = result.warnings
+        if self.error is not None:
+            warnings = (*warnings, f"{name} failed ({self.error}), and the first one answered")
+        elif self.treatment is not None:
+            warnings = (*warnings, f"answered by {name}")
+        assignment = ExperimentAssignment(experiment=self.experiment.name, arm=self.arm)
+        return replace(result, experiment=assignment, warnings=warnings)
+
+
+def is_sampled(experiment: RunningExperiment, query: Query) -> bool:
+    """Whether a query is sampled, deterministically: hash(experiment, subject or principals, text) < share."""
+    who = sorted(query.principals) if query.subject is None else query.subject
+    digest = hashlib.sha256(json.dumps([str(experiment.id), who, query.text]).encode()).digest()
+    return int.from_bytes(digest[:8]) < experiment.share * 2**64
+
+
+class ExperimentRouter:
+    """Assigns queries to experiments and records their results. Thread-safe."""
+
+    def __init__(
+        self, database: Database, background: Role, pipeline: SearchPipeline, settings: Settings, telemetry: Telemetry
+    ) -> None:
+        """Create the router of a process.
+
+        Args:
+            database: Where results are stored.
+            background: Connections of background queries, apart from those of readers.
+            pipeline: Of the process; treatments share its models and caches.
+            settings: Of the process.
+            telemetry: Where outcomes are counted.
+        """
+        self._database = database
+        self._background = background
+        self._pipeline = pipeline
+        self._settings = settings
+        self._telemetry = telemetry
+        self._lock = threading.Lock()
+        self._treatments: LRUCache[tuple[str, str], Treatment] = LRUCache(_TREATMENTS)
+        self._logged: set[type[Exception]] = set()
+
+    def assign(self, query: Query, routing: Routing, settings: Settings) -> Assignment | None:
+        """Return the part of a query in the running experiment; None if it has none.
+
+        Queries of an evaluation have no part. If the treatment cannot be built, the control answers.
+
+        Args:
+            query: The query.
+            routing: Stored settings that it was routed by.
+            settings: Those of the control.
+        """
+        experiment = routing.experiment
+        if experiment is None or query.subject == EVALUATOR:
+            return None
+        if not is_sampled(experiment, query):
+            if experiment.mode is ExperimentMode.SHADOW:
+                return None
+            return Assignment(experiment=experiment, routing=routing, treatment=None)
+        try:
+            treatment = self._treatment(experiment, settings)
+        except Exception as error:  # noqa: BLE001 — an experiment never fails a query
+            return self.fail(Assignment(experiment=experiment, routing=routing, treatment=None), error)
+        return Assignment(experiment=experiment, routing=routing, treatment=treatment)
+
+    def fail(self, assignment: Assignment, error: Exception) -> Assignment:
+        """Return the assignment after its treatment failed: the control answers."""
+        self._log_once(error)
+        return replace(assignment, treatment=None, error=type(error).__name__)
+
+    def needs_record(self, assignment: Assignment, result: SearchResult) -> bool:
+        """Whether `record` has work to do for a query."""
+        if assignment.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
+            return True
+        return assignment.treatment is not None and not result.cached
+
+    def record(self, assignment: Assignment, query: Query, result: SearchResult) -> None:
+        """Store the outcome of a query; in shadow mode run the treatment first. For background threads.
+
+        Args:
+            assignment: The part of the query in the experiment.
+            query: The query.
+            result: What was delivered.
+        """
+        treatment = assignment.treatment
+        if assignment.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
+            served = _served(result, assignment.arm)
+            self._store(query, assignment.experiment.id, replace(served, error=assignment.error))
+        elif treatment is not None:
+            self._compare(assignment, treatment, query, result)
+
+    def count_dropped(self) -> None:
+        """Count a query whose outcome is not recorded."""
+        self._count(DROPPED)
+
+    def _treatment(self, experiment: RunningExperiment, settings: Settings) -> Treatment:
+        """Return the treatment over the settings of the control. Raises ConfigError."""
+        preset = Preset(name=experiment.name, content=experiment.content)
+        key = (settings.settings_hash, preset.version)
+        with self._lock:
+            if key not in self._treatments:
+                treated = preset.over(settings)
+                if treated.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._pipeline.reranks):
+                    raise ConfigError(
+                        f"rag.reranking.enabled ({experiment.name}) needs a reranker, and this process has none; set "
+                        "it for the process, and false in the presets of collections that are to go without"
+                    )
+                # No preset has such a hash: cached results of one configuration are never those of another.
+                pipeline = self._pipeline.with_settings(treated, f"experiment {treated.settings_hash}")
+                self._treatments[key] = Treatment(
+                    pipeline=pipeline,
+                    shadow=pipeline.for_background(self._background),
+                    settings_hash=treated.settings_hash,
+                )
+            return self._treatments[key]
+
+    @tracing.start_span("kosmos.experiment")
+    def _compare(self, assignment: Assignment, treatment: Treatment, query: Query, result: SearchResult) -> None:
+        """Run the treatment for the same query, and store how similar the two rankings are."""
+        control = replace(_served(result, Arm.CONTROL), control_ms=_after_embedding(result))
+        try:
+            repeated = replace(query, k=result.requested)
+            treated = treatment.shadow.search(repeated, assignment.routing).result
+        except RoutingChanged:
+            return  # the experiment was stopped, or the control is another one by now
+        except Exception as error:  # noqa: BLE001 — an experiment never fails a query
+            self._log_once(error)
+            compared = replace(control, error=type(error).__name__)
+        else:
+            compared = _compared(control, [hit.chunk_id for hit in result.hits], treated)
+        self._store(query, assignment.experiment.id, compared)
+
+    def _store(self, query: Query, experiment_id: uuid.UUID, result: Result) -> None:
+        try:
+            store.add(self._database.worker, query.tenant, experiment_id, result)
+        except Exception as error:  # noqa: BLE001 — an experiment never fails a query
+            self._count(FAILED)
+            self._log_once(error)
+        else:
+            self._count(KEPT if result.error is None else FAILED)
+
+    def _log_once(self, error: Exception) -> None:
+        """Log the first error of each type: there may be one for each query, and messages may contain its text."""
+        with self._lock:
+            if type(error) in self._logged:
+                return
+            self._logged.add(type(error))
+        message = first_line(error) if isinstance(error, ConfigError) else type(error).__name__
+        _LOG.warning("an experiment failed, the next ones are only counted: %s", message, extra={"action": _ACTION})
+
+    def _count(self, outcome: str) -> None:
+        self._telemetry.record(EXPERIMENT_QUESTIONS, 1.0, outcome)
+
+
+def _served(result: SearchResult, arm: Arm) -> Result:
+    milliseconds = None if result.cached else result.timings_ms["total"]
+    control = arm is Arm.CONTROL
+    return Result(
+        retrieval_id=result.id,
+        arm=arm,
+        requested=result.requested,
+        control_ms=milliseconds if control else None,
+        treatment_ms=None if control else milliseconds,
+        control_hits=result.returned if control else None,
+        treatment_hits=None if control else result.returned,
+        degraded=bool(result.degraded_stages),
+    )
+
+
+def _after_embedding(result: SearchResult) -> float:
+    """Return the milliseconds without the embedding: the treatment finds it in the cache."""
+    return round(result.timings_ms["total"] - result.timings_ms.get("embed", 0.0), 3)
+
+
+def _compared(control: Result, control_ids: list[uuid.UUID], treated: SearchResult) -> Result:
+    treated_ids = [hit.chunk_id for hit in treated.hits]
+    return replace(
+        control,
+        treatment_ms=_after_embedding(treated),
+        treatment_hits=treated.returned,
+        overlap=overlap(control_ids, treated_ids),
+        rbo=rank_biased_overlap(control_ids, treated_ids),
+        degraded=control.degraded or bool(treated.degraded_stages),
+    )
