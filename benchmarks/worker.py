@@ -130,7 +130,7 @@ def _taking_ms(queue: Queue, limit: int, *, times: int) -> float:
     taken = []
     for _ in range(times):
         started = time.perf_counter()
-        jobs = queue.take(limit, kinds=[kinds.DOCUMENT], worker="bench")
+        jobs = queue.claim(limit, kinds=[kinds.DOCUMENT], worker="bench")
         taken.append(1000 * (time.perf_counter() - started))
         queue.finish({job.token: Outcome.NEW for job in jobs})
     return round(statistics.median(taken), 2)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -16,10 +16,10 @@ class Nothing:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
+    def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
         """Finish a batch as documents are finished: together."""
-        desk.queue.finish({job.token: Outcome.DONE for job in jobs})
-        desk.ended(jobs)
+        channel.queue.finish({job.token: Outcome.DONE for job in jobs})
+        channel.report_ended(jobs)
 
     def close(self) -> None:
         """Close the connections."""

@@ -64,10 +64,10 @@ class StatementFailed(DatabaseError):
         super().__init__(message)
 
 
-RETRYABLE = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal"})
+RETRY_WITH_BACKOFF = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal"})
 """Codes of what may pass: the reason is where a document lies or who works on it, not what it is."""
 
-OF_THE_PLACE = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused"})
+RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused"})
 """Codes of what no other try mends, and the next pass over the source may: the document may be there by then, alone and
 open, with the mark that it had."""
 
@@ -85,7 +85,7 @@ class IngestionError(KosmosError):
     @property
     def retryable(self) -> bool:
         """Whether another try may succeed: a machine under load also makes parsers slow, and kills them."""
-        return self.code in RETRYABLE
+        return self.code in RETRY_WITH_BACKOFF
 
 
 class SourceError(IngestionError):

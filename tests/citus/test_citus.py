@@ -139,7 +139,7 @@ def test_fence__a_job_that_was_lost_leaves_no_document(
     scope = engine.tenant(name)
     for kept in (False, True):
         scope.jobs.enqueue(SourceDocument(source=f"late-{kept}", data=b"waits"))
-        (job,) = [job for job in queue.take(64, kinds=["document"], worker="test") if job.tenant == name]
+        (job,) = [job for job in queue.claim(64, kinds=["document"], worker="test") if job.tenant == name]
         if not kept:
             queue.cancel(tenant(name), [job.id])
         upload = uuid.uuid4()

@@ -26,7 +26,7 @@ ROOT = HERE.parents[1]
 _PROGRAM = """
 import importlib, json, sys
 from kosmos_rag.core.config import Settings
-from kosmos_rag.apps.worker.supervisor import Supervisor, stopped_by_signals
+from kosmos_rag.apps.worker.supervisor import Supervisor, stop_on_signals
 
 if __name__ == "__main__":
     told = json.loads(sys.argv[1])
@@ -36,7 +36,7 @@ if __name__ == "__main__":
         open_work=importlib.import_module(told["work"]).open_work,
         until_idle=told["until_idle"],
     )
-    with stopped_by_signals(supervisor):
+    with stop_on_signals(supervisor):
         supervisor.run()
 """
 

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, LeaseLost, ParseError
 from kosmos_rag.core.types import Job, Outcome
@@ -20,16 +20,16 @@ class TrialWork:
     def __init__(self, database: Database) -> None:
         self.database = self._database = database
 
-    def run(self, taken: Sequence[Job], desk: Desk) -> None:
+    def run(self, taken: Sequence[Job], channel: SupervisorChannel) -> None:
         for number, job in enumerate(taken):
-            if desk.stopping:
-                desk.give_back(taken[number:])
+            if channel.stopping:
+                channel.release(taken[number:])
                 return
-            if not desk.is_dropped(job):
-                self._do(job, desk)
-            desk.ended([job])
+            if not channel.is_revoked(job):
+                self._do(job, channel)
+            channel.report_ended([job])
 
-    def _do(self, job: Job, desk: Desk) -> None:
+    def _do(self, job: Job, channel: SupervisorChannel) -> None:
         told = job.payload
         self._write("INSERT INTO public.begun VALUES (%s)", job)
         if "sleep" in told:
@@ -40,17 +40,19 @@ class TrialWork:
             os.kill(os.getpid(), signal.SIGKILL)
         if told.get("fail"):
             error = ParseError("corrupt", told["fail"])
-            desk.insist(lambda: desk.queue.fail(job, error, source=job.key, retry=bool(told.get("retry"))))
+            channel.retry_until_available(
+                lambda: channel.queue.fail(job, error, source=job.key, retry=bool(told.get("retry")))
+            )
             return
         try:
             if told.get("bare"):
-                desk.queue.finish({job.token: Outcome.DONE})
+                channel.queue.finish({job.token: Outcome.DONE})
             else:
                 self._finish(job)
         except LeaseLost:
-            desk.ended([job], {("failures", "lease_lost"): 1.0})
+            channel.report_ended([job], {("failures", "lease_lost"): 1.0})
         except DatabaseError:
-            desk.give_back([job])
+            channel.release([job])
 
     def _write(self, sql: str, job: Job) -> None:
         if not job.payload.get("bare"):

@@ -1,4 +1,4 @@
-"""The desk of a working process: its end of the pipe to the supervisor, and its way to give jobs back."""
+"""The channel of a working process: its end of the pipe to the supervisor, and its way to give jobs back."""
 
 import logging
 import os
@@ -21,22 +21,22 @@ from kosmos_rag.storage.queue.queue import Queue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begin:
+class Assign:
     """To a process: work on these jobs."""
 
     jobs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drop:
-    """To a process: these are no longer yours; what is written of them will be refused."""
+class Revoke:
+    """To a process: these jobs are no longer yours; their results would be refused."""
 
     tokens: frozenset[uuid.UUID]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop:
-    """To a process: end what you have begun, give back what you have not, and exit."""
+    """To a process: finish the started jobs, release the others, exit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,14 +55,14 @@ class Progress:
     """Of a tenant, by the name of the gauge and its own: the value, and for how many seconds it holds."""
 
 
-ToProcess = Begin | Drop | Stop
+ToProcess = Assign | Revoke | Stop
 ToSupervisor = Ready | Progress
 
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
 HEARTBEAT_S = 10.0
-PATIENCE_S = 30.0
+RELEASE_TIMEOUT_S = 30.0
 """How long a process tries to give jobs back to a database that is away: their leases run out soon after."""
 
 
@@ -74,7 +74,7 @@ class Work(Protocol):
         """Where its results go, and where the queue is."""
         ...
 
-    def run(self, jobs: Sequence[Job], desk: "Desk") -> None:
+    def run(self, jobs: Sequence[Job], channel: "SupervisorChannel") -> None:
         """Work on jobs; may return before they have ended, and be called again."""
         ...
 
@@ -83,19 +83,19 @@ class Work(Protocol):
         ...
 
 
-class Desk:
-    """Reports to the supervisor and hears from it. Thread-safe."""
+class SupervisorChannel:
+    """Receives jobs from the supervisor, sends heartbeats and outcomes, releases jobs. Thread-safe."""
 
     def __init__(self, connection: Connection, queue: Queue) -> None:
         self.queue = queue
         self._connection = connection
         self._sending = threading.Lock()
         self._inbox: SimpleQueue[tuple[Job, ...] | None] = SimpleQueue()
-        self._dropped: set[uuid.UUID] = set()
+        self._revoked: set[uuid.UUID] = set()
         self._stopping = threading.Event()
-        self.broken: ModelUnavailable | None = None
-        """Why this machine cannot do the work: the process ends, and its jobs are for others."""
-        threading.Thread(target=self._listen, name="kosmos-rag-desk", daemon=True).start()
+        self.fatal_error: ModelUnavailable | None = None
+        """Why this machine cannot do the work: the process ends, and other workers take its jobs."""
+        threading.Thread(target=self._listen, name="kosmos-rag-channel", daemon=True).start()
 
     def _listen(self) -> None:
         while True:
@@ -104,45 +104,45 @@ class Desk:
             except (EOFError, OSError):
                 # The supervisor is gone, and with it the leases: nothing that is done here can be kept.
                 os._exit(1)
-            if isinstance(message, Begin):
+            if isinstance(message, Assign):
                 self._inbox.put(message.jobs)
-            elif isinstance(message, Drop):
-                self._dropped |= message.tokens
+            elif isinstance(message, Revoke):
+                self._revoked |= message.tokens
             elif isinstance(message, Stop):
                 self._stopping.set()
                 self._inbox.put(None)
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new shall be begun."""
+        """Whether no further job is to be started."""
         return self._stopping.is_set()
 
-    def next(self) -> tuple[Job, ...] | None:
-        """Ask for jobs and wait for them; None when it is time to go."""
+    def receive_jobs(self) -> tuple[Job, ...] | None:
+        """Wait for the next jobs; None when the process is to stop."""
         self._send(Ready())
         jobs = self._inbox.get()
         if jobs is not None and self.stopping:
-            self.give_back(jobs)
+            self.release(jobs)
             return None
         return jobs
 
-    def is_dropped(self, job: Job) -> bool:
-        """Whether a job was cancelled, or given to another worker."""
-        return job.token in self._dropped
+    def is_revoked(self, job: Job) -> bool:
+        """Whether a job was cancelled, or assigned to another worker."""
+        return job.token in self._revoked
 
-    def progress(self) -> None:
-        """Say that the work goes on."""
+    def report_progress(self) -> None:
+        """Tell the supervisor that the process is alive."""
         self._send(Progress())
 
     @contextmanager
     def heartbeat(self, limit_s: float) -> Iterator[None]:
-        """Say that the work goes on, up to a limit, while one call takes long that says nothing itself."""
+        """Report progress every `HEARTBEAT_S` within the block, for at most `limit_s` seconds."""
         done = threading.Event()
 
         def beat() -> None:
             until = time.monotonic() + limit_s
             while not done.wait(HEARTBEAT_S) and time.monotonic() < until:
-                self.progress()
+                self.report_progress()
 
         thread = threading.Thread(target=beat, name="kosmos-rag-heartbeat", daemon=True)
         thread.start()
@@ -152,27 +152,27 @@ class Desk:
             done.set()
             thread.join()
 
-    def ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
-        """Say that these jobs need no lease any more, and what is to be counted."""
+    def report_ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
+        """Report that jobs need no lease any more, with counters to add."""
         tokens = frozenset(job.token for job in jobs)
-        self._dropped -= tokens
+        self._revoked -= tokens
         self._send(Progress(ended=tokens, counts=dict(counts or {})))
 
-    def measured(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
+    def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
         """Tell what was measured of a tenant, for gauges `across_tenants`; it holds for so long unless told again."""
         told = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}
         self._send(Progress(measured=told))
 
-    def give_back(self, jobs: Sequence[Job]) -> None:
-        """Return jobs as if they had not been taken, however long the database is away."""
+    def release(self, jobs: Sequence[Job]) -> None:
+        """Return jobs to the queue as if they had not been claimed; waits for the database."""
         if jobs:
-            log.info("%d jobs go back to the queue", len(jobs), extra={"action": "jobs_given_back"})
-            self.insist(lambda: self.queue.give_back([job.token for job in jobs]))
-            self.ended(jobs)
+            log.info("%d jobs are released", len(jobs), extra={"action": "jobs_released"})
+            self.retry_until_available(lambda: self.queue.release([job.token for job in jobs]))
+            self.report_ended(jobs)
 
-    def insist(self, write: Callable[[], object]) -> None:
-        """Write to the queue, again while the database is away; given up when the leases must have run out."""
-        until = time.monotonic() + PATIENCE_S
+    def retry_until_available(self, write: Callable[[], object]) -> None:
+        """Call `write` until the database is available, or until the leases have expired."""
+        until = time.monotonic() + RELEASE_TIMEOUT_S
         while True:
             try:
                 write()
@@ -181,7 +181,7 @@ class Desk:
                 if time.monotonic() > until:
                     log.warning("%s", error, extra={"action": "queue_unreachable"})
                     return
-                self.progress()
+                self.report_progress()
                 time.sleep(0.5)
             except DatabaseError as error:
                 log.error("%s", error, extra={"action": "queue_refused"})

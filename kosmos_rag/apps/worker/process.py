@@ -11,7 +11,17 @@ from multiprocessing.connection import Connection
 
 import psutil
 
-from kosmos_rag.apps.worker.channel import Begin, Desk, Drop, Progress, Ready, Stop, ToProcess, ToSupervisor, Work
+from kosmos_rag.apps.worker.channel import (
+    Assign,
+    Progress,
+    Ready,
+    Revoke,
+    Stop,
+    SupervisorChannel,
+    ToProcess,
+    ToSupervisor,
+    Work,
+)
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry.logging import set_up_logging
 from kosmos_rag.core.types import Job
@@ -29,11 +39,11 @@ def run(connection: Connection, settings: Settings, open_work: OpenWork) -> None
     set_up_logging(settings.observability)
     work = open_work(settings)
     try:
-        desk = Desk(connection, Queue.open(work.database, settings.worker))
-        while desk.broken is None and (jobs := desk.next()) is not None:
-            work.run(jobs, desk)
-        if desk.broken is not None:
-            raise desk.broken
+        channel = SupervisorChannel(connection, Queue.open(work.database, settings.worker))
+        while channel.fatal_error is None and (jobs := channel.receive_jobs()) is not None:
+            work.run(jobs, channel)
+        if channel.fatal_error is not None:
+            raise channel.fatal_error
     finally:
         work.close()
 
@@ -61,7 +71,7 @@ class WorkerProcess:
         self._changing, self._sending = threading.Lock(), threading.Lock()
         self.opened = self.ready = False
         self.retired = False
-        self.started_at = self.heard_at = time.monotonic()
+        self.started_at = self.last_message_at = time.monotonic()
 
     @property
     def connection(self) -> Connection:
@@ -73,21 +83,21 @@ class WorkerProcess:
         """Whether it runs."""
         return self._process.is_alive()
 
-    def begin(self, jobs: Sequence[Job]) -> None:
-        """Give it jobs."""
+    def assign(self, jobs: Sequence[Job]) -> None:
+        """Assign jobs to it."""
         with self._changing:
             self.tokens |= {job.token for job in jobs}
         self.ready = False
-        self.heard_at = time.monotonic()
-        self._send(Begin(jobs=tuple(jobs)))
+        self.last_message_at = time.monotonic()
+        self._send(Assign(jobs=tuple(jobs)))
 
-    def drop(self, tokens: Collection[uuid.UUID]) -> int:
+    def revoke(self, tokens: Collection[uuid.UUID]) -> int:
         """Tell it which of its jobs are no longer its own. Returns how many there are. Safe beside the other calls."""
         with self._changing:
             mine = self.tokens & frozenset(tokens)
             self.tokens -= mine
         if mine:
-            self._send(Drop(tokens=mine))
+            self._send(Revoke(tokens=mine))
         return len(mine)
 
     def stop(self) -> None:
@@ -104,15 +114,15 @@ class WorkerProcess:
         """End it now."""
         self._process.kill()
 
-    def heard(self) -> ToSupervisor | None:
-        """Return what it said next; None where it has said nothing more."""
+    def receive(self) -> ToSupervisor | None:
+        """Return its next message; None where there is no more."""
         try:
             if not self._connection.poll():
                 return None
             message: ToSupervisor = self._connection.recv()
         except (EOFError, OSError):
             return None
-        self.heard_at = time.monotonic()
+        self.last_message_at = time.monotonic()
         if isinstance(message, Ready):
             self.opened, self.ready = True, not self.retired
         elif isinstance(message, Progress):

@@ -106,7 +106,7 @@ class Supervisor:
         since = self._queue.now()
         with ExitStack() as stack:
             stack.callback(self._database.close)
-            stack.callback(self._account, since)
+            stack.callback(self._summarise, since)
             stack.callback(self._woken.close)
             stack.callback(self._waker.close)
             if self._limits.health_port is not None:
@@ -114,19 +114,19 @@ class Supervisor:
             stack.callback(self._end_processes)
             stack.enter_context(self._leases())
             listener = stack.enter_context(_Listener(self._database.worker))
-            while self._turn():
+            while self._tick():
                 self._wait(listener)
 
-    def _account(self, since: datetime) -> None:
+    def _summarise(self, since: datetime) -> None:
         with suppress(DatabaseError):
             self._ledgers.close()
             self._dead = self._queue.dead_since(since, self._kinds)
 
-    def _turn(self) -> bool:
+    def _tick(self) -> bool:
         """Do what is due now. Returns whether to go on."""
         now = self.ticked_at = time.monotonic()
-        self._hear()
-        self._look_after(now)
+        self._drain_messages()
+        self._check_processes(now)
         if self._stopping:
             self._drain(now)
             return any(process.alive for process in self._processes)
@@ -134,7 +134,7 @@ class Supervisor:
         if now >= self._retry_at:
             try:
                 self._close_runs(now)
-                if not self._feed() and self._until_idle and self._is_idle():
+                if not self._dispatch() and self._until_idle and self._is_idle():
                     self.stop()
                 self.reached_at, self._failures = now, 0
             except DatabaseError as error:
@@ -147,17 +147,17 @@ class Supervisor:
             self._on_progress(self)
         return True
 
-    def _feed(self) -> bool:
-        """Give jobs to those who wait for some. Returns whether there were any."""
+    def _dispatch(self) -> bool:
+        """Claim jobs for the idle processes. Returns whether there were any."""
         taken = False
         for process in self._processes:
             if not process.ready or not process.alive:
                 continue
-            jobs = self._queue.take(self._limits.batch, kinds=self._kinds, worker=f"{self._name}/{process.number}")
+            jobs = self._queue.claim(self._limits.batch, kinds=self._kinds, worker=f"{self._name}/{process.number}")
             if not jobs:
                 break
             self.metrics.record_claim(jobs)
-            process.begin(jobs)
+            process.assign(jobs)
             taken = True
         return taken
 
@@ -165,12 +165,12 @@ class Supervisor:
         waiting = [process for process in self._processes if process.ready and not process.tokens]
         return len(waiting) == self._limits.processes and self._queue.unfinished(self._kinds) == 0
 
-    def _hear(self) -> None:
+    def _drain_messages(self) -> None:
         for process in self._processes:
-            while (message := process.heard()) is not None:
-                self._note(message)
+            while (message := process.receive()) is not None:
+                self._handle(message)
 
-    def _note(self, message: ToSupervisor) -> None:
+    def _handle(self, message: ToSupervisor) -> None:
         if isinstance(message, Progress):
             self.metrics.add(message.counts)
             self.metrics.set_tenant_gauges(message.measured)
@@ -183,13 +183,13 @@ class Supervisor:
             self._runs_may_end = False
             self._ledgers.close()
 
-    def _look_after(self, now: float) -> None:
-        """Bury the dead, end the stuck and the large."""
+    def _check_processes(self, now: float) -> None:
+        """Reap ended processes; end stuck ones and those with too much memory."""
         for process in list(self._processes):
             if not process.alive:
-                self._bury(process, now)
+                self._reap(process, now)
                 continue
-            silent = now - process.heard_at
+            silent = now - process.last_message_at
             if process.tokens and silent > self._limits.stuck_s:
                 log.error(
                     "process %d made no progress for %.0f s and is ended", process.pid, silent,
@@ -210,15 +210,15 @@ class Supervisor:
                 )  # fmt: skip
                 process.stop()
 
-    def _bury(self, process: WorkerProcess, now: float) -> None:
+    def _reap(self, process: WorkerProcess, now: float) -> None:
         self._processes.remove(process)
-        while (message := process.heard()) is not None:
-            self._note(message)
+        while (message := process.receive()) is not None:
+            self._handle(message)
         tokens = list(process.tokens)
         code = process.reap()
         ours = self._stopping or (process.retired and (code == 0 or not process.opened))
         # What we stop ourselves is no fault of a job.
-        release = self._queue.give_back if ours else self._queue.lose
+        release = self._queue.release if ours else self._queue.expire_leases
         if tokens:
             with suppress(DatabaseError):  # else their leases run out
                 release(tokens)
@@ -294,11 +294,11 @@ class Supervisor:
             thread.join()
 
     def _renew(self) -> None:
-        asked = {token for process in list(self._processes) for token in process.tokens}
-        if not asked:
+        tokens = {token for process in list(self._processes) for token in process.tokens}
+        if not tokens:
             return
         try:
-            lost = asked - self._queue.renew(list(asked))
+            lost = tokens - self._queue.renew(list(tokens))
         except KosmosError as error:
             log.warning("leases are not renewed: %s", error, extra={"action": "renew_failed"})
             return
@@ -306,11 +306,11 @@ class Supervisor:
             # Some have ended only just now, and their processes' word of it is on its way.
             time.sleep(_TICK_S)
         for process in list(self._processes):
-            self.metrics.record_lost_leases(process.drop(lost))
+            self.metrics.record_lost_leases(process.revoke(lost))
 
 
 class _Listener:
-    """Hears of new jobs, as far as the way to the server lets it: a pooler in transaction mode does not."""
+    """Listens for notifications of new jobs; a pooler in transaction mode passes none on."""
 
     def __init__(self, role: Role) -> None:
         self._role = role
@@ -362,13 +362,13 @@ def run_worker(
     Returns the supervisor, for what it counted. Raises ConfigError, DatabaseError.
     """
     supervisor = Supervisor(settings, kinds=kinds, open_work=open_work, until_idle=until_idle, on_progress=on_progress)
-    with stopped_by_signals(supervisor):
+    with stop_on_signals(supervisor):
         supervisor.run()
     return supervisor
 
 
 @contextmanager
-def stopped_by_signals(supervisor: Supervisor) -> Iterator[None]:
+def stop_on_signals(supervisor: Supervisor) -> Iterator[None]:
     """Have SIGTERM and SIGINT drain the supervisor. From the main thread only."""
     before = {number: signal.signal(number, lambda *_: supervisor.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

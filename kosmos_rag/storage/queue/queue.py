@@ -16,7 +16,7 @@ from psycopg.rows import kwargs_row, scalar_row
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.config import WorkerSettings
-from kosmos_rag.core.errors import OF_THE_PLACE, RETRYABLE, IngestionError, KosmosError, LeaseLost
+from kosmos_rag.core.errors import RETRY_ON_NEXT_SYNC, RETRY_WITH_BACKOFF, IngestionError, KosmosError, LeaseLost
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.pool import Database, Role
@@ -28,7 +28,7 @@ WAKE_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
 
 
-def back_off(attempt: int) -> float:
+def retry_delay(attempt: int) -> float:
     """Return the seconds before the attempt after this one, which counts from 1.
 
     Doubled each time up to a quarter of an hour, and spread by half either way, so that what failed together does not
@@ -103,12 +103,12 @@ def permanently_failed(
         "tenant_id": owner.id,
         "keys": list(source_etags),
         "source_etags": Jsonb(dict(source_etags)),
-        "retryable": sorted(RETRYABLE | OF_THE_PLACE),
+        "retryable": sorted(RETRY_WITH_BACKOFF | RETRY_ON_NEXT_SYNC),
     }
     return {key: (code, error) for key, code, error in connection.execute(statement("permanently_failed_jobs"), values)}
 
 
-def hold(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+def lock_leases(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     """Return which of the jobs are still held, and keep them so until the caller's transaction ends."""
     with connection.cursor(row_factory=scalar_row) as cursor:
         return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
@@ -151,24 +151,24 @@ class Queue:
             database.worker, lease_s=settings.lease_s, max_attempts=settings.max_attempts, max_lost=settings.max_lost
         )
 
-    def take(self, limit: int, *, kinds: Sequence[str], worker: str) -> list[Job]:
+    def claim(self, limit: int, *, kinds: Sequence[str], worker: str) -> list[Job]:
         """Take up to `limit` jobs and hold them for a lease.
 
         What has become due, and what other workers left behind, goes back into the queue here, where nothing else is
         to be done and every `WAKE_S` seconds: rescue needs no process of its own.
         """
         values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
-        rows = [] if time.monotonic() >= self._wake_at else self._taken(values)
+        rows = [] if time.monotonic() >= self._wake_at else self._claim(values)
         if not rows:
             self._wake()
-            rows = self._taken(values)
+            rows = self._claim(values)
         names = ("tenant_id", "id", "tenant", "collection", "kind", "key", "payload", "token", "attempt", "lost")
         return [
             Job(**dict(zip(names, row[:10], strict=True)), runs=tuple(row[10]), waited_s=max(0.0, row[11]))
             for row in rows
         ]
 
-    def _taken(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def _claim(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._role.queue_at_once() as connection:
             return connection.execute(statement("claim_jobs"), values).fetchall()
 
@@ -193,7 +193,7 @@ class Queue:
         again = retry and job.attempt < self._max_attempts
         values = {
             "token": job.token,
-            "delay_s": back_off(job.attempt) if again else None,
+            "delay_s": retry_delay(job.attempt) if again else None,
             "source": storable(source),
             "code": error.code if isinstance(error, IngestionError) else type(error).__name__,
             "error": storable(str(error)),
@@ -202,12 +202,12 @@ class Queue:
             row = connection.execute(statement("fail_job"), values).fetchone()
         return JobState(row[0]) if row else None
 
-    def give_back(self, tokens: Sequence[uuid.UUID]) -> None:
+    def release(self, tokens: Sequence[uuid.UUID]) -> None:
         """Return jobs that were taken and not begun."""
         with self._role.queue() as connection:
             connection.execute(statement("release_jobs"), {"tokens": list(tokens)})
 
-    def lose(self, tokens: Sequence[uuid.UUID]) -> None:
+    def expire_leases(self, tokens: Sequence[uuid.UUID]) -> None:
         """End the leases of a process that is gone, without waiting for them to run out."""
         with self._role.queue() as connection:
             connection.execute(statement("expire_leases"), {"tokens": list(tokens)})

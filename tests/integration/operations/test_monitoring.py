@@ -65,8 +65,8 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         acme.jobs.enqueue(SourceDocument(source="b", data=b"waits"))
         queue = acme.jobs._queue
         worker = WorkerMetrics(queue, engine.parts.database)
-        worker.record_claim(jobs := queue.take(1, kinds=["document"], worker="test"))
-        queue.give_back([job.token for job in jobs])
+        worker.record_claim(jobs := queue.claim(1, kinds=["document"], worker="test"))
+        queue.release([job.token for job in jobs])
         assert worker.registry.get_sample_value("kosmos_jobs", {"kind": "document", "state": "dead"}) == 0
         for metric in (*INGESTION, *WORKER):
             if metric.kind == "counter":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.errors import ModelUnavailable, RequestError
 from kosmos_rag.core.protocols import Reranker
@@ -22,7 +22,7 @@ TEXT = b"Churn is the share of customers who leave within a month."
 
 
 _KEPT: list[object] = []
-"""Ends of pipes: a desk takes the end of its own for the end of its supervisor, and exits."""
+"""Ends of pipes: a channel takes the end of its own for the end of its supervisor, and exits."""
 
 
 class Broken(Reranker):
@@ -170,8 +170,8 @@ def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, 
     _KEPT.append(ours)
     tracer.spans.clear()
     work = EngineWork(engine)
-    jobs = queue.take(8, kinds=["document"], worker="test")
-    work.run(jobs, Desk(theirs, queue))
+    jobs = queue.claim(8, kinds=["document"], worker="test")
+    work.run(jobs, SupervisorChannel(theirs, queue))
     work._documents.close()
     (job,), (publish,) = tracer.named("kosmos.job.document"), tracer.named("kosmos.job.publish")
     assert {f"{made.get_span_context().trace_id:032x}" for made in tracer.spans} == {TRACE}

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.apps.worker.handlers import documents, maintenance
 from kosmos_rag.apps.worker.handlers import schema as schemas
 from kosmos_rag.apps.worker.handlers import sync as syncing
@@ -26,18 +26,18 @@ class EngineWork:
         counters = CounterBuffer()
         engine.observe(counters)
         self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
-        self._sync = syncing.SyncWork(parts.database, parts.ingest_pipeline)
-        self._schemas = schemas.SchemaWork(engine)
+        self._sync = syncing.SyncHandler(parts.database, parts.ingest_pipeline)
+        self._schemas = schemas.SchemaHandler(engine)
         monitoring = MonitorHandler(recall_monitor(engine), round_s=engine.settings.worker.maintenance_every_s)
-        self._maintenance = maintenance.MaintenanceWork(
+        self._maintenance = maintenance.MaintenanceHandler(
             parts.database, parts.indexes, monitoring, engine.settings.worker
         )
 
-    def run(self, jobs: Sequence[Job], desk: Desk) -> None:
+    def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
         """Work on documents together, and on everything else one after the other, as long as the turn is."""
         until = time.monotonic() + documents.BATCH_TIME_SLICE_S
-        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], desk, until)
-        one_by_one: dict[str, syncing.SyncWork | schemas.SchemaWork | maintenance.MaintenanceWork] = {
+        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, until)
+        one_by_one: dict[str, syncing.SyncHandler | schemas.SchemaHandler | maintenance.MaintenanceHandler] = {
             kinds.SYNC: self._sync,
             kinds.SCHEMA: self._schemas,
             kinds.MAINTAIN: self._maintenance,
@@ -45,13 +45,13 @@ class EngineWork:
             kinds.AUDIT: self._maintenance,
         }
         for number, job in enumerate(job for job in jobs if job.kind in one_by_one):
-            if desk.stopping or (number and time.monotonic() > until):
-                desk.give_back([job])
-            elif desk.is_dropped(job):
-                desk.ended([job])
+            if channel.stopping or (number and time.monotonic() > until):
+                channel.release([job])
+            elif channel.is_revoked(job):
+                channel.report_ended([job])
             else:
                 with tracing.start_entry_span(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
-                    one_by_one[job.kind].run(job, desk)
+                    one_by_one[job.kind].run(job, channel)
 
     def close(self) -> None:
         """Wait for what is on its way, and close the engine."""

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from cachetools import LRUCache
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.core.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, SourceDocument
@@ -27,7 +27,7 @@ from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Source
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.queue.queue import finish, hold
+from kosmos_rag.storage.queue.queue import finish, lock_leases
 from kosmos_rag.storage.queue.uploads import delete_uploads, read_upload
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -71,11 +71,13 @@ class _JobDocument:
 class _JobLeases:
     """The leases of the jobs of one claim and collection."""
 
-    def __init__(self, jobs: Mapping[uuid.UUID, Job], tenant_id: uuid.UUID, desk: Desk, until: float) -> None:
+    def __init__(
+        self, jobs: Mapping[uuid.UUID, Job], tenant_id: uuid.UUID, channel: SupervisorChannel, until: float
+    ) -> None:
         """Args: jobs: by document id. until: monotonic time after which no further job is started."""
         self._jobs = jobs
         self._tenant_id = tenant_id
-        self._desk = desk
+        self._channel = channel
         self._until = until
         self._waiting = {job.token: job for job in jobs.values()}
         self._started = 0
@@ -83,14 +85,14 @@ class _JobLeases:
     def may_start(self, document: PendingDocument) -> bool:
         """Whether to start the job of a document; past the time slice all that are left are released at once."""
         job = _job_of(document)
-        self._desk.progress()
-        if self._started and (self._desk.stopping or time.monotonic() > self._until):
-            self._desk.give_back(list(self._waiting.values()))
+        self._channel.report_progress()
+        if self._started and (self._channel.stopping or time.monotonic() > self._until):
+            self._channel.release(list(self._waiting.values()))
             self._waiting.clear()
         if self._waiting.pop(job.token, None) is None:
             return False
-        if self._desk.is_dropped(job):
-            self._desk.ended([job])
+        if self._channel.is_revoked(job):
+            self._channel.report_ended([job])
             return False
         self._started += 1
         return True
@@ -98,7 +100,7 @@ class _JobLeases:
     def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Lock the jobs of these documents that are still ours."""
         documents = {self._jobs[key].token: key for key in document_ids}
-        return {documents[token] for token in hold(connection, list(documents))}
+        return {documents[token] for token in lock_leases(connection, list(documents))}
 
     def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
         """Finish the jobs, and delete the uploads that they read."""
@@ -112,8 +114,8 @@ class _JobLeases:
 class _JobOutcomes:
     """Reports the outcomes of jobs to the queue and to the supervisor."""
 
-    def __init__(self, desk: Desk, counters: CounterBuffer) -> None:
-        self._desk = desk
+    def __init__(self, channel: SupervisorChannel, counters: CounterBuffer) -> None:
+        self._channel = channel
         self._counters = counters
 
     def record_published(self, published: Sequence[PublishedDocument]) -> None:
@@ -125,31 +127,31 @@ class _JobOutcomes:
             counts.add("chunks", len(one.document.chunks))
             counts.add("truncated_tokens", one.document.truncated_tokens)
         counts.update(self._counters.take())
-        self._desk.ended([_job_of(one.pending) for one in published], counts)
+        self._channel.report_ended([_job_of(one.pending) for one in published], counts)
 
     def record_unchanged(self, documents: Sequence[PendingDocument]) -> None:
         """End the jobs of unchanged documents."""
         if documents:
             counts = CounterBuffer.of("documents", len(documents), "unchanged")
-            self._desk.ended([_job_of(document) for document in documents], counts)
+            self._channel.report_ended([_job_of(document) for document in documents], counts)
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
         """Release the jobs where the fault is in this machine or its way to the database, else fail them."""
         jobs = [_job_of(document) for document in documents]
         if isinstance(error, IngestionError) and error.code == "lease_lost":
-            self._desk.ended(jobs)  # the supervisor counts those
+            self._channel.report_ended(jobs)  # the supervisor counts those
         elif isinstance(error, DatabaseUnavailable):
-            self._desk.give_back(jobs)
+            self._channel.release(jobs)
         elif isinstance(error, ModelUnavailable):
             # Without its model this machine can do none of the work: the process ends, and others take the jobs.
-            self._desk.give_back(jobs)
-            self._desk.broken = error
+            self._channel.release(jobs)
+            self._channel.fatal_error = error
         else:
             for job in jobs:
                 if isinstance(error, KosmosError):
-                    fail(self._desk, job, error)
+                    fail(self._channel, job, error)
                 else:
-                    fail_unexpected(self._desk, job, error)
+                    fail_unexpected(self._channel, job, error)
 
     def record_removed(self, documents: Sequence[PendingDocument]) -> None:
         """Log that the stored version of failed documents was removed."""
@@ -191,7 +193,7 @@ class _BackgroundExecutor:
     """Publishes batches in the background, with a heartbeat."""
 
     threads: _PublishThreads
-    desk: Desk
+    channel: SupervisorChannel
 
     @property
     def batch_chunks(self) -> int:
@@ -203,7 +205,7 @@ class _BackgroundExecutor:
         def run() -> None:
             with (
                 tracing.start_entry_span("kosmos.job.publish", traceparents),
-                self.desk.heartbeat(EMBED_TIMEOUT_S + chunks),
+                self.channel.heartbeat(EMBED_TIMEOUT_S + chunks),
             ):
                 publish()
 
@@ -220,12 +222,12 @@ class DocumentHandler:
         self._threads = _PublishThreads()
         self._sources: LRUCache[str, Source] = LRUCache(SOURCE_CACHE_SIZE)
 
-    def run(self, jobs: Sequence[Job], desk: Desk, until: float) -> None:
+    def run(self, jobs: Sequence[Job], channel: SupervisorChannel, until: float) -> None:
         """Work on jobs.
 
         Args:
             jobs: jobs of any tenants and collections.
-            desk: reports outcomes, releases jobs.
+            channel: reports outcomes, releases jobs.
             until: monotonic time after which no further job is started.
 
         Returns when the last batch has been handed to a publishing thread.
@@ -238,9 +240,9 @@ class DocumentHandler:
                 TenantRef(id=tenant_id, name=claimed[0].tenant),
                 collection,
                 [_JobDocument(job=job, load_document=self._load) for job in claimed],
-                lease=_JobLeases(leases, tenant_id, desk, until),
-                recorder=_JobOutcomes(desk, self._counters),
-                executor=_BackgroundExecutor(threads=self._threads, desk=desk),
+                lease=_JobLeases(leases, tenant_id, channel, until),
+                recorder=_JobOutcomes(channel, self._counters),
+                executor=_BackgroundExecutor(threads=self._threads, channel=channel),
             )
 
     def close(self) -> None:
@@ -273,7 +275,7 @@ def uploads_of(jobs: Iterable[Job]) -> list[uuid.UUID]:
     return [uuid.UUID(job.payload["upload"]) for job in jobs if "upload" in job.payload]
 
 
-def fail(desk: Desk, job: Job, error: KosmosError) -> None:
+def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
     """Record that a job failed; it is retried where that may help."""
     code = error.code if isinstance(error, IngestionError) else type(error).__name__
     # What is wrong with a document stays wrong; a model or a server that is away comes back.
@@ -285,11 +287,11 @@ def fail(desk: Desk, job: Job, error: KosmosError) -> None:
             "texts": {"source": source_of(job), "error": str(error)},
         },
     )  # fmt: skip
-    desk.insist(lambda: desk.queue.fail(job, error, source=source_of(job), retry=retry))
-    desk.ended([job], CounterBuffer.of("failures", 1, code))
+    channel.retry_until_available(lambda: channel.queue.fail(job, error, source=source_of(job), retry=retry))
+    channel.report_ended([job], CounterBuffer.of("failures", 1, code))
 
 
-def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:
+def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> None:
     """Record an error that is a bug: the job is retried, and the log has the traceback."""
     log.error(
         "job %d broke", job.id, exc_info=error,
@@ -297,7 +299,7 @@ def fail_unexpected(desk: Desk, job: Job, error: Exception) -> None:
             "action": "job_broke", "tenant": job.tenant, "job": job.id, "texts": {"source": source_of(job)},
         },
     )  # fmt: skip
-    fail(desk, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
+    fail(channel, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
 
 
 def source_of(job: Job) -> str:

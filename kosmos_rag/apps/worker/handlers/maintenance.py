@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import WorkerSettings
@@ -35,7 +35,7 @@ SEALING_S = 3600.0
 """How long the first seals over a large log may take."""
 
 
-class MaintenanceWork:
+class MaintenanceHandler:
     """Looks after one tenant at a time."""
 
     def __init__(
@@ -50,34 +50,34 @@ class MaintenanceWork:
         self._told = False
         self._hold_s = _ROUNDS * limits.maintenance_every_s
 
-    def run(self, job: Job, desk: Desk) -> None:
+    def run(self, job: Job, channel: SupervisorChannel) -> None:
         """Do a round for the job's tenant."""
         owner = TenantRef(id=job.tenant_id, name=job.tenant)
         try:
             if job.kind == kinds.RECONCILE:
                 counts = self._reconcile(owner)
             elif job.kind == kinds.AUDIT:
-                counts = self._seal(owner, desk)
+                counts = self._seal(owner, channel)
             else:
-                counts = self._maintain(owner, desk)
-            desk.queue.finish({job.token: Outcome.DONE})
+                counts = self._maintain(owner, channel)
+            channel.queue.finish({job.token: Outcome.DONE})
         except DatabaseUnavailable:
-            return desk.give_back([job])
+            return channel.release([job])
         except KosmosError as error:
-            return documents.fail(desk, job, error)
+            return documents.fail(channel, job, error)
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(desk, job, error)
-        return desk.ended([job], counts)
+            return documents.fail_unexpected(channel, job, error)
+        return channel.report_ended([job], counts)
 
-    def _maintain(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
-        self._build(owner, desk)
+    def _maintain(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
+        self._build(owner, channel)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED))
-        desk.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
+        channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
         self._ledgers.abandon(owner)
         self._ledgers.prune(keep_days=self._limits.keep_days)
         prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
-        return self._monitoring.round(owner, desk)
+        return self._monitoring.round(owner, channel)
 
     def _reconcile(self, owner: TenantRef) -> CounterBuffer:
         found = orphans(self._database, owner)
@@ -88,13 +88,13 @@ class MaintenanceWork:
             counts.add("orphans", rows, what)
         return counts
 
-    def _seal(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
+    def _seal(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         audit = TenantAudit(self._database, owner, self._months)
         try:
             since = audit.unsealed_since()
             lag_s = (datetime.now(UTC) - since).total_seconds() if since else 0.0
-            desk.measured(owner.name, {AUDIT_LAG_SECONDS: max(0.0, lag_s)}, hold_s=self._hold_s)
-            with desk.heartbeat(SEALING_S):
+            channel.report_gauges(owner.name, {AUDIT_LAG_SECONDS: max(0.0, lag_s)}, hold_s=self._hold_s)
+            with channel.heartbeat(SEALING_S):
                 audit.seal()
         except ConfigError as error:
             # Without an administrator's address the log goes on in its default partition, and nothing is dropped. That
@@ -104,15 +104,15 @@ class MaintenanceWork:
             self._told = True
         return CounterBuffer()
 
-    def _build(self, owner: TenantRef, desk: Desk) -> None:
+    def _build(self, owner: TenantRef, channel: SupervisorChannel) -> None:
         def said(step: str) -> None:
-            desk.progress()
+            channel.report_progress()
             log.info("%s", step, extra={"action": "index_build", "tenant": owner.name})
 
         try:
-            with desk.heartbeat(BUILDING_S):
+            with channel.heartbeat(BUILDING_S):
                 after = self._indexes.build(owner, said)
-            desk.measured(owner.name, _health_of(after), hold_s=self._hold_s)
+            channel.report_gauges(owner.name, _health_of(after), hold_s=self._hold_s)
         except IndexLocked:
             log.info(
                 "the indexes of %s are worked on elsewhere", owner.name,

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.telemetry.metrics import (
     CANARY_MRR,
@@ -40,15 +40,15 @@ class MonitorHandler:
         self._monitor = monitor
         self._round_s = round_s
 
-    def round(self, owner: TenantRef, desk: Desk) -> CounterBuffer:
+    def round(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         """Run what is due. A failed run is logged, and the rest of maintenance goes on."""
 
         def report(step: str) -> None:
-            desk.progress()
+            channel.report_progress()
             log.info("%s", step, extra={"action": "monitor_step", "tenant": owner.name})
 
         try:
-            with desk.heartbeat(RUN_TIMEOUT_S):
+            with channel.heartbeat(RUN_TIMEOUT_S):
                 runs = self._monitor.run_due(owner, report)
         except DatabaseUnavailable:
             raise
@@ -71,7 +71,7 @@ class MonitorHandler:
             )  # fmt: skip
         if values := gauges(runs):
             interval_s = max(self._monitor.next_run_in_s(owner, run) for run in runs)
-            desk.measured(owner.name, values, hold_s=_GAUGE_INTERVALS * (interval_s + self._round_s))
+            channel.report_gauges(owner.name, values, hold_s=_GAUGE_INTERVALS * (interval_s + self._round_s))
         return run_counters(runs)
 
 

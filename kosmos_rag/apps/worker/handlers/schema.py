@@ -2,7 +2,7 @@
 
 import logging
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, SourceError
 from kosmos_rag.core.types import Job, Outcome
@@ -17,7 +17,7 @@ SYNCING_S = 3600.0
 """How long reading and embedding a large schema for the first time may take."""
 
 
-class SchemaWork:
+class SchemaHandler:
     """Brings collections up to the schemas that they tell of.
 
     Documents are written under names that follow from the schema, and only where they differ: a job that is done twice,
@@ -27,18 +27,18 @@ class SchemaWork:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def run(self, job: Job, desk: Desk) -> None:
+    def run(self, job: Job, channel: SupervisorChannel) -> None:
         """Read the job's source, and write what has changed."""
         try:
-            with desk.heartbeat(SYNCING_S):
+            with channel.heartbeat(SYNCING_S):
                 done = self._synced(job)
-            desk.queue.finish({job.token: Outcome.DONE})
+            channel.queue.finish({job.token: Outcome.DONE})
         except DatabaseUnavailable:
-            return desk.give_back([job])
+            return channel.release([job])
         except KosmosError as error:
-            return documents.fail(desk, job, error)
+            return documents.fail(channel, job, error)
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(desk, job, error)
+            return documents.fail_unexpected(channel, job, error)
         log.info(
             "a schema: %d new, %d changed, %d removed, %d failed",
             done.ingest.new, done.ingest.changed, done.removed, len(done.ingest.failed),
@@ -46,7 +46,7 @@ class SchemaWork:
                 "action": "schema_synced", "tenant": job.tenant, "job": job.id, "texts": {"database": done.database},
             },
         )  # fmt: skip
-        return desk.ended([job], _counts(done))
+        return channel.report_ended([job], _counts(done))
 
     def _synced(self, job: Job) -> BuildReport:
         source, readers = SchemaSource.from_json(job.payload["schema"]), tuple(job.payload["acl"])

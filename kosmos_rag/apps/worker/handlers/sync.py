@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
@@ -22,7 +22,7 @@ from kosmos_rag.storage.documents import source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import enqueue, finish, hold, permanently_failed
+from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed
 from kosmos_rag.storage.queue.runs import note, open_run
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -39,29 +39,29 @@ class _Interrupted(Exception):
     """The worker is to stop, or the job is another's."""
 
 
-class SyncWork:
+class SyncHandler:
     """Brings a collection up to date with a source."""
 
     def __init__(self, database: Database, pipeline: IngestPipeline) -> None:
         self._database = database
         self._pipeline = pipeline
 
-    def run(self, job: Job, desk: Desk) -> None:
+    def run(self, job: Job, channel: SupervisorChannel) -> None:
         """Make one pass; the documents themselves are jobs of their own."""
         try:
             owner = TenantRef(id=job.tenant_id, name=job.tenant)
             processor = self._pipeline.processor_of(owner, job.collection)
-            done = _Pass(self._database, self._pipeline, processor, job, desk)
+            done = _Pass(self._database, self._pipeline, processor, job, channel)
             done.run()
         except _Interrupted:
-            return desk.give_back([job])
+            return channel.release([job])
         except DatabaseUnavailable as error:
             log.warning("%s", error, extra={"action": "sync_interrupted", "tenant": job.tenant, "job": job.id})
-            return desk.give_back([job])
+            return channel.release([job])
         except KosmosError as error:
-            return documents.fail(desk, job, error)
+            return documents.fail(channel, job, error)
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(desk, job, error)
+            return documents.fail_unexpected(channel, job, error)
         log.info(
             "%d listed, %d of them to be looked at; %d removed, %d failed",
             len(done.seen), done.to_do, done.found[Outcome.REMOVED], len(done.failures),
@@ -72,7 +72,7 @@ class SyncWork:
             counts.add("listing_failures", label=failure.code)
         for outcome in (Outcome.UNCHANGED, Outcome.REMOVED):
             counts.add("documents", done.found[outcome], outcome)
-        return desk.ended([job], counts)
+        return channel.report_ended([job], counts)
 
 
 class _Pass:
@@ -80,13 +80,18 @@ class _Pass:
     worker, or cancelled, changes nothing any more."""
 
     def __init__(
-        self, database: Database, pipeline: IngestPipeline, processor: DocumentProcessor, job: Job, desk: Desk
+        self,
+        database: Database,
+        pipeline: IngestPipeline,
+        processor: DocumentProcessor,
+        job: Job,
+        channel: SupervisorChannel,
     ) -> None:
         self._database = database
         self._pipeline = pipeline
         self._processor = processor
         self._job = job
-        self._desk = desk
+        self._channel = channel
         self._owner = TenantRef(id=job.tenant_id, name=job.tenant)
         self._spec: Mapping[str, Any] = job.payload["spec"]
         self._source = create_source(self._spec, processor.settings.ingestion)
@@ -118,11 +123,11 @@ class _Pass:
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection]:
-        self._desk.progress()
-        if self._desk.stopping or self._desk.is_dropped(self._job):
+        self._channel.report_progress()
+        if self._channel.stopping or self._channel.is_revoked(self._job):
             raise _Interrupted
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            if not hold(connection, [self._job.token]):
+            if not lock_leases(connection, [self._job.token]):
                 raise _Interrupted
             yield connection
 

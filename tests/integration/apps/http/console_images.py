@@ -45,7 +45,7 @@ def sample(folder: Path) -> Iterator[Running]:
 
 
 def main() -> None:
-    """Take every picture, light and dark, at the width of a desk and of a phone."""
+    """Take every picture, light and dark, at the width of a channel and of a phone."""
     with tempfile.TemporaryDirectory() as folder, sample(Path(folder)) as running, chromium() as browser:
         for scheme in ("light", "dark"):
             for size, viewport in (("desktop", DESKTOP), ("phone", PHONE)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -189,11 +189,11 @@ def _work(served: Running) -> None:
     """Do what is in the queue, as a worker does."""
     parts = served.service.engine.parts
     ours, theirs = multiprocessing.Pipe()
-    _KEPT.append(ours)  # the desk takes the end of its pipe for the end of its supervisor, and exits
+    _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
     queue = Queue.open(parts.database, parts.settings.worker)
     work = EngineWork(served.service.engine._engine)
     while queue.unfinished([kinds.DOCUMENT]):
-        work.run(queue.take(8, kinds=[kinds.DOCUMENT], worker="test"), Desk(theirs, queue))
+        work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
     Ledgers(parts.database.worker).close()
 
 

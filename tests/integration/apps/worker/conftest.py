@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag import Engine, Settings, Tenant
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.pool import Database
@@ -70,19 +70,19 @@ def work(engine: Engine) -> Iterator[Work]:
     """Do all that is in the queue, as a worker's process does."""
     ours, theirs = multiprocessing.Pipe()
     queue = Queue.open(engine.parts.database, engine.settings.worker)
-    desk = Desk(theirs, queue)
+    channel = SupervisorChannel(theirs, queue)
     working = EngineWork(engine)
 
     def run() -> None:
         while queue.unfinished([kinds.DOCUMENT, kinds.SYNC]):
-            working.run(queue.take(64, kinds=kinds.ALL, worker="test"), desk)
+            working.run(queue.claim(64, kinds=kinds.ALL, worker="test"), channel)
             while ours.poll():
                 ours.recv()
         Ledgers(engine.parts.database.worker).close()
 
     yield run
     working.close()
-    # The desk takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
+    # The channel takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
     os.set_inheritable(ours.fileno(), True)
     KEPT.append(ours)
 

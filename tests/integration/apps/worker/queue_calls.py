@@ -17,7 +17,7 @@ Put = Callable[..., list[int]]
 
 
 def take(queue: Queue, limit: int = 10, worker: str = "w") -> list[Job]:
-    return queue.take(limit, kinds=[KIND], worker=worker)
+    return queue.claim(limit, kinds=[KIND], worker=worker)
 
 
 def one(queue: Queue, worker: str = "w") -> Job:

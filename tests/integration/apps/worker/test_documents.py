@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError, SourceError
@@ -83,8 +83,8 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
     queue = Queue.open(engine.parts.database, engine.settings.worker)
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
-    desk = Desk(theirs, queue)
-    EngineWork(engine).run(queue.take(10, kinds=list(periodic), worker="test"), desk)
+    channel = SupervisorChannel(theirs, queue)
+    EngineWork(engine).run(queue.claim(10, kinds=list(periodic), worker="test"), channel)
     assert _uploads(engine) == 0
     again = {info.kind: info.state for info in scope.jobs.find(limit=100) if info.every_s is not None}
     assert set(again.values()) == {JobState.SCHEDULED}
@@ -102,10 +102,10 @@ def test_months_of_the_log__without_an_administrator_are_asked_for_once(
         queue = Queue.open(engine.parts.database, engine.settings.worker)
         ours, theirs = multiprocessing.Pipe()
         KEPT.append(ours)
-        worker, jobs = EngineWork(engine), queue.take(10, kinds=[kinds.AUDIT], worker="test")
+        worker, jobs = EngineWork(engine), queue.claim(10, kinds=[kinds.AUDIT], worker="test")
         assert len(jobs) == 2
         for job in jobs:
-            worker.run([job], Desk(theirs, queue))
+            worker.run([job], SupervisorChannel(theirs, queue))
     assert sum("the months of the audit log need an administrator" in record.message for record in caplog.records) == 1
 
 

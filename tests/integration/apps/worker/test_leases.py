@@ -34,7 +34,7 @@ def test_hold__keeps_rescue_away_until_the_transaction_ends(
     job = one(queue)
     expire(database)
     with opened.worker.queue() as connection:
-        assert jobs.hold(connection, [job.token]) == {job.token}
+        assert jobs.lock_leases(connection, [job.token]) == {job.token}
         assert take(queue, worker="other") == []
         jobs.finish(connection, {job.token: Outcome.NEW})
     assert states(queue) == {"a": "done"}
@@ -70,7 +70,7 @@ def test_left_behind_work__comes_back_within_the_pause_however_much_is_queued(
 
 def test_lose__needs_no_lease_to_run_out(queue: Queue, put: Put) -> None:
     put("a")
-    queue.lose([one(queue).token])
+    queue.expire_leases([one(queue).token])
     assert one(queue).lost == 1
 
 
@@ -78,7 +78,7 @@ def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Pu
     put("locked", "other")
     held = {job.key: job for job in take(queue)}
     with opened.worker.queue() as connection:
-        jobs.hold(connection, [held["locked"].token])
+        jobs.lock_leases(connection, [held["locked"].token])
         started = time.perf_counter()
         assert queue.renew([job.token for job in held.values()]) == {job.token for job in held.values()}
         assert time.perf_counter() - started < 5

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag import Engine, Tenant
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.queue import kinds
@@ -138,11 +138,11 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     (folder / "page-13.md").write_text("New.")
     scope.jobs.enqueue(folder)
     queue = Queue.open(engine.parts.database, engine.settings.worker)
-    (sync,) = queue.take(1, kinds=[kinds.SYNC], worker="zombie")
+    (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="zombie")
     queue.cancel(scope._tenant, [sync.id])
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
-    EngineWork(engine).run([sync], Desk(theirs, queue))
+    EngineWork(engine).run([sync], SupervisorChannel(theirs, queue))
     assert len(scope.documents()) == 12
     assert queue.unfinished([kinds.DOCUMENT]) == 0
 

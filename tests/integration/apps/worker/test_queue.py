@@ -106,7 +106,7 @@ def test_cancel__of_another_tenants_job_does_nothing(queue: Queue, put: Put) -> 
 
 def test_give_back__counts_no_attempt(queue: Queue, put: Put) -> None:
     put("a")
-    queue.give_back([one(queue).token])
+    queue.release([one(queue).token])
     assert one(queue).attempt == 1
 
 
@@ -191,7 +191,7 @@ def test_prune__keeps_the_dead_longer(queue: Queue, put: Put, database: Database
 
 @pytest.mark.parametrize(("attempt", "middle"), [(1, 5.0), (2, 10.0), (5, 80.0), (30, 900.0)])
 def test_back_off__doubles_up_to_a_limit_and_spreads(attempt: int, middle: float) -> None:
-    delays = [jobs.back_off(attempt) for _ in range(300)]
+    delays = [jobs.retry_delay(attempt) for _ in range(300)]
     assert 0.5 * middle <= min(delays) < max(delays) <= 1.5 * middle
     assert max(delays) - min(delays) > 0.5 * middle
 

@@ -43,7 +43,7 @@ def test_take__by_eight_at_once_gives_each_job_once(queue: Queue, put: Put) -> N
         taken: list[tuple[str, int]] = []
         empty = 0
         while empty < 3:
-            batch = queue.take(7, kinds=[KIND], worker=str(worker))
+            batch = queue.claim(7, kinds=[KIND], worker=str(worker))
             queue.finish({job.token: Outcome.NEW for job in batch})
             taken += [(job.tenant, job.id) for job in batch]
             empty = 0 if batch else empty + 1

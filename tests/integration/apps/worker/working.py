@@ -9,7 +9,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 Work = Callable[[], None]
 KEPT: list[object] = []
-"""Ends of pipes: a desk takes the end of its pipe for the end of its supervisor, and exits."""
+"""Ends of pipes: a channel takes the end of its pipe for the end of its supervisor, and exits."""
 
 
 class CountingEmbedder(HashingEmbedder):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.channel import CounterBuffer, Desk
+from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
@@ -29,7 +29,7 @@ def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]]
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
     counts = MonitorHandler(recall_monitor(engine), round_s=0.0).round(
-        tenant("acme"), Desk(theirs, engine.tenant("acme").jobs._queue)
+        tenant("acme"), SupervisorChannel(theirs, engine.tenant("acme").jobs._queue)
     )
     shown: dict[tuple[str, str], tuple[float, float]] = {}
     while ours.poll(0):
@@ -38,4 +38,4 @@ def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]]
 
 
 _KEPT: list[object] = []
-"""Ends of pipes: a desk takes the end of its own for the end of its supervisor, and exits."""
+"""Ends of pipes: a channel takes the end of its own for the end of its supervisor, and exits."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.channel import Desk
+from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.tenant import Tenant
@@ -58,17 +58,17 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     """Do what is in the queue about schemas, as a worker's process does."""
     ours, theirs = multiprocessing.Pipe()
     jobs = Queue.open(engine.parts.database, engine.settings.worker)
-    desk = Desk(theirs, jobs)
+    channel = SupervisorChannel(theirs, jobs)
     working = EngineWork(engine)
 
     def run() -> None:
-        working.run(jobs.take(8, kinds=[kinds.SCHEMA], worker="test"), desk)
+        working.run(jobs.take(8, kinds=[kinds.SCHEMA], worker="test"), channel)
         while ours.poll():
             ours.recv()
 
     yield run
     working.close()
-    _KEPT.append(ours)  # the desk takes the end of its pipe for the end of its supervisor, and exits
+    _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
 
 
 def _columns(scope: Tenant) -> set[str]:
