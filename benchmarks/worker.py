@@ -120,7 +120,7 @@ def measure_queue(
             "take_64_ms": _taking_ms(queue, 64, times=times // 6),
         }
         # The other parts may work on this database too.
-        while left := queue.take(1000, kinds=[kinds.DOCUMENT], worker="bench"):
+        while left := queue.claim(1000, kinds=[kinds.DOCUMENT], worker="bench"):
             queue.finish({job.token: Outcome.NEW for job in left})
         return figures
 

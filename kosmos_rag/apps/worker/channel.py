@@ -1,4 +1,4 @@
-"""The channel of a working process: its end of the pipe to the supervisor, and its way to give jobs back."""
+"""The channel of a working process: receives jobs, sends heartbeats and outcomes, releases unfinished jobs."""
 
 import logging
 import os
