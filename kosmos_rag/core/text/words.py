@@ -1,4 +1,8 @@
-"""The words that carry meaning, in one form each, and how rare they are among passages."""
+"""Content words of questions and passages, their stems, and weights by rarity.
+
+For answers: evidence, abstention and citation check. Signals and schema linking have stop words and stemmers of their
+own, for the reasons that `retrieval.signals.words` and `text2sql.linking.words` give.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
 
 _WORD = re.compile(r"[^\W_]+")
-# Words of questions and sentences that name nothing.
+# Function words, and verbs and nouns of questions that name nothing.
 _STOP_WORDS = frozenset(
     """a about after again all also am an and another any anybody are as at be because been before being below between
     both but by can cannot could did do does doing done down during each either else every everybody few find for from
@@ -39,17 +43,17 @@ _SHORTEST_STEM = 3
 
 
 def words(text: str) -> list[str]:
-    """Return the words that carry meaning, case folded, in order; identifiers give the words in them."""
+    """Return the content words of a text, case-folded, in order; identifiers are split."""
     return [word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS]
 
 
 def stems(text: str) -> list[str]:
-    """Return the words that carry meaning, without their endings, in order."""
+    """Return the stems of the content words of a text, in order."""
     return [stem(word) for word in words(text)]
 
 
 def stem(word: str) -> str:
-    """Cut the ending of an English word, so that `calculated` and `calculation` are one; crude, and the same always."""
+    """Return an English word without its ending: `calculated` and `calculation` have one stem."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM and not word.endswith("ss"):
             word = word[: -len(ending)] + ("y" if ending == "ies" else "")

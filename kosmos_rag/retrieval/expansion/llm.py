@@ -7,7 +7,7 @@ from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import LanguageModel, complete
 from kosmos_rag.core.types import is_text
 from kosmos_rag.retrieval.expansion.prompts import prompt
-from kosmos_rag.retrieval.expansion.words import words
+from kosmos_rag.retrieval.expansion.words import normalized_words
 
 _LONGEST_WORDING = 400
 _LONGEST_PASSAGE = 2_000
@@ -33,8 +33,8 @@ def other_wordings(model: LanguageModel, question: str, count: int) -> tuple[str
     wordings: dict[tuple[str, ...], str] = {}
     for line in _lines(answer):
         wording = _BULLET.sub("", line).translate(_MARKS)[:_LONGEST_WORDING].strip(_ENDS)
-        wordings.setdefault(tuple(words(wording)), wording)
-    found = [wording for said, wording in wordings.items() if said not in ((), tuple(words(question)))]
+        wordings.setdefault(tuple(normalized_words(wording)), wording)
+    found = [wording for said, wording in wordings.items() if said not in ((), tuple(normalized_words(question)))]
     if not found:
         raise _useless(model, "other wording of the question", answer, "rag.expansion.queries=0")
     return tuple(found[:count])
@@ -59,7 +59,9 @@ def _lines(answer: str) -> list[str]:
     written = answer.rpartition("</think>")[2].partition("<think>")[0]
     lines = (" ".join(line.split()) for line in written.splitlines())
     return [
-        line for line in lines if words(line) and is_text(line) and not line.endswith(_COLONS) and line[:3] != "```"
+        line
+        for line in lines
+        if normalized_words(line) and is_text(line) and not line.endswith(_COLONS) and line[:3] != "```"
     ]
 
 

@@ -11,7 +11,7 @@ import yaml
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import is_text
-from kosmos_rag.retrieval.expansion.words import words
+from kosmos_rag.retrieval.expansion.words import normalized_words
 
 try:
     from yaml import CBaseLoader as _Loader
@@ -68,7 +68,7 @@ def _rules(root: yaml.Node | None) -> Iterator[Rule]:
         raise _Fault(root, f"{_shown(root)} is not a list of entries: begin each entry with a hyphen")
     for entry in root.value:
         rule = _rule(entry)
-        if len({tuple(words(term)) for term in rule.asked + rule.sought}) < 2:
+        if len({tuple(normalized_words(term)) for term in rule.asked + rule.sought}) < 2:
             raise _Fault(entry, f"{show(rule.asked)} has no other word beside it: add one, or remove the entry")
         yield rule
 
@@ -96,7 +96,7 @@ def _terms(node: yaml.Node) -> tuple[str, ...]:
 def _term(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode) or not is_text(node.value):
         raise _Fault(node, f"{_shown(node)} is not text: write a word or a phrase")
-    if not words(node.value):
+    if not normalized_words(node.value):
         raise _Fault(node, f"{_shown(node)} holds no word: write one, or remove it")
     return " ".join(node.value.split())
 
@@ -143,14 +143,14 @@ class Synonyms:
 
         One step: the synonyms of a synonym are not looked for.
         """
-        said = words(text)
+        said = normalized_words(text)
         line, vocabulary = _line(said), set(said)
         sought = {term for phrase in self._phrases(said) for terms in self._sought[phrase] for term in terms}
         new = (term for term in sought if term.words[0] not in vocabulary or _line(term.words) not in line)
         return tuple(term.text for term in sorted(new, key=attrgetter("number")))
 
     def _term(self, text: str) -> _Term:
-        found = tuple(words(text))
+        found = tuple(normalized_words(text))
         return self._terms.setdefault(found, _Term(number=len(self._terms), text=text, words=found))
 
     def _phrases(self, said: list[str]) -> Iterator[_Words]:

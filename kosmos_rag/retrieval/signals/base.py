@@ -11,7 +11,7 @@ from pydantic import Field, Strict
 
 from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.words import words
+from kosmos_rag.retrieval.signals.words import word_prefixes
 
 Number = Annotated[float, Strict(), Ge(-1000), Le(1000)]
 
@@ -28,7 +28,7 @@ class QueryContext:
     @property
     def words(self) -> frozenset[str]:
         """Words of the text, without stop words."""
-        return words(self.text)
+        return word_prefixes(self.text)
 
     def held(self, kind: str) -> frozenset[str]:
         """Return the names of the reader's principals of a kind: of `role`, all roles."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from kosmos_rag.core.config.values import Count, Share, Switch
 from kosmos_rag.core.types import Passage, department_of
 from kosmos_rag.retrieval.signals.base import Number, QueryContext, ScoreSignal, SelectionSignal
-from kosmos_rag.retrieval.signals.words import words
+from kosmos_rag.retrieval.signals.words import word_prefixes
 
 
 class _DepartmentSignal(ScoreSignal):
@@ -83,7 +83,7 @@ class Diversity(SelectionSignal):
 
 
 def _jaccard(one: str, other: str) -> float:
-    a, b = words(one), words(other)
+    a, b = word_prefixes(one), word_prefixes(other)
     return len(a & b) / len(a | b) if a or b else 0.0
 
 
@@ -101,7 +101,7 @@ class HeaderMatch(ScoreSignal):
 
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the share, 0 to 1; 0 without a heading."""
-        heading = words(passage.section[-1]) if passage.section else frozenset()
+        heading = word_prefixes(passage.section[-1]) if passage.section else frozenset()
         return len(heading & query.words) / len(heading) if heading else 0.0
 
 
@@ -117,7 +117,7 @@ class IntroPenalty(ScoreSignal):
         """Return 1 for the start of a document and for a heading in `titles`."""
         begins = passage.chunk_index == 0 and len(passage.section) <= 1
         heading = passage.section[-1] if passage.section else ""
-        return 1.0 if begins or words(heading) & words(" ".join(self.titles)) else 0.0
+        return 1.0 if begins or word_prefixes(heading) & word_prefixes(" ".join(self.titles)) else 0.0
 
 
 class KeywordGate(SelectionSignal):
@@ -225,7 +225,7 @@ class WordOverlap(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return |query words ∩ passage words| / |query words|; 0 without query words."""
         query_words = query.words
-        return len(query_words & words(passage.text)) / len(query_words) if query_words else 0.0
+        return len(query_words & word_prefixes(passage.text)) / len(query_words) if query_words else 0.0
 
 
 RULES: Mapping[str, type[ScoreSignal | SelectionSignal]] = {

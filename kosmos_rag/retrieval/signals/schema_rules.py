@@ -12,7 +12,7 @@ from pydantic import Field
 
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.signals.base import Number, QueryContext, ScoreSignal, SelectionSignal
-from kosmos_rag.retrieval.signals.words import words
+from kosmos_rag.retrieval.signals.words import word_prefixes
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -28,7 +28,7 @@ def _kind(passage: Passage) -> str:
 @lru_cache(maxsize=20_000)
 def _name_words(name: str) -> frozenset[str]:
     """Split an identifier into words, without stop words."""
-    return words(_CAMEL.sub(" ", name))
+    return word_prefixes(_CAMEL.sub(" ", name))
 
 
 def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
@@ -160,7 +160,7 @@ class SchemaRecipe(ScoreSignal):
 
 
 _STATUS_NAME = re.compile(r"(?:^|_)(?:status|state|phase|stage|outcome|lifecycle)$", re.IGNORECASE)
-_STATUS_WORDS = words("status state phase stage outcome lifecycle")
+_STATUS_WORDS = word_prefixes("status state phase stage outcome lifecycle")
 
 
 class SchemaStatus(ScoreSignal):
@@ -174,7 +174,7 @@ class SchemaStatus(ScoreSignal):
         """Return the bonus; 0 for other columns and for queries without a status."""
         if _kind(passage) != _COLUMN or not _STATUS_NAME.search(str(passage.metadata.get("column", ""))):
             return 0.0
-        known = {word for value in passage.metadata.get("values", ()) for word in words(str(value))}
+        known = {word for value in passage.metadata.get("values", ()) for word in word_prefixes(str(value))}
         named = len(known & query.words)
         if not named and not _STATUS_WORDS & query.words:
             return 0.0

@@ -1,12 +1,18 @@
-"""Words as signals compare them: without case, endings and words that say nothing."""
+"""Word prefixes: the comparison of words by signals.
+
+Signals keep this stemmer and their stop words in place of those of `core.text.words`. With those the analytics preset
+finds .820 in place of .840 of the questions it was tuned on at rank 1, and with hierarchical chunks .722 in place of
+.778 of those kept apart (`python -m benchmarks.analytics`). They also join `running`, a value of a status column, with
+the noun `runs`.
+"""
 
 import re
 from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+")
 _LETTERS = 6
-"""Letters that tell one word from another: `calculated` and `calculation` are one."""
-_EMPTY = frozenset(
+"""Length of a prefix: `calculated` and `calculation` have the same one."""
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "a about an and any are as at be been but by can could did do does for from get had has have how i if in into "
         "is it its me my no not of on or our out should so such than that the their them then there these they this to "
@@ -16,9 +22,9 @@ _EMPTY = frozenset(
 
 
 @lru_cache(maxsize=2000)
-def words(text: str) -> frozenset[str]:
-    """Return the distinct words of a text that carry meaning, each cut to its first letters.
+def word_prefixes(text: str) -> frozenset[str]:
+    """Return the distinct words of a text without stop words, each truncated to its first letters.
 
     Truncation to a fixed length is the plainest of the stemmers in Frakes, "Stemming Algorithms" (1992).
     """
-    return frozenset(word.rstrip("s")[:_LETTERS] for word in _WORD.findall(text.lower()) if word not in _EMPTY)
+    return frozenset(word.rstrip("s")[:_LETTERS] for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS)

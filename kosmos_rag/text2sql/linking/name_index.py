@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
-from kosmos_rag.text2sql.linking.words import question_words, says_something, stem, stems_of_name
+from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name
 
 Floats = NDArray[np.float64]
 
@@ -156,12 +156,12 @@ class NameIndex:
         self._weights = self._rarity()
 
     def _numbers(self, name: str, aliases: Sequence[str]) -> list[int]:
-        stems = dict.fromkeys(word for given in (name, *aliases) for word in stems_of_name(given))
+        stems = dict.fromkeys(word for given in (name, *aliases) for word in stem_name(given))
         # A name without a word, an emoji, still has a place in the row.
         return [self._vocabulary.number(word) for word in stems or (name,)]
 
     def _numbers_of_comment(self, comment: str) -> list[int]:
-        stems = dict.fromkeys(stem(word) for word in question_words(comment) if says_something(word))
+        stems = dict.fromkeys(stem(word) for word in question_words(comment) if is_content_word(word))
         return [self._vocabulary.number(word) for word in stems]
 
     def _rarity(self) -> Floats:
@@ -178,7 +178,7 @@ class NameIndex:
     def words(self, question: str) -> list[Word]:
         """Return the words of a question that can name something, compounds and synonyms included."""
         said = question_words(question)
-        plain = [stem(word) for word in said if says_something(word)]
+        plain = [stem(word) for word in said if is_content_word(word)]
         joined = (stem(one + two) for one, two in pairwise(said))
         compounds = [word for word in joined if word in self._vocabulary.numbers and len(word) > _PREFIX]
         found = [self._word(text, {}) for text in dict.fromkeys((*plain, *compounds))]
@@ -186,7 +186,7 @@ class NameIndex:
             sought = self._meant(word)
             if sought:
                 found = [entry for entry in found if entry.text != stem(word)]
-                found.append(self._word(stem(word) if says_something(word) else "", sought))
+                found.append(self._word(stem(word) if is_content_word(word) else "", sought))
         phrases = {stem(word) for term in self._synonyms.expand(question) for word in term.lower().split()}
         known = {number for entry in found for number in entry.matches}
         for text in sorted(phrases & self._vocabulary.numbers.keys()):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.naming import spoken
-from kosmos_rag.text2sql.linking.words import question_words, says_something, stem, stems_of_name
+from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name
 
 _SHARE = 0.5
 """Least share of the questions with a word in which the name was chosen: below, the word goes with anything."""
@@ -67,11 +67,11 @@ def suggested(log: Iterable[LoggedQuestion], *, minimum: int = 3) -> list[Sugges
     said: Counter[str] = Counter()
     together: Counter[tuple[str, str]] = Counter()
     for question, chosen in {entry.question.lower(): entry.chosen for entry in log}.items():
-        words = {word for word in question_words(question) if says_something(word)}
+        words = {word for word in question_words(question) if is_content_word(word)}
         said.update(words)
         stems = {stem(word) for word in words}
         for name in {reference.rpartition(".")[2] for reference in chosen}:
-            own = set(stems_of_name(name))
+            own = set(stem_name(name))
             if not own & stems:
                 together.update((word, spoken(name)) for word in words if stem(word) not in own)
     found = [

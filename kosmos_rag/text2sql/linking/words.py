@@ -1,4 +1,9 @@
-"""Words of questions and of names, brought to a form in which they can be compared."""
+"""Words of questions and of table and column names, in a form for comparison.
+
+Schema linking keeps its own stop words and stemmer. Words such as `list`, `show` and `total` are instructions in a
+question for data and carry meaning in a text. Names are short: the stemmer of `core.text.words` also cuts `-ation`,
+`-ment` and `-ly`, which joins names that differ.
+"""
 
 import re
 from functools import lru_cache
@@ -6,11 +11,11 @@ from functools import lru_cache
 from kosmos_rag.text2sql.catalog.naming import singular, spoken
 
 QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
-"""A value in quotes: its words name a row, not a table."""
+"""A quoted value: its words are content of a row, not names of tables."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"\w+(?:[._]\w+)+")
-_EMPTY = frozenset(
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "a about all also am an and any are as at be been both but by can could did do does each either every find "
         "for from get give had has have having how i if in into is it its list many me more most much my no not of "
@@ -22,10 +27,7 @@ _EMPTY = frozenset(
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """Return a lower-case word without its ending: plurals, `-ing`, `-ed`, a last `e`.
-
-    Light on purpose: names are short, and what a stemmer joins that does not belong together cannot be told apart.
-    """
+    """Return a lower-case word without its ending: plural, `-ing`, `-ed`, final `e`."""
     base = singular(word)
     for ending in ("ing", "ed"):
         if base.endswith(ending) and len(base) - len(ending) >= 3:
@@ -37,19 +39,19 @@ def stem(word: str) -> str:
 
 
 @lru_cache(maxsize=200_000)
-def stems_of_name(name: str) -> tuple[str, ...]:
-    """Return the stems of a name's words, short forms written out."""
+def stem_name(name: str) -> tuple[str, ...]:
+    """Return the stems of the words of a name, with abbreviations expanded."""
     return tuple(dict.fromkeys(stem(word) for word in spoken(name).lower().split()))
 
 
 def question_words(question: str) -> list[str]:
-    """Return the words of a question in lower case, those of quoted values left out."""
+    """Return the words of a question in lower case, without those of quoted values."""
     text = QUOTED.sub(" ", question)
     for name in _NAME.findall(text):
         text = text.replace(name, spoken(name))
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def says_something(word: str) -> bool:
-    """Whether a word can name anything."""
-    return len(word) > 1 and word not in _EMPTY
+def is_content_word(word: str) -> bool:
+    """Whether a word can be part of a name: not a stop word and longer than one letter."""
+    return len(word) > 1 and word not in _STOP_WORDS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.text2sql.linking.words import question_words, stem, stems_of_name
+from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_question_words__takes_names_of_columns_apart() -> None:
 
 
 def test_stems_of_name__writes_short_forms_out() -> None:
-    assert stems_of_name("avgExecTime") == tuple(map(stem, ("average", "execution", "time")))
+    assert stem_name("avgExecTime") == tuple(map(stem, ("average", "execution", "time")))
