@@ -173,7 +173,6 @@ def test_dockerfile__copies_what_the_package_is_built_from() -> None:
         "LICENSE",
         "rag-config.yaml",
         "kosmos_rag",
-        "workers",
         "migrations",
     }
     assert all((ROOT / name).exists() for name in copied)
