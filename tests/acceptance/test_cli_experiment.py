@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.apps.cli.search import as_object
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types.serialize import to_dict
 
 Run = Callable[..., Result]
 
@@ -55,14 +55,14 @@ def test_search__tells_which_configuration_answered(engine: Engine) -> None:
     scope = engine.tenant("default")
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
     scope.experiments.start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
-    assert as_object(scope.search("churn"))["experiment"] == {"experiment": "words", "arm": "treatment"}
+    assert to_dict(scope.search("churn"))["experiment"] == {"experiment": "words", "arm": "treatment"}
 
 
 def test_status__tells_what_the_second_configuration_fails_with(kosmos: Run, engine: Engine) -> None:
     scope = engine.tenant("default")
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
     scope.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
-    assert as_object(scope.search("churn"))["experiment"] == {"experiment": "reranked", "arm": "control"}
+    assert to_dict(scope.search("churn"))["experiment"] == {"experiment": "reranked", "arm": "control"}
     assert engine.parts.background.drain(60)
     assert "failed with ConfigError (1)" in kosmos("status", "reranked").stdout
     assert json.loads(kosmos("status", "reranked", "--json").stdout)["faults"] == {"ConfigError": 1}

@@ -193,6 +193,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     + [({**CORPUS, **FILTERED}, BY_KEY + DOCUMENTS), ({**CORPUS, **FILTERED, **REQUIRED}, BY_KEY + DOCUMENTS)],
     "postings": [({}, 200)],
     "segment_chunks": [({}, 200)],
+    "query_routing": [({}, 10), (CORPUS, 10)],
     "visible_chunks": [({**CORPUS, **also}, BY_KEY) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "sequences_of_documents": [({}, BY_KEY)],
     "filtered_documents": [(FILTERED, 4 * DOCUMENTS)],

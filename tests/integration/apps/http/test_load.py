@@ -20,7 +20,7 @@ MB = 1 << 20
 
 
 def test_tenants__are_kept_apart_by_a_pool_that_all_share(settings: Settings, signer: Signer) -> None:
-    small = with_tokens(changed(settings, {"database.pool_size": 5}), signer, wait_s=30.0)
+    small = with_tokens(changed(settings, {"database.pool_size": 5}), signer, queue_timeout_s=30.0)
     lot = random.Random(7)
     foreign: list[str] = []
     answered = 0
@@ -109,7 +109,7 @@ def test_body__that_does_not_come_is_given_up(settings: Settings, signer: Signer
 @pytest.fixture
 def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:
     """A service with one turn."""
-    one = with_tokens(changed(settings, {"database.pool_size": 1}), signer, wait_s=0.2, timeout_s=1.0)
+    one = with_tokens(changed(settings, {"database.pool_size": 1}), signer, queue_timeout_s=0.2, timeout_s=1.0)
     with Engine(one, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
         engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Words."))
         yield started
@@ -162,7 +162,7 @@ def test_database__that_drops_its_connections_is_come_back_to(running: Running) 
 
 @pytest.mark.slow
 def test_many__are_answered_or_told_to_come_again(settings: Settings, signer: Signer) -> None:
-    small = with_tokens(changed(settings, {"database.pool_size": 5}), signer, wait_s=0.5)
+    small = with_tokens(changed(settings, {"database.pool_size": 5}), signer, queue_timeout_s=0.5)
     statuses: list[int] = []
 
     async def storm(url: str) -> None:

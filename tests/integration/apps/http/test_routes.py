@@ -298,7 +298,7 @@ def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    ["UPDATE kosmos.alembic_version SET version_num = '0001'", "ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY"],
+    ["UPDATE kosmos.alembic_version SET version_num = '0000'", "ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY"],
 )
 def test_readiness__goes_with_the_database(running: Running, fault: str) -> None:
     with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:

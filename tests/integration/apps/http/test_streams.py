@@ -40,7 +40,7 @@ chat = pytest.fixture(chat_server)
 @pytest.fixture
 def writing(settings: Settings, signer: Signer, chat: ChatServer) -> Iterator[Running]:
     """A service whose answers a model writes, with few turns and room for many streams."""
-    with writing_service(settings, signer, chat, streams=40, heartbeat_s=0.3, drain_s=0.5) as started:
+    with writing_service(settings, signer, chat, max_streams=40, heartbeat_s=0.3, drain_s=0.5) as started:
         yield started
 
 

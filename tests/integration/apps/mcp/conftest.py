@@ -39,7 +39,7 @@ def fill(engine: Engine) -> None:
 @pytest.fixture
 def running(settings: Settings, signer: Signer) -> Iterator[Running]:
     """A server whose vectors are made of words, and where callers may wait: a busy machine is slow."""
-    with Engine(with_tokens(settings, signer, wait_s=60.0), embedder=HashingEmbedder()) as engine:
+    with Engine(with_tokens(settings, signer, queue_timeout_s=60.0), embedder=HashingEmbedder()) as engine:
         fill(engine)
         with serving(engine, signer) as started:
             yield started

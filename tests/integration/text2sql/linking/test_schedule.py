@@ -62,7 +62,7 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     working = EngineWork(engine)
 
     def run() -> None:
-        working.run(jobs.take(8, kinds=[kinds.SCHEMA], worker="test"), channel)
+        working.run(jobs.claim(8, kinds=[kinds.SCHEMA], worker="test"), channel)
         while ours.poll():
             ours.recv()
 
