@@ -121,7 +121,7 @@ class Engine:
                 sampler=RecallSampler(self._background_pool, settings.monitor, telemetry),
                 background=background,
                 telemetry=telemetry,
-                tokenizer=live.tokenizer,
+                embedder=live,
             ),
             background=background,
             indexes=indexes,

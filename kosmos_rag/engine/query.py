@@ -15,7 +15,7 @@ from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, ModelError, RequestError
-from kosmos_rag.core.protocols import Tokenizer
+from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, RetrieverStats, SearchResult, Turn
 from kosmos_rag.engine.background import BackgroundQueue
@@ -86,7 +86,7 @@ class QueryHandler:
         sampler: RecallSampler,
         background: BackgroundQueue,
         telemetry: Telemetry,
-        tokenizer: Tokenizer,
+        embedder: Embedder,
     ) -> None:
         """Create the handler of an engine.
 
@@ -98,7 +98,7 @@ class QueryHandler:
             sampler: Selects queries for the recall monitor.
             background: Runs what nobody waits for.
             telemetry: Where metrics go.
-            tokenizer: Counts the tokens of a context.
+            embedder: Its tokenizer counts the tokens of a context; the model is loaded by the first context.
         """
         self._pool = pool
         self._settings = settings
@@ -107,7 +107,7 @@ class QueryHandler:
         self._sampler = sampler
         self._background = background
         self._telemetry = telemetry
-        self._tokenizer = tokenizer
+        self._embedder = embedder
         self._lock = threading.Lock()
         self._routes: LRUCache[tuple[uuid.UUID, str | None], Route] = LRUCache(_ROUTES)
 
@@ -256,7 +256,7 @@ class QueryHandler:
         with self._telemetry.time_context():
             return assemble(
                 handled.result,
-                tokenizer=self._tokenizer,
+                tokenizer=self._embedder.tokenizer,
                 settings=handled.route.pipelines.settings.rag.context,
                 read_spans=partial(read_spans, self._pool, reader.tenant.id, reader.principals),
                 max_tokens=max_tokens,
