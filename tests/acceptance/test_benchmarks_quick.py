@@ -32,6 +32,7 @@ TABLES = {
     "schema.tuning": r"held out  chosen +database_first [\d.]+",
     "service": r'"targets": \{',
     "slo": r"retrieval, P50 +[\d.e+]+ ms +100 +> 200",
+    "walk": r"\| search \|( \d+ \|){4}",
     "worker": r"memory: \{'largest_mb_until_10': [\d.]+",
 }
 """What the table of each benchmark holds, by the module's name."""

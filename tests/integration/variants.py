@@ -13,9 +13,10 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def changed(settings: M, overrides: Mapping[str, Any]) -> M:
-    """Return settings with other values, by dotted key."""
+    """Return settings with other values, by dotted key; a key that is no setting fails the test."""
     for key, value in overrides.items():
         name, _, rest = key.partition(".")
+        assert name in type(settings).model_fields, f"{name} is not a setting of {type(settings).__name__}"
         new = changed(getattr(settings, name), {rest: value}) if rest else value
         settings = settings.model_copy(update={name: new})
     return settings

@@ -63,7 +63,7 @@ def _tasks(running: Running) -> int:
 
 def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, signer: Signer, chat: ChatServer) -> None:
     chat.replies = [_drops]
-    wide = {"streams": CLIENTS, "wait_s": 120.0, "drain_s": 1.0}
+    wide = {"max_streams": CLIENTS, "queue_timeout_s": 120.0, "drain_s": 1.0}
     limits = httpx.Limits(max_connections=None)
     headers = {"authorization": f"Bearer {signer.token()}"}
     with writing_service(settings, signer, chat, **wide) as running:

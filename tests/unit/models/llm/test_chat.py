@@ -274,10 +274,10 @@ def test_stream__has_to_begin_in_time(model: Model, reply: Reply, key: str) -> N
 
 
 def test_stream__has_to_end_in_time(model: Model, protocol: str) -> None:
-    opened = model(writes_and_then(drips, "Churn is "), protocol=protocol, first_token_s=0.2, timeout_s=0.5)
+    opened = model(writes_and_then(drips, "Churn is "), protocol=protocol, first_token_s=1.0, timeout_s=1.5)
     pieces = opened.stream(QUESTION, max_tokens=5)
     assert next(pieces) == "Churn is "
-    with pytest.raises(ModelUnavailable, match=r"did not end its answer within 0\.5 s: raise language_model.timeout_s"):
+    with pytest.raises(ModelUnavailable, match=r"did not end its answer within 1\.5 s: raise language_model.timeout_s"):
         next(pieces)
 
 
@@ -286,10 +286,10 @@ def test_stream__may_take_longer_than_its_beginning(model: Model) -> None:
         handler.begin()
         for piece in "fine":
             handler.piece(piece)
-            time.sleep(0.15)
+            time.sleep(0.4)
         handler.end()
 
-    assert _ask(model(slow, first_token_s=0.3)) == "fine"
+    assert _ask(model(slow, first_token_s=1.0)) == "fine"
 
 
 def test_stream__asks_again_within_the_deadline_only(model: Model) -> None:
