@@ -25,8 +25,8 @@ from benchmarks.command import command, parse, write_results
 from kosmos_rag import Settings
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.storage.pool import Database, resolve
-from kosmos_rag.storage.publish import PreparedDocument, publish, remove
+from kosmos_rag.storage.pool import Database, resolve_addresses
+from kosmos_rag.storage.publish import PreparedDocument, publish, remove_documents
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
 
 WORDS = 30_000
@@ -96,7 +96,7 @@ def _published(
     chunks = sum(len(document.chunks) for document in documents)
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        remove(connection, owner.id, [document.id for document in documents], collection=DEFAULT_COLLECTION)
+        remove_documents(connection, owner.id, [document.id for document in documents], collection=DEFAULT_COLLECTION)
     return {
         f"chunks_per_s_{writers}_writers": round(chunks / published),
         f"batch_p50_ms_{writers}_writers": round(statistics.median(times) * 1000, 1),
@@ -139,7 +139,7 @@ def main() -> None:
         for writers in (1, 2):
             published |= _published(database, documents, space, writers=writers)
         database.close()
-        bare = _bare(resolve(settings.database).admin or "", documents, space)
+        bare = _bare(resolve_addresses(settings.database).admin or "", documents, space)
     result: dict[str, Any] = {
         "documents": arguments.documents,
         "chunks": arguments.documents * arguments.chunks,

@@ -75,7 +75,7 @@ def work_until_idle(
 
 def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     """Return the time from the first taking of a document to the last end: without the start of processes."""
-    with engine.parts.database.worker.queue() as connection:
+    with engine.parts.database.worker.untenanted() as connection:
         row = connection.execute(
             "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
             " WHERE tenant_id = %s AND kind = 'document'",
@@ -94,12 +94,12 @@ def measure_queue(
         role = engine.parts.database.worker
 
         def fill() -> None:
-            with role.queue() as connection:
+            with role.untenanted() as connection:
                 enqueue(connection, owner, "default", kinds.DOCUMENT, {str(number): {} for number in range(jobs)})
 
         fill()
         work_until_idle(settings, open_nothing, processes=processes)
-        with role.queue() as connection:
+        with role.untenanted() as connection:
             row = connection.execute(
                 "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
             ).fetchone()

@@ -5,7 +5,7 @@
 
 from alembic import context
 
-from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.tables import metadata
 
 connection = context.config.attributes["connection"]

@@ -47,7 +47,7 @@ from benchmarks.scale.plot import plot
 from benchmarks.scale.report import as_json, show
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.models.embedding.space import PROBE
-from kosmos_rag.storage.pool import Database, resolve
+from kosmos_rag.storage.pool import Database, resolve_addresses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +104,7 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
     warm, asked = questions[: effort.warm], questions[effort.warm : effort.warm + effort.questions]
     configured = settings(scratch, data.dimensions, {}).database
     with closing(Database(configured)) as database, opened(scratch, prepared, whole) as engines:
-        admin, tenants = resolve(configured).admin or "", shares(arguments.chunks)
+        admin, tenants = resolve_addresses(configured).admin or "", shares(arguments.chunks)
         result = {"chunks": arguments.chunks, "data": data.name, "questions": len(asked), "machine": _machine(admin)}
         result["load"] = publish_all(database, data, tenants, prepared, say)
         vacuum(admin)

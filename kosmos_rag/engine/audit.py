@@ -17,9 +17,8 @@ from kosmos_rag.core.types import (
     Sighting,
 )
 from kosmos_rag.storage.audit import seals
-from kosmos_rag.storage.audit import verify as checking
-from kosmos_rag.storage.audit.log import first_id, records
-from kosmos_rag.storage.audit.partitions import Months
+from kosmos_rag.storage.audit.log import load_records, min_event_id
+from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
@@ -37,7 +36,7 @@ class TenantAudit:
     Times without a time zone are refused; `since` is included, `until` is not. A `limit` is 1 to 10,000.
     """
 
-    def __init__(self, database: Database, owner: TenantRef, months: Months) -> None:
+    def __init__(self, database: Database, owner: TenantRef, months: PartitionRotation) -> None:
         self._database = database
         self._owner = owner
         self._months = months
@@ -61,23 +60,23 @@ class TenantAudit:
             "tenant_id": self._owner.id,
             "since": first,
             "until": last,
-            "first_id": first_id(first),
+            "first_id": min_event_id(first),
             # Of the millisecond that `until` is in, some may be before it.
-            "before_id": before or first_id(last + timedelta(milliseconds=1)),
+            "before_id": before or min_event_id(last + timedelta(milliseconds=1)),
             "subject": subject,
             "outcomes": None if outcomes is None else [str(outcome) for outcome in outcomes],
             "limit": _checked(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("list_audit_events"), values).fetchall()
-            return records(connection, self._owner.id, rows)
+            return load_records(connection, self._owner.id, rows)
 
     def get(self, record_id: uuid.UUID) -> AuditRecord | None:
         """Return one record; None where the log has none of that id. Raises ConfigError, DatabaseError."""
         values = {"tenant_id": self._owner.id, "id": record_id}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
-            return next(iter(records(connection, self._owner.id, rows)), None)
+            return next(iter(load_records(connection, self._owner.id, rows)), None)
 
     def who_saw(
         self,
@@ -139,7 +138,7 @@ class TenantAudit:
 
     def unsealed_since(self) -> datetime | None:
         """Return when the oldest record was written that has no seal yet. Raises ConfigError, DatabaseError."""
-        return seals.unsealed_since(self._database.worker, self._owner)
+        return seals.oldest_unsealed_at(self._database.worker, self._owner)
 
     def seal(self) -> int:
         """Seal what is not sealed, and look after the months of the log. Returns how many seals were made.
@@ -147,13 +146,13 @@ class TenantAudit:
         The worker does it for each tenant every `worker.maintenance_every_s`. Raises ConfigError where months are due
         and `database.admin_url` is not set: what was sealed stays sealed. Raises DatabaseError.
         """
-        made = seals.seal(self._database.worker, self._owner)
+        made = seals.seal_events(self._database.worker, self._owner)
         self._months.rotate(self._owner, now=datetime.now(UTC))
         return len(made)
 
     def verify(self) -> AuditReport:
         """Recompute every seal, and name the first one that does not hold. Raises ConfigError, DatabaseError."""
-        return checking.check(self._database.worker, self._owner)
+        return seals.verify_seals(self._database.worker, self._owner)
 
 
 def _checked(limit: int) -> int:

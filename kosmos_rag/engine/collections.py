@@ -17,9 +17,9 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, well_formed
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
 
 _PRESETS = 64
 """Presets whose pipelines are cached."""
@@ -116,7 +116,7 @@ class TenantCollections:
         Existing documents are chunked by it when they are ingested again. Raises RequestError on a malformed name and
         if the collection has another preset, ConfigError on the preset, DatabaseError.
         """
-        self._collections.create(self._owner, well_formed("collection", name), preset)
+        self._collections.create(self._owner, validate_name("collection", name), preset)
         return next(info for info in self.infos() if info.name == name)
 
     def infos(self) -> list[CollectionInfo]:
@@ -128,14 +128,14 @@ class TenantCollections:
 
         Raises RequestError on a malformed name, DatabaseError.
         """
-        return self._collections.settings(self._owner, well_formed("collection", name))
+        return self._collections.settings(self._owner, validate_name("collection", name))
 
     def delete(self, name: str) -> int:
         """Remove a collection with documents and preset, and return the number of documents.
 
         Raises RequestError on a malformed name, DatabaseError.
         """
-        collection = well_formed("collection", name)
+        collection = validate_name("collection", name)
         removed = self._documents.delete(
             self._owner, collection, list(self._documents.list_sources(self._owner, collection))
         )
@@ -143,7 +143,7 @@ class TenantCollections:
         return removed
 
 
-def preset_of(role: Role, owner: TenantRef, collection: str) -> Preset | None:
+def preset_of(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset | None:
     """Read the stored preset of a collection; None without one."""
     values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
@@ -166,7 +166,7 @@ class PipelineCache:
         self._lock = threading.Lock()
         self._entries: LRUCache[str, CollectionPipelines] = LRUCache(_PRESETS)
 
-    def get(self, role: Role, tenant: TenantRef, collection: str | None) -> CollectionPipelines:
+    def get(self, role: ConnectionPool, tenant: TenantRef, collection: str | None) -> CollectionPipelines:
         """Read the preset of a collection and return its pipelines.
 
         Args:

@@ -27,9 +27,9 @@ from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.reranker import CrossEncoderReranker
 from kosmos_rag.retrieval.pipeline import SearchPipeline, SearchResources
 from kosmos_rag.retrieval.sampling import RecallSampler
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.provision import APP
-from kosmos_rag.storage.tenants import tenant, well_formed
+from kosmos_rag.storage.tenants import tenant, validate_name
 
 _MAX_SUBJECT = 300
 _CLOSE_TIMEOUT_S = 2.0
@@ -83,7 +83,7 @@ class Engine:
         language_model: LanguageModel | None,
     ) -> tuple[EngineComponents, SearchPipeline]:
         settings, database, telemetry = self.settings, self._database, self._telemetry
-        database.tell(telemetry)
+        database.attach(telemetry)
         live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
         embedders = create_registry(settings, live, next_embedder)
         resources = SearchResources.create(database.app, embedders, reranker, language_model, settings, telemetry)
@@ -159,7 +159,7 @@ class Engine:
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
         if collection is not None:
-            well_formed("collection", collection)
+            validate_name("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
         return Tenant(self._components, tenant(name), tuple(principals), collection, subject)
@@ -201,7 +201,7 @@ def _create_reembedding(settings: Settings, embedder: Embedder | None, next_embe
     return Engine(settings, embedder=embedder, next_embedder=next_embedder).parts.reembedding
 
 
-def _background_pool(database: Database, settings: Settings) -> Role:
+def _background_pool(database: Database, settings: Settings) -> ConnectionPool:
     url = database.urls()["url"]
     assert url is not None, "readers have an address"
-    return Role(url, role=APP, settings=settings.database.model_copy(update={"pool_size": 1}))
+    return ConnectionPool(url, role=APP, settings=settings.database.model_copy(update={"pool_size": 1}))

@@ -14,7 +14,7 @@ from kosmos_rag.evaluation.experiments import report as comparing
 from kosmos_rag.evaluation.experiments import store as storing
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.tenants import TenantRef, well_formed
+from kosmos_rag.storage.tenants import TenantRef, validate_name
 
 
 class TenantExperiments:
@@ -41,7 +41,7 @@ class TenantExperiments:
         question on, in every process. Raises RequestError on name, share and mode, and where another one runs,
         ConfigError on the settings, DatabaseError.
         """
-        well_formed("experiment", name)
+        validate_name("experiment", name)
         if mode not in list(ExperimentMode):
             raise RequestError(f"the mode is {str(mode)[:80]!r}; use {' or '.join(ExperimentMode)}")
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:

@@ -18,7 +18,7 @@ from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
-from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.queue.uploads import store_upload
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -157,7 +157,7 @@ class TenantJobs:
 
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
-        return Ledgers(self._database.worker).runs(self._owner, run_id=run_id, limit=limit)
+        return SyncRuns(self._database.worker).list(self._owner, run_id=run_id, limit=limit)
 
 
 def _check_interval(every: timedelta | None) -> None:

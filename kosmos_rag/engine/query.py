@@ -25,9 +25,9 @@ from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchOutcome, SearchP
 from kosmos_rag.retrieval.query import Query, parse_query
 from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
-from kosmos_rag.storage.audit.log import Reader, new_id, record, strictest_policy
+from kosmos_rag.storage.audit.log import AuditContext, new_event_id, record_event, strictest_policy
 from kosmos_rag.storage.documents import read_spans
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 
 _ROUTES = 10_000
 """Tenants and collections whose route is cached."""
@@ -49,7 +49,7 @@ class Route:
 class HandledSearch:
     """A search that is done and not delivered yet."""
 
-    reader: Reader
+    reader: AuditContext
     route: Route
     query: Query
     assignment: Assignment | None
@@ -79,7 +79,7 @@ class QueryHandler:
     def __init__(
         self,
         *,
-        pool: Role,
+        pool: ConnectionPool,
         settings: Settings,
         pipelines: PipelineCache,
         experiments: ExperimentRouter,
@@ -111,14 +111,14 @@ class QueryHandler:
         self._lock = threading.Lock()
         self._routes: LRUCache[tuple[uuid.UUID, str | None], Route] = LRUCache(_ROUTES)
 
-    def search(self, reader: Reader, text: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
+    def search(self, reader: AuditContext, text: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
         """Return the best passages. Args: see `Tenant.search`."""
         handled = self._search(reader, text, k, filter)
         return self._deliver(handled, handled.result)
 
     def context(
         self,
-        reader: Reader,
+        reader: AuditContext,
         text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
@@ -130,7 +130,7 @@ class QueryHandler:
 
     def answer(
         self,
-        reader: Reader,
+        reader: AuditContext,
         text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
@@ -143,7 +143,7 @@ class QueryHandler:
 
     def stream(
         self,
-        reader: Reader,
+        reader: AuditContext,
         text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
@@ -160,7 +160,7 @@ class QueryHandler:
 
     def _search(
         self,
-        reader: Reader,
+        reader: AuditContext,
         text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
@@ -183,7 +183,7 @@ class QueryHandler:
     def _search_by(
         self,
         route: Route,
-        reader: Reader,
+        reader: AuditContext,
         text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
@@ -213,7 +213,7 @@ class QueryHandler:
         if assignment is not None:
             result = assignment.annotate(result)
         if route.audit.enabled:
-            result = replace(result, id=new_id(datetime.now(UTC)))
+            result = replace(result, id=new_event_id(datetime.now(UTC)))
         return HandledSearch(
             reader=reader, route=route, query=query, assignment=assignment, outcome=outcome, result=result
         )
@@ -232,7 +232,7 @@ class QueryHandler:
 
     def _answer(
         self,
-        reader: Reader,
+        reader: AuditContext,
         text: str,
         k: int | None,
         filter: Filter | None,  # noqa: A002
@@ -289,7 +289,7 @@ class QueryHandler:
     def _record(
         self, handled: HandledSearch, payload: SearchResult | Context | Answer | AnswerSources, **follows: uuid.UUID
     ) -> uuid.UUID:
-        return record(self._pool, handled.reader, payload, handled.route.audit, handled.settings_hash, **follows)
+        return record_event(self._pool, handled.reader, payload, handled.route.audit, handled.settings_hash, **follows)
 
     def _record_refusal(
         self, handled: HandledSearch, event_id: uuid.UUID, sources: AnswerSources, answer: Answer
@@ -298,7 +298,7 @@ class QueryHandler:
         if answer.refused and not sources.refused:
             self._record(handled, answer, follows=event_id)
 
-    def _route(self, reader: Reader) -> Route:
+    def _route(self, reader: AuditContext) -> Route:
         """Return the cached route, or read it. Raises ConfigError, DatabaseError."""
         with self._lock:
             route = self._routes.get((reader.tenant.id, reader.collection))
@@ -306,7 +306,7 @@ class QueryHandler:
             return route
         return self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
 
-    def _cache_route(self, reader: Reader, routing: Routing) -> Route:
+    def _cache_route(self, reader: AuditContext, routing: Routing) -> Route:
         preset = None if routing.preset is None else Preset(name=routing.preset[0], content=routing.preset[1])
         route = Route(
             routing=routing,

@@ -35,9 +35,9 @@ from kosmos_rag.engine.query import audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.retrieval.snapshot import read_routing
-from kosmos_rag.storage.audit.feedback import Opinion, keep
-from kosmos_rag.storage.audit.log import Reader, record
-from kosmos_rag.storage.audit.partitions import Months
+from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
+from kosmos_rag.storage.audit.log import AuditContext, record_event
+from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
     list_documents,
     read_documents,
@@ -101,7 +101,7 @@ class Tenant:
     def audit(self) -> TenantAudit:
         """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
         parts = self._parts
-        months = Months(parts.database, keep_months=parts.settings.worker.keep_audit_months)
+        months = PartitionRotation(parts.database, keep_months=parts.settings.worker.keep_audit_months)
         return TenantAudit(parts.database, self._tenant, months)
 
     @property
@@ -231,7 +231,7 @@ class Tenant:
             raise RequestError(f"the document has {found.total_lines} lines, and none of number {first}; ask for those")
         policy = self._audit_policy(found.document.collection)
         if policy.enabled:
-            record(app, self._reader, found, policy, self._pipelines().settings_hash)
+            record_event(app, self._reader, found, policy, self._pipelines().settings_hash)
         return found
 
     def search(
@@ -327,10 +327,10 @@ class Tenant:
         """
         if rating not in list(Rating):
             raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
-        opinion = Opinion(
+        opinion = FeedbackEntry(
             rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
         )
-        return keep(
+        return store_feedback(
             self._parts.database,
             self._reader,
             opinion,
@@ -338,8 +338,8 @@ class Tenant:
         )
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(
+    def _reader(self) -> AuditContext:
+        return AuditContext(
             tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
         )
 

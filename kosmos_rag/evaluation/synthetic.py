@@ -14,7 +14,7 @@ from kosmos_rag.core.errors import ModelError, RequestError
 from kosmos_rag.core.protocols import LanguageModel, complete
 from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types.questions import Place, Question, id_of
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -63,7 +63,9 @@ class ChunkText:
     text: str
 
 
-def read_chunks(role: Role, tenant: TenantRef, principals: Sequence[str], collection: str | None) -> list[ChunkText]:
+def read_chunks(
+    role: ConnectionPool, tenant: TenantRef, principals: Sequence[str], collection: str | None
+) -> list[ChunkText]:
     """Read the chunks that a reader may read.
 
     Args:

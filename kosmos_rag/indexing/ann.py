@@ -26,7 +26,7 @@ from kosmos_rag.indexing.recall import (
     smallest_sufficient_setting,
     time_queries,
 )
-from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.sql import statement
 
 _LOG = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
     CREATE INDEX CONCURRENTLY cannot run in a transaction. Two of them on one table would wait for each other, a
     deadlock, and so would one that waits for a lock within a statement: therefore the lock is polled.
     """
-    with translated(), psycopg.connect(conninfo, autocommit=True) as connection:
+    with translate_errors(), psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         # Otherwise the server goes on building for a client that is gone, and the next maintenance waits for it.

@@ -10,7 +10,7 @@ import psycopg
 from kosmos_rag.core.config import AccessSettings
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
-from kosmos_rag.storage.publish import remove
+from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.sql import statement
 
 NO_DEPARTMENT, BAD_DEPARTMENT = "no_department", "bad_department"
@@ -82,7 +82,7 @@ def remove_unauthorised(
         if failed[key] in {NO_DEPARTMENT, BAD_DEPARTMENT} or _open_by_mistake(source, metadata, acl, access)
     ]
     if removed:
-        remove(connection, tenant_id, removed, collection=collection)
+        remove_documents(connection, tenant_id, removed, collection=collection)
     return removed
 
 

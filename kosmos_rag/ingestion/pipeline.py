@@ -27,7 +27,7 @@ from kosmos_rag.ingestion.state import CollectionState, load_preset, load_source
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.documents import update_source_etags
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.publish import remove
+from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.tenants import TenantRef
 
 Progress = Callable[[int, int, str], None]
@@ -172,7 +172,7 @@ class IngestPipeline:
         """Remove documents by source with all their rows. Returns how many there were."""
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            return remove(connection, tenant.id, ids, collection=collection)
+            return remove_documents(connection, tenant.id, ids, collection=collection)
 
     def _processor_for(self, preset: Preset | None) -> DocumentProcessor:
         if preset is None:
@@ -202,7 +202,9 @@ class IngestPipeline:
                     report.failed.append(refusal)
                 else:
                     missing |= {source: stored[source] for source in sources}
-            removed = remove(connection, tenant.id, list(missing.values()), collection=collection) if missing else 0
+            removed = (
+                remove_documents(connection, tenant.id, list(missing.values()), collection=collection) if missing else 0
+            )
             access = self._processor_for(load_preset(connection, tenant.id, collection)).settings.rag.access
             removed += len(remove_unauthorised(connection, tenant.id, failed, access, collection=collection))
         report.counts[Outcome.REMOVED] += removed

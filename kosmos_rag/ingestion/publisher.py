@@ -21,7 +21,7 @@ from kosmos_rag.ingestion.embedding import TextVectors
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, written_spaces
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, writable_spaces
 
 INLINE_TEXTS = 16
 """Texts that are embedded within the publishing transaction, before it locks anything.
@@ -155,7 +155,7 @@ class Publisher:
     ) -> _Batch:
         if spaces is None:
             with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-                spaces = written_spaces(connection, tenant.id)
+                spaces = writable_spaces(connection, tenant.id)
         first_space = None if spaces else self._embedders.default_space(tenant.id)
         writable = self._embedders.get_writable([first_space] if first_space else spaces, tenant.name)
         texts = [text for document in documents for text in document.indexed]

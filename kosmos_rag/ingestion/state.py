@@ -9,7 +9,7 @@ import psycopg
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.types import Space
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import written_spaces
+from kosmos_rag.storage.tenants import writable_spaces
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ def load_state(
     return CollectionState(
         preset=load_preset(connection, tenant_id, collection),
         languages=tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall()),
-        spaces=written_spaces(connection, tenant_id),
+        spaces=writable_spaces(connection, tenant_id),
         fingerprints=dict(connection.execute(statement("fingerprints"), values).fetchall()),
     )
 

@@ -45,7 +45,7 @@ from kosmos_rag.retrieval.signals.apply import SignalResult, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
 from kosmos_rag.retrieval.timer import StageTimer
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
 
@@ -85,7 +85,7 @@ class FetchedPassages:
 class SearchResources:
     """Connections, models and caches that the pipelines of a process share."""
 
-    pool: Role
+    pool: ConnectionPool
     embedders: EmbedderRegistry
     embeddings: Mapping[int, QueryEmbeddingCache]
     """By identity of the model."""
@@ -101,7 +101,7 @@ class SearchResources:
     @classmethod
     def create(
         cls,
-        pool: Role,
+        pool: ConnectionPool,
         embedders: EmbedderRegistry,
         reranker: Reranker | None,
         language_model: LanguageModel | None,
@@ -143,7 +143,7 @@ class SearchResources:
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
         return resources
 
-    def for_background(self, pool: Role) -> Self:
+    def for_background(self, pool: ConnectionPool) -> Self:
         """Return resources for background queries: own connections and rerank slots, no results, no metrics."""
         return replace(
             self,
@@ -183,7 +183,7 @@ class SearchPipeline:
         """Return a pipeline of another configuration with the same resources; without a reranker it has none either."""
         return SearchPipeline(self._resources, settings, settings_hash)
 
-    def for_background(self, pool: Role) -> "SearchPipeline":
+    def for_background(self, pool: ConnectionPool) -> "SearchPipeline":
         """Return the pipeline for background queries, with connections from this pool."""
         return SearchPipeline(self._resources.for_background(pool), self._settings, self._settings_hash)
 

@@ -17,7 +17,7 @@ from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.telemetry.metrics import RECALL_MONITOR_SAMPLES
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.retrieval.query import Query
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class RecallSampler:
     sampled, so samples are spread over time and their number is bounded; slots are reused in the next interval.
     """
 
-    def __init__(self, pool: Role, settings: MonitorSettings, telemetry: Telemetry) -> None:
+    def __init__(self, pool: ConnectionPool, settings: MonitorSettings, telemetry: Telemetry) -> None:
         """Args: pool: Connections of background work, so that no query waits for a sample."""
         self._pool = pool
         self._settings = settings
@@ -89,7 +89,7 @@ class RecallSampler:
             "question": query.text if self._settings.keep_questions else None,
         }
         try:
-            with self._pool.transaction(query.tenant.id, (), appends=True) as connection:
+            with self._pool.transaction(query.tenant.id, (), append_only=True) as connection:
                 connection.execute(statement("insert_monitor_sample"), values)
             self._telemetry.record(RECALL_MONITOR_SAMPLES, 1.0, WRITTEN)
         except DatabaseError as error:

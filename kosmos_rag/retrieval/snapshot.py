@@ -10,7 +10,7 @@ import psycopg
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
 from kosmos_rag.retrieval.query import RetrieverQuery
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -99,7 +99,7 @@ class Routing:
 NO_ROUTING = Routing(preset=None, audit=(), experiment=None)
 
 
-def read_routing(role: Role, tenant: TenantRef, collection: str | None) -> Routing:
+def read_routing(role: ConnectionPool, tenant: TenantRef, collection: str | None) -> Routing:
     """Read the routing of queries to a collection, or to all, in a transaction of its own. Raises DatabaseError."""
     values = {"tenant_id": tenant.id, "collection": collection}
     with role.transaction(tenant.id, [EVERYONE]) as connection:

@@ -44,7 +44,7 @@ def unpack_frequencies(packed: bytes) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Weights:
+class SparseEntries:
     """Entries of several sparse vectors, one after the other."""
 
     rows: NDArray[np.intp]
@@ -54,7 +54,7 @@ class Weights:
     values: NDArray[np.float32]
 
 
-def sparse_entries(vectors: Sequence[bytes]) -> Weights:
+def sparse_entries(vectors: Sequence[bytes]) -> SparseEntries:
     """Read vectors as `sparsevec_send` writes them: dimensions, count and a reserved word, then indices and values.
 
     All are big-endian and four bytes wide, indices from 0; ids of lexemes count from 1.
@@ -62,7 +62,7 @@ def sparse_entries(vectors: Sequence[bytes]) -> Weights:
     counts = [int.from_bytes(vector[4:8], "big") for vector in vectors]
     indices = b"".join(vector[12 : 12 + 4 * count] for vector, count in zip(vectors, counts, strict=True))
     values = b"".join(vector[12 + 4 * count :] for vector, count in zip(vectors, counts, strict=True))
-    return Weights(
+    return SparseEntries(
         rows=np.repeat(np.arange(len(vectors)), counts),
         lexeme_ids=np.frombuffer(indices, dtype=">i4").astype(np.int64) + 1,
         values=np.frombuffer(values, dtype=">f4").astype(np.float32),
@@ -143,7 +143,7 @@ def array_literal(values: Sequence[str]) -> str:
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
-def sparse_vectors(weights: Weights, rows: int, dimensions: int) -> list[bytes]:
+def sparse_vectors(weights: SparseEntries, rows: int, dimensions: int) -> list[bytes]:
     """Write so many vectors as `sparsevec_recv` reads them: what `packed.sparse_entries` reads."""
     indices = (weights.lexeme_ids - 1).astype(">i4").tobytes()
     values = weights.values.astype(">f4").tobytes()
@@ -158,7 +158,7 @@ _ROWS = 4096
 """Rows of one statement at most: a document of any size stays within the time that a statement may take."""
 
 
-def slices(columns: dict[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
+def batches(columns: dict[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
     """Cut columns of one length into pieces of at most so many rows, in order."""
     rows = len(next(iter(columns.values())))
     for start in range(0, rows, _ROWS):

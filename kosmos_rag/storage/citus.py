@@ -12,10 +12,10 @@ from psycopg import sql
 from sqlalchemy import ForeignKeyConstraint
 
 from kosmos_rag.core.errors import DatabaseNotReady
-from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.lint import QUEUE
+from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.provision import OWNER
-from kosmos_rag.storage.revision import SCHEMA
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 
@@ -42,7 +42,7 @@ ROW_FUNCTIONS = ("kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class CitusState:
     """What Citus already knows: tables by name, functions by signature, and the preparations."""
 
     tables: frozenset[str] = frozenset()
@@ -69,22 +69,22 @@ def distribute(admin_conninfo: str) -> list[str]:
     Raises:
         DatabaseNotReady: Citus, its nodes or the rights of the administrator are missing.
     """
-    with translated(), psycopg.connect(admin_conninfo) as connection:
+    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
         connection.execute(statement("lock_provisioning"))
         _require_cluster(connection)
         steps = plan(connection)
         for step in steps:
             connection.execute(step)
-        return rendered(connection, steps)
+        return render(connection, steps)
 
 
 def preview(admin_conninfo: str) -> list[str]:
     """Return the statements that `distribute` would run; needs no Citus. Raises DatabaseNotReady."""
-    with translated(), psycopg.connect(admin_conninfo) as connection:
-        return rendered(connection, plan(connection))
+    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+        return render(connection, plan(connection))
 
 
-def rendered(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
+def render(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
     """Return statements as text."""
     return [step.as_string(connection) for step in steps]
 
@@ -110,13 +110,13 @@ def _require_cluster(connection: psycopg.Connection) -> None:
         raise DatabaseNotReady(["Citus has no worker; run SELECT citus_add_node('its name', 5432) for each"])
 
 
-def _known(connection: psycopg.Connection) -> Known:
+def _known(connection: psycopg.Connection) -> CitusState:
     row = connection.execute(statement("citus_nodes")).fetchone()
     if row is None or not row[0]:
-        return Known()
+        return CitusState()
     prepared = connection.execute(statement("prepared_for_citus")).fetchone()
     assert prepared is not None
-    return Known(
+    return CitusState(
         tables=frozenset(name for name, _ in connection.execute(statement("citus_tables"))),
         functions=frozenset(name for (name,) in connection.execute(statement("citus_functions"))),
         propagates=prepared[0],
@@ -131,7 +131,7 @@ _MODES = (
 )
 
 
-def _preparations(connection: psycopg.Connection, known: Known) -> Iterator[sql.Composed]:
+def _preparations(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
     if not known.propagates:
         # Tenant and reader are set by SET LOCAL, and policies on the shards go by them.
         yield sql.SQL("ALTER DATABASE {} SET citus.propagate_set_commands = {}").format(
@@ -142,13 +142,13 @@ def _preparations(connection: psycopg.Connection, known: Known) -> Iterator[sql.
         yield sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(OWNER))
 
 
-def _functions(signatures: tuple[str, ...], known: Known) -> Iterator[sql.Composed]:
+def _functions(signatures: tuple[str, ...], known: CitusState) -> Iterator[sql.Composed]:
     for signature in signatures:
         if signature not in known.functions:
             yield sql.SQL("SELECT create_distributed_function({}::regprocedure)").format(sql.Literal(signature))
 
 
-def _tables(connection: psycopg.Connection, known: Known) -> Iterator[sql.Composed]:
+def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
     circular = [constraint for constraint in _circular() if constraint.table.name not in known.tables]
     definitions = {constraint: _definition(connection, constraint) for constraint in circular}
     for constraint in circular:

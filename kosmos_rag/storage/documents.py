@@ -1,4 +1,4 @@
-"""Reads that are not searches: the list of documents, and pieces of their text."""
+"""Read documents without a search: lists, texts, lines and spans."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -7,13 +7,13 @@ import psycopg
 from psycopg.rows import class_row
 
 from kosmos_rag.core.types import DocumentInfo, DocumentLines, Excerpt
-from kosmos_rag.storage import lexical_statistics as corpus
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.lexical_statistics import lock_collection
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
 
 def list_documents(
-    role: Role,
+    pool: ConnectionPool,
     tenant_id: uuid.UUID,
     principals: Sequence[str],
     collection: str | None,
@@ -22,65 +22,74 @@ def list_documents(
     after: tuple[str, str] | None = None,
     limit: int | None = None,
 ) -> list[DocumentInfo]:
-    """Return the documents of a collection, or of all, that these principals may read, by source and collection.
+    """List documents that the principals may read, sorted by source and collection.
 
-    `after` is source and collection of the last one of the page before.
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: only this collection; None for all.
+        ids: only these documents.
+        after: source and collection of the last document of the previous page.
+        limit: maximum number of documents.
     """
-    source, of_collection = after or (None, None)
+    after_source, after_collection = after or (None, None)
     values = {
         "tenant_id": tenant_id,
         "collection": collection,
         "ids": None if ids is None else list(ids),
-        "after_source": source,
-        "after_collection": of_collection,
+        "after_source": after_source,
+        "after_collection": after_collection,
         "limit": limit,
     }
     with (
-        role.transaction(tenant_id, principals) as connection,
+        pool.transaction(tenant_id, principals) as connection,
         connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
     ):
         return cursor.execute(statement("list_documents"), values).fetchall()
 
 
 def read_last_changes(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
 ) -> dict[str, int]:
-    """Return the number of the last change of what these principals may read, by collection."""
-    with role.transaction(tenant_id, principals) as connection:
+    """Return by collection the epoch of the last change to documents that the principals may read."""
+    with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
         return dict(connection.execute(statement("last_changes"), values).fetchall())
 
 
-def read_totals(role: Role, tenant_id: uuid.UUID, principals: Sequence[str]) -> tuple[int, dict[tuple[str, ...], int]]:
-    """Return how many documents these principals may read, and how many chunks by which of them may read those."""
+def read_totals(
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str]
+) -> tuple[int, dict[tuple[str, ...], int]]:
+    """Count the readable documents, and the readable chunks by the principals that grant access."""
     values = {"tenant_id": tenant_id}
-    with role.transaction(tenant_id, principals) as connection:
-        counted = connection.execute(statement("count_documents"), values)
-        by_readers = connection.execute(statement("chunks_by_acl"), values)
-        (documents,) = counted.fetchone() or (0,)
-        return documents, {tuple(acl): chunks for acl, chunks in by_readers.fetchall()}
+    with pool.transaction(tenant_id, principals) as connection:
+        count = connection.execute(statement("count_documents"), values)
+        by_acl = connection.execute(statement("chunks_by_acl"), values)
+        (documents,) = count.fetchone() or (0,)
+        return documents, {tuple(acl): chunks for acl, chunks in by_acl.fetchall()}
 
 
 def read_texts(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
 ) -> list[tuple[str, str]]:
-    """Return source and text of the documents of a collection, or of all, that these principals may read, by source."""
-    with role.transaction(tenant_id, principals) as connection:
+    """Return source and text of the readable documents, sorted by source; `collection` None for all."""
+    with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
         return connection.execute(statement("document_texts"), values).fetchall()
 
 
 def read_documents(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], document_ids: Collection[uuid.UUID]
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], document_ids: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, str]:
-    """Return the present texts of documents by id; none of those that are gone, or that these may not read."""
-    with role.transaction(tenant_id, principals) as connection:
+    """Return the current texts of readable documents by id; missing documents are left out."""
+    with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
         return dict(connection.execute(statement("texts_of_documents"), values).fetchall())
 
 
 def read_lines(
-    role: Role,
+    pool: ConnectionPool,
     tenant_id: uuid.UUID,
     principals: Sequence[str],
     collection: str | None,
@@ -89,9 +98,18 @@ def read_lines(
     first: int,
     count: int,
 ) -> DocumentLines | None:
-    """Return lines of a document from the first on; None where these may read no such document.
+    """Return lines of a document; None if the principals may read no such document.
 
-    Where the document has no such line, the text is empty and `line_end` is before `line_start`.
+    If the document has no such line, the text is empty and `line_end` is smaller than `line_start`.
+
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: collection of the document; None for any.
+        document_id: the document.
+        first: number of the first line, from 1.
+        count: maximum number of lines.
     """
     listed = {
         "tenant_id": tenant_id,
@@ -108,9 +126,9 @@ def read_lines(
         "last": first + count - 1,
         "before": first - 1,
     }
-    # One snapshot: what is told of the document is of the version that the lines are of.
+    # One snapshot: the metadata and the lines are of the same version.
     with (
-        role.transaction(tenant_id, principals) as connection,
+        pool.transaction(tenant_id, principals) as connection,
         connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
     ):
         info = cursor.execute(statement("list_documents"), listed).fetchone()
@@ -133,10 +151,10 @@ def read_lines(
 
 
 def read_spans(
-    role: Role, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
 ) -> list[Excerpt | None]:
-    """Return what stands between (version, start, end); None for a version that is no longer there."""
-    with role.transaction(tenant_id, principals) as connection:
+    """Return the text of spans (version, start, end); None for a version that no longer exists."""
+    with pool.transaction(tenant_id, principals) as connection:
         cursors = [
             connection.execute(
                 statement("version_text"),
@@ -164,7 +182,7 @@ def update_source_etags(
 ) -> None:
     """Set the source etags of documents with unchanged content; documents that are not stored are left out."""
     scope = {"tenant_id": tenant_id, "collection": collection}
-    # As every writer of several documents does: two of them would lock rows in orders of their own.
-    corpus.lock(connection, scope)
+    # Every writer of several documents takes this lock: two writers would lock the rows in different orders.
+    lock_collection(connection, scope)
     values = {"document_ids": list(changed), "source_etags": list(changed.values())}
     connection.execute(statement("update_source_etags"), {**scope, **values})

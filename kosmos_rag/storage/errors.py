@@ -1,4 +1,4 @@
-"""The one door at which psycopg's errors become ours."""
+"""Translate the errors of psycopg into errors of the library."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,15 +16,17 @@ def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
     elif "does not exist" in reason:
         remedy = "create it, or correct database.url"
     else:
-        remedy = "check that the server runs and that database.url names it; `kosmos-rag doctor` tells more"
+        remedy = "check that the server runs and that database.url names it; `kosmos-rag doctor` says more"
     return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn errors of the driver and its pool into DatabaseError.
+def translate_errors() -> Iterator[None]:
+    """Translate errors of the driver and its pool into subclasses of DatabaseError.
 
-    Raises DatabaseUnavailable where there is no connection, StatementFailed where the server refused a statement.
+    Raises:
+        DatabaseUnavailable: no connection to the server, or no free one in the pool.
+        StatementFailed: the server refused a statement.
     """
     try:
         yield
@@ -35,7 +37,7 @@ def translated() -> Iterator[None]:
     except psycopg_pool.PoolClosed as error:
         raise DatabaseUnavailable("the engine is closed; open a new one") from error
     except psycopg.OperationalError as error:
-        # A cancelled statement or a full disk is operational too, but the server did answer: it has a code.
+        # A cancelled statement or a full disk is operational too, but the server answered: the error has a code.
         if error.sqlstate is None or (error.sqlstate[:2] in {"08", "28", "3D", "57"} and error.sqlstate != "57014"):
             raise _unavailable(error) from error
         raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error

@@ -1,12 +1,11 @@
-"""Migrations, by command only: alembic's revisions, found in the repository or inside the installed package."""
+"""Run migrations by command: the revisions of alembic, in the repository or in the installed package."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
-from kosmos_rag.storage.errors import translated
-from kosmos_rag.storage.revision import BREAKING, SCHEMA
+from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.sql import statement
 
 if TYPE_CHECKING:
@@ -14,9 +13,17 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+SCHEMA = "kosmos"
+REVISION = "0001"
+"""The newest revision in migrations/, which the code needs. A test keeps the two equal."""
+
+BREAKING: tuple[str, ...] = ()
+"""Revisions that change or drop what older code uses: older code cannot serve from them. The others only add."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Migration:
-    """What a call of `migrate` did: the revision before and after, None for an empty database."""
+    """The revision before and after a migration; None for an empty database."""
 
     before: str | None
     after: str | None
@@ -28,7 +35,7 @@ def script_location() -> Path:
     for folder in (package / "_migrations", package.parent / "migrations"):
         if (folder / "env.py").is_file():
             return folder
-    raise KosmosError(f"the migrations are not beside {package}; install kosmos-rag again")
+    raise KosmosError(f"there are no migrations in or next to {package}; install kosmos-rag again")
 
 
 def _config() -> "Config":
@@ -40,7 +47,7 @@ def _config() -> "Config":
 
 
 def head() -> str:
-    """Return the newest revision on disk."""
+    """Return the newest revision of the migrations on disk."""
     from alembic.script import ScriptDirectory
 
     revision = ScriptDirectory.from_config(_config()).get_current_head()
@@ -56,10 +63,14 @@ def _current(connection: "Connection") -> str | None:
 
 
 def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
-    """Bring the database to `revision`: upwards or, where it is older than the current one, downwards.
+    """Upgrade or downgrade the database to `revision`.
 
-    Runs in one transaction as kosmos_owner: it is at `revision` afterwards, or as it was.
-    Raises DatabaseNotReady where the revision is unknown to this version of the code.
+    One transaction as kosmos_owner: afterwards the database is at `revision`, or unchanged.
+
+    Raises:
+        DatabaseNotReady: this version of the code does not know the revision.
+        DatabaseUnavailable: no connection to the server.
+        StatementFailed: the server refused a statement of a revision.
     """
     import psycopg
     from alembic import command
@@ -71,7 +82,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
 
     config = _config()
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
-    with translated(), engine.begin() as connection:
+    with translate_errors(), engine.begin() as connection:
         connection.execute(text(statement("lock_provisioning")))
         connection.execute(text(statement("set_owner_role")))
         before = _current(connection)
@@ -90,7 +101,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
         except CommandError as error:
             raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
         except DBAPIError as error:
-            # SQLAlchemy wraps the driver's errors, which `translated` knows.
+            # SQLAlchemy wraps errors of the driver, and `translate_errors` knows those of the driver.
             raise (error.orig or error) from error
         after = _current(connection)
         if after is not None:
@@ -99,7 +110,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
 
 
 def _comment(revision: str) -> str:
-    """Return the statement that tells older code whether it can serve from this revision."""
+    """Return the statement that stores the oldest revision whose code can serve from this one."""
     oldest = max((one for one in BREAKING if one <= revision), default=None)
     return f"COMMENT ON TABLE {SCHEMA}.alembic_version IS {'NULL' if oldest is None else repr(oldest)}"
 

@@ -1,15 +1,16 @@
-"""Connections: where the server is, one pool a role, and the tenant transaction that every statement runs in."""
+"""Connections: addresses of the server, one pool for each role, and the tenant transaction of every statement."""
 
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
+import psycopg_pool
 from pgvector.psycopg import register_vector
 from psycopg import IsolationLevel
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
@@ -17,7 +18,7 @@ from kosmos_rag.core.telemetry.metrics import POOL_CONNECTIONS, POOL_WAIT_SECOND
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import register_arrays
-from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.sql import statement
@@ -25,18 +26,18 @@ from kosmos_rag.storage.sql import statement
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Addresses:
-    """Connection strings of the three identities. `worker` and `admin` are None where the settings lack them."""
+    """Connection strings of the three roles; `worker` and `admin` are None without a setting."""
 
     app: str
     worker: str | None
     admin: str | None
 
 
-def resolve(settings: DatabaseSettings) -> Addresses:
-    """Return where to connect as whom; starts the embedded server where the settings say `embedded`.
+def resolve_addresses(settings: DatabaseSettings) -> Addresses:
+    """Return the connection strings; start the embedded server for `database.url: embedded`.
 
-    An embedded server without our schema is provisioned and migrated here, so that a first use needs no command.
-    A server by URL never is: there `kosmos-rag migrate` is a decision of its operator.
+    An embedded server without the schema is provisioned and migrated here: its first use needs no command.
+    A server by URL is never migrated here: its operator decides when to run `kosmos-rag migrate`.
     """
     if settings.url != EMBEDDED:
         return Addresses(app=settings.url, worker=settings.worker_url, admin=settings.admin_url)
@@ -50,30 +51,33 @@ def resolve(settings: DatabaseSettings) -> Addresses:
 
 
 def _has_schema(conninfo: str) -> bool:
-    with translated(), psycopg.connect(conninfo) as connection:
+    with translate_errors(), psycopg.connect(conninfo) as connection:
         return connection.execute(statement("schema_exists")).fetchone() == (True,)
 
 
 def _configure(connection: psycopg.Connection) -> None:
     register_vector(connection)
     register_arrays(connection)
-    # Statements are planned for their values (see provision.py), and a pooler in transaction mode may stand between.
+    # Statements are planned for their values (see provision.py), and a pooler in transaction mode keeps no statements.
     connection.prepare_threshold = None
     connection.rollback()
 
 
 def _configure_reader(connection: psycopg.Connection) -> None:
     _configure(connection)
-    # One snapshot for the whole retrieval: a document published between its two rounds changes nothing in it.
+    # One snapshot for the whole search: a document published between its two rounds changes nothing in it.
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     connection.read_only = True
 
 
-_TRIES_FOR_S = 2.0
+_RECONNECT_TIMEOUT_S = 2.0
 
 
-class Role:
-    """A pool of connections that log in as one role. Opened, and the catalogue checked, on first use. Thread-safe."""
+class ConnectionPool:
+    """Pool connections that log in as one role. Thread-safe.
+
+    The first use opens the pool and checks the catalogue (preflight).
+    """
 
     def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
         self._conninfo = conninfo
@@ -81,64 +85,76 @@ class Role:
         self._settings = settings
         self._lock = threading.Lock()
         self._ready = False
-        self._pool = ConnectionPool(
+        self._pool = psycopg_pool.ConnectionPool(
             conninfo,
             min_size=1,
             max_size=settings.pool_size,
             timeout=settings.connect_timeout_s,
             kwargs=self._connect_arguments(),
             configure=_configure_reader if role == APP else _configure,
-            check=ConnectionPool.check_connection,
-            # Tries to connect wait twice as long each time, and nobody else tries meanwhile: after a long absence the
-            # server would be back for as long again before it is noticed. Given up, the next who asks tries at once.
-            reconnect_timeout=_TRIES_FOR_S,
+            check=psycopg_pool.ConnectionPool.check_connection,
+            # The pool doubles its pause between attempts, and no caller tries meanwhile: after a long outage it would
+            # notice the server as late again. With this limit the pool gives up, and the next caller tries at once.
+            reconnect_timeout=_RECONNECT_TIMEOUT_S,
             open=False,
         )
 
-    def _connect_arguments(self) -> dict[str, object]:
+    def _connect_arguments(self) -> dict[str, Any]:
         return {
             "connect_timeout": max(2, round(self._settings.connect_timeout_s)),
             "options": f"-c statement_timeout={self._settings.statement_timeout_ms}"
             f" -c idle_in_transaction_session_timeout={self._settings.idle_transaction_timeout_ms}",
             "application_name": "kosmos-rag",
-            # A peer that has gone without a word is found out in a minute, and not when the kernel gives up.
+            # A peer that vanished is detected within a minute, and not when the kernel gives up.
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": 60_000,
         }
 
-    def state(self) -> preflight.ServerState:
-        """Look at server, role and catalogue over a connection of its own. Raises DatabaseUnavailable."""
-        with translated(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
+    def inspect(self) -> preflight.ServerState:
+        """Check server, role and catalogue on a connection of its own.
+
+        Raises:
+            DatabaseUnavailable: no connection to the server.
+        """
+        with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
             return preflight.inspect(connection, self._role)
 
     def _open(self) -> None:
         with self._lock:
             if self._ready:
                 return
-            # Connected by hand first: a pool would retry a wrong password until its timeout, and hide the reason.
-            with translated(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
+            # A plain connection first: a pool would retry a wrong password until its timeout, and hide the reason.
+            with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
                 preflight.require(connection, self._role)
             self._pool.open()
             self._ready = True
 
     @contextmanager
     def transaction(
-        self, tenant_id: uuid.UUID, principals: Sequence[str], *, appends: bool = False
+        self, tenant_id: uuid.UUID, principals: Sequence[str], *, append_only: bool = False
     ) -> Iterator[psycopg.Connection]:
-        """Open a transaction in which row-level security shows this tenant and these principals, nothing else.
+        """Open a transaction that sees the rows of one tenant and its principals.
 
-        Statements of a reader travel in a pipeline: sent as they come, and waited for when a result is fetched. One
-        that `appends` is for a reader to write to the log: what it wrote is on disk when the transaction has ended.
-        Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
+        Statements of the app role travel in a pipeline: they are sent at once, and a fetch waits for its result.
+
+        Args:
+            tenant_id: tenant whose rows row-level security shows.
+            principals: principals of the reader; the worker role sees the rows of all principals.
+            append_only: for the app role to append to the audit log; its rows are on disk after the commit.
+
+        Raises:
+            DatabaseUnavailable: no connection to the server.
+            DatabaseNotReady: the preflight refuses the server, the role or the catalogue.
+            StatementFailed: the server refused a statement.
         """
         if not self._ready:
             self._open()
-        # A read is a few statements known beforehand; a write needs each answer for the next, and sends megabytes.
-        waiting = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
-        with translated(), self._borrowed() as connection, waiting(connection), connection.transaction():
-            if appends:
+        # A read is a few statements known beforehand; a write needs each result for the next one, and sends megabytes.
+        pipelined = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
+        with translate_errors(), self._checkout() as connection, pipelined(connection), connection.transaction():
+            if append_only:
                 connection.execute(statement("set_append_transaction"))
                 connection.execute(statement("set_synchronous_commit"))
             connection.execute(
@@ -147,25 +163,25 @@ class Role:
             yield connection
 
     @contextmanager
-    def queue(self) -> Iterator[psycopg.Connection]:
-        """Open a transaction in which no tenant is entered: a worker sees the queue, and no row of anything else.
+    def untenanted(self) -> Iterator[psycopg.Connection]:
+        """Open a transaction without a tenant: the worker role sees the queue and nothing else.
 
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
         if not self._ready:
             self._open()
-        with translated(), self._borrowed() as connection, connection.transaction():
+        with translate_errors(), self._checkout() as connection, connection.transaction():
             yield connection
 
     @contextmanager
-    def queue_at_once(self) -> Iterator[psycopg.Connection]:
-        """Open a connection on which each statement is such a transaction by itself: one round trip.
+    def autocommit(self) -> Iterator[psycopg.Connection]:
+        """Check out a connection without a tenant that commits each statement: one round trip.
 
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
         if not self._ready:
             self._open()
-        with translated(), self._borrowed() as connection:
+        with translate_errors(), self._checkout() as connection:
             connection.autocommit = True
             try:
                 yield connection
@@ -174,29 +190,32 @@ class Role:
                     connection.autocommit = False
 
     @contextmanager
-    def _borrowed(self) -> Iterator[psycopg.Connection]:
+    def _checkout(self) -> Iterator[psycopg.Connection]:
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(self._pool.connection())
-            except PoolTimeout:
-                # All in use, or the server gone? A pool does not tell; a connection of our own says why it fails.
-                psycopg.connect(self._conninfo, **self._connect_arguments()).close()  # type: ignore[arg-type]  # mixed
+            except psycopg_pool.PoolTimeout:
+                # The pool does not say whether all connections are in use or the server is gone; a plain one does.
+                psycopg.connect(self._conninfo, **self._connect_arguments()).close()
                 raise
             yield connection
 
     @contextmanager
     def session(self) -> Iterator[psycopg.Connection]:
-        """Open a connection of its own, outside transactions: for what a session holds, such as an advisory lock.
+        """Open a dedicated connection outside transactions, for locks that a session holds.
 
         Raises DatabaseUnavailable, DatabaseNotReady.
         """
         if not self._ready:
             self._open()
-        with translated(), psycopg.connect(self._conninfo, autocommit=True, **self._connect_arguments()) as connection:  # type: ignore[arg-type]  # a dict of mixed values
+        with (
+            translate_errors(),
+            psycopg.connect(self._conninfo, autocommit=True, **self._connect_arguments()) as connection,
+        ):
             yield connection
 
-    def tell(self, telemetry: Telemetry) -> None:
-        """Have it watched how the connections are used."""
+    def attach(self, telemetry: Telemetry) -> None:
+        """Report the use of the pool as gauges."""
 
         def number(name: str) -> int:
             return self._pool.get_stats().get(name, 0)
@@ -210,21 +229,27 @@ class Role:
         telemetry.gauge(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self._role)
 
     def close(self) -> None:
-        """Close the connections; the role cannot be used afterwards."""
+        """Close all connections; the pool cannot be used afterwards."""
         self._pool.close()
 
 
 class Database:
-    """The two roles that the library works as: the app role reads, the worker role writes."""
+    """Hold the pools of both roles: the app role reads, the worker role writes."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        self._addresses = resolve(settings)
-        self.app = Role(self._addresses.app, role=APP, settings=settings)
-        self._worker = Role(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
+        self._addresses = resolve_addresses(settings)
+        self.app = ConnectionPool(self._addresses.app, role=APP, settings=settings)
+        self._worker = (
+            ConnectionPool(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
+        )
 
     @property
-    def worker(self) -> Role:
-        """The role that writes. Raises ConfigError where the settings give no way to log in as it."""
+    def worker(self) -> ConnectionPool:
+        """Return the pool of the worker role, which writes.
+
+        Raises:
+            ConfigError: `database.worker_url` is not set.
+        """
         if self._worker is None:
             raise ConfigError(
                 f"database.worker_url is not set, and writing needs the role {WORKER}; "
@@ -233,13 +258,17 @@ class Database:
         return self._worker
 
     def urls(self) -> dict[str, str | None]:
-        """Return the addresses in use, by their keys in the settings: an embedded server's too."""
+        """Return the connection strings in use by their settings keys, those of an embedded server too."""
         addresses = self._addresses
         return {"url": addresses.app, "worker_url": addresses.worker, "admin_url": addresses.admin}
 
     @property
     def admin_conninfo(self) -> str:
-        """Where to connect as the administrator. Raises ConfigError where the settings do not say."""
+        """Return the connection string of the administrator.
+
+        Raises:
+            ConfigError: `database.admin_url` is not set.
+        """
         if self._addresses.admin is None:
             raise ConfigError(
                 "database.admin_url is not set, and building a vector index needs an administrator; "
@@ -247,11 +276,11 @@ class Database:
             )
         return self._addresses.admin
 
-    def tell(self, telemetry: Telemetry) -> None:
-        """Have it watched how the connections of each role are used."""
-        for role in (self.app, self._worker):
-            if role is not None:
-                role.tell(telemetry)
+    def attach(self, telemetry: Telemetry) -> None:
+        """Report the use of both pools as gauges."""
+        for pool in (self.app, self._worker):
+            if pool is not None:
+                pool.attach(telemetry)
 
     def close(self) -> None:
         """Close both pools."""

@@ -12,8 +12,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
-from kosmos_rag.storage.revision import REVISION
 from kosmos_rag.storage.sql import statement, used
 
 MIN_SERVER = 160000

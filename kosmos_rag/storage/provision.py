@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 
 from kosmos_rag.core.errors import DatabaseNotReady
-from kosmos_rag.storage.errors import translated
-from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.sql import statement
 
 OWNER, APP, WORKER = "kosmos_owner", "kosmos_app", "kosmos_worker"
@@ -23,7 +23,7 @@ _APP_SETTING = ("plan_cache_mode", "force_custom_plan")
 
 def create_database(admin_conninfo: str, name: str) -> None:
     """Create a database if it is missing; `admin_conninfo` names another database of the server."""
-    with translated(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
         if connection.execute(statement("database_exists"), {"name": name}).fetchone() is None:
             try:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -63,7 +63,7 @@ def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: st
     Raises:
         DatabaseNotReady: the server has no pgvector, or the administrator lacks the rights.
     """
-    with translated(), psycopg.connect(admin_conninfo) as connection:
+    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
         # Concurrent provisioning of one database runs one after another.
         connection.execute(statement("lock_provisioning"))
         try:

@@ -1,4 +1,4 @@
-"""Writing documents: a batch becomes visible in one transaction, with its vectors and its lexical statistics."""
+"""Publish documents: one transaction writes a batch with its vectors and lexical statistics."""
 
 import hashlib
 import uuid
@@ -17,14 +17,15 @@ from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import Chunk
-from kosmos_rag.storage import lexical_statistics as corpus
-from kosmos_rag.storage.binary import Array, array, array_literal, slices
+from kosmos_rag.storage import lexical_statistics
+from kosmos_rag.storage.binary import Array, array, array_literal, batches
+from kosmos_rag.storage.lexical_statistics import Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.sql import statement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedDocument:
-    """A document ready to be published: parsed, chunked, embedded."""
+    """A parsed, chunked and embedded document, ready to publish."""
 
     id: uuid.UUID
     version_id: uuid.UUID
@@ -32,7 +33,7 @@ class PreparedDocument:
     title: str
     media_type: str
     language: str
-    """Text search configuration that its chunks are analysed with."""
+    """Text search configuration that analyses its chunks."""
     metadata: dict[str, Any]
     acl: tuple[str, ...]
     content_hash: str
@@ -42,25 +43,32 @@ class PreparedDocument:
     pages: tuple[int, ...]
     chunks: Sequence[Chunk]
     indexed: Sequence[str]
-    """What each chunk is found by: its text under title and section."""
+    """Indexed text of each chunk: title, section and text."""
     vectors: Mapping[uuid.UUID, Vectors]
-    """Of the chunks, by embedding space; all documents of a batch have the same spaces."""
+    """Vectors of the chunks by embedding space; all documents of a batch have the same spaces."""
     source_etag: str | None = None
     """The entity tag that the source gave: an equal one means unchanged content."""
 
 
 def text_hash(text: str) -> uuid.UUID:
-    """Return the MD5 of a text that is embedded: equal ones have equal vectors in a space."""
+    """Return the MD5 of an embedded text; equal texts have equal vectors in a space."""
     return uuid.UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
 def stored_vectors(
     connection: psycopg.Connection, tenant_id: uuid.UUID, space_id: uuid.UUID, hashes: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, NDArray[np.float32]]:
-    """Return the vectors that the tenant has in a space of texts with these hashes, by hash, exactly as stored."""
+    """Return stored vectors by the hash of their text, in the precision that they are stored with.
+
+    Args:
+        connection: connection with the tenant set.
+        tenant_id: the tenant.
+        space_id: embedding space of the vectors.
+        hashes: `text_hash` of each text.
+    """
     values = {"tenant_id": tenant_id, "space_id": space_id, "hashes": array(connection, "uuid", list(hashes))}
     rows = connection.cursor(binary=True).execute(statement("vectors_of_texts"), values).fetchall()
-    # Behind dimensions and a reserved word, as `halfvec_send` writes it.
+    # `halfvec_send` writes the dimensions and a reserved word first, two bytes each.
     return {key: np.frombuffer(vector, dtype=">f2", offset=4).astype(np.float32) for key, vector in rows}
 
 
@@ -74,49 +82,57 @@ def publish(
 ) -> set[uuid.UUID]:
     """Publish a batch in the caller's transaction; returns the ids of documents that had an earlier version.
 
-    The old versions stay what readers see until the transaction commits. Vectors are written for those spaces that the
-    tenant still has; a space that has come since they were made is filled by whoever builds it.
-    Raises EmbeddingSpaceChanged where the live space is not among theirs.
+    Readers see the previous versions until the caller's transaction commits. Vectors are written for the spaces that
+    the tenant still has; the backfill of a newer space writes its vectors.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        documents: the batch, at least one document.
+        collection: collection that the documents belong to.
+        now: time of the publication.
+
+    Raises:
+        EmbeddingSpaceChanged: the documents have no vectors of the live space.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
     written = documents[0].vectors.keys()
     texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
-    analysis = corpus.analyse(connection, texts, languages)
-    readers = [document.acl for document in documents for _ in document.indexed]
-    added = corpus.counted(analysis, readers, languages)
-    columns = _chunk_columns(documents, analysis)
-    chunks = _encoded(connection, columns, _CHUNK_TYPES)
-    embeddings = {space_id: _encoded(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in written}
+    analysis = lexical_statistics.analyse(connection, texts, languages)
+    acls = [document.acl for document in documents for _ in document.indexed]
+    added = lexical_statistics.count_by_acl(analysis, acls, languages)
+    chunks = _encode(connection, _chunk_columns(documents, analysis), _CHUNK_TYPES)
+    embeddings = {space_id: _encode(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in written}
     ids = [document.id for document in documents]
-    # All that needs no lock is done: from here to the commit the corpus' other writers wait.
-    before = corpus.lock(connection, scope)
-    assert before is not None, "the pipeline creates the corpus before it publishes"
+    # The lock comes last: other writers of the collection wait from here to the commit.
+    statistics = lexical_statistics.lock_collection(connection, scope)
+    assert statistics is not None, "the pipeline creates the collection before it publishes"
     spaces = {space_id for (space_id,) in connection.execute(statement("lock_spaces"), scope).fetchall()}
     _require_live(connection, scope, written)
-    old = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
-    removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in old])
-    lexeme_ids = corpus.change(connection, scope, before, added, removed)
-    pivot = _pivot(before, analysis, removed)
-    sequences = list(range(before.next_sequence, before.next_sequence + len(texts)))
-    terms = corpus.saturated_terms(analysis, lexeme_ids, pivot)
-    numbered = _encoded(connection, {"sequence": sequences, "terms": terms}, _LATE_TYPES)
-    numbers = Counter({document_id: number for _, document_id, number in old})
-    # None of these needs an answer: they are sent while the server works on those before them.
+    previous = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
+    removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in previous])
+    lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
+    pivot = _pivot(statistics, analysis, removed)
+    sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
+    terms = lexical_statistics.saturated_terms(analysis, lexeme_ids, pivot)
+    locked_columns = _encode(connection, {"sequence": sequences, "terms": terms}, _LOCKED_TYPES)
+    numbers = Counter({document_id: number for _, document_id, number in previous})
+    # No statement needs the result of another: the client sends them while the server executes the previous ones.
     with connection.pipeline():
         if removed.version_ids:
             connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
             connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-        for rows in slices(_document_columns(documents, numbers)):
+        for rows in batches(_document_columns(documents, numbers)):
             connection.execute(statement("upsert_documents"), {**scope, **rows})
             connection.execute(statement("insert_versions"), {**scope, **rows})
-        for early, late in zip(chunks, numbered, strict=True):
-            values = {**scope, "pivot": pivot, **early, **late}
+        for columns, locked in zip(chunks, locked_columns, strict=True):
+            values = {**scope, "pivot": pivot, **columns, **locked}
             connection.execute(statement("insert_chunks"), values)
             connection.execute(statement("insert_unsegmented_terms"), values)
         for space_id in spaces & written:
-            for early, vectors in zip(chunks, embeddings[space_id], strict=True):
-                values = {**scope, "space_id": space_id, **early, **vectors}
+            for columns, vectors in zip(chunks, embeddings[space_id], strict=True):
+                values = {**scope, "space_id": space_id, **columns, **vectors}
                 connection.execute(statement("insert_embeddings"), values)
     return set(numbers)
 
@@ -127,34 +143,45 @@ def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written
         raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
 
 
-def _pivot(before: corpus.Corpus, added: corpus.Analysis, removed: corpus.Removal) -> float:
-    chunks = before.chunks - removed.chunks + len(added.tsvectors)
-    return bm25.pivot(before.length - removed.length + int(added.lengths.sum()), chunks)
+def _pivot(
+    statistics: CollectionStatistics,
+    added: Analysis,
+    removed: RemovedCounts,
+) -> float:
+    chunks = statistics.chunks - removed.chunks + len(added.tsvectors)
+    return bm25.pivot(statistics.length - removed.length + int(added.lengths.sum()), chunks)
 
 
-def _encoded(
+def _encode(
     connection: psycopg.Connection, columns: dict[str, list[Any]], types: Mapping[str, str]
 ) -> list[dict[str, Array]]:
-    """Return columns as arrays of these types, in pieces that one statement may carry."""
-    wanted = {name: columns[name] for name in types}
-    return [{name: array(connection, types[name], rows[name]) for name in types} for rows in slices(wanted)]
+    """Encode columns as binary arrays of these types, in batches of one statement each."""
+    selected = {name: columns[name] for name in types}
+    return [{name: array(connection, types[name], rows[name]) for name in types} for rows in batches(selected)]
 
 
 def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict[str, list[Any]]:
     return {"embedding": [vector for document in documents for vector in document.vectors[space_id]]}
 
 
-def remove(
+def remove_documents(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID], *, collection: str
 ) -> int:
-    """Remove documents with all their rows, in the caller's transaction. Returns how many there were."""
+    """Remove documents with all their rows in the caller's transaction, and return how many.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        document_ids: documents to remove; missing ones are ignored.
+        collection: collection that the documents belong to.
+    """
     scope = {"tenant_id": tenant_id, "collection": collection, "document_ids": list(document_ids)}
-    before = corpus.lock(connection, scope)
-    if before is None:
+    statistics = lexical_statistics.lock_collection(connection, scope)
+    if statistics is None:
         return 0
     versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
-    removed = corpus.removal(connection, tenant_id, [version_id for version_id, _, _ in versions])
-    corpus.change(connection, scope, before, {}, removed)
+    removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in versions])
+    lexical_statistics.update_statistics(connection, scope, statistics, {}, removed)
     connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
 
@@ -182,16 +209,16 @@ _CHUNK_TYPES = {
     **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "acl"), "text"),
     "tsv": "tsvector",
 }
-"""What is sent of each chunk, without nulls: a page of 0, an empty reason and an end of 0 stand for them."""
+"""Columns of a chunk. Binary arrays hold no nulls: page 0, an empty reason and end 0 mean null."""
 
-_LATE_TYPES = {"sequence": "int4", "terms": "sparsevec"}
-"""What is known of a chunk under the lock only."""
+_LOCKED_TYPES = {"sequence": "int4", "terms": "sparsevec"}
+"""Columns of a chunk that are known under the lock only."""
 _VECTOR_TYPES = {"embedding": "halfvec"}
 
 
-def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analysis) -> dict[str, list[Any]]:
+def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
-    readers = {document.id: array_literal(document.acl) for document in documents}
+    acls = {document.id: array_literal(document.acl) for document in documents}
     columns: dict[str, list[Any]] = {
         "id": [uuid.uuid5(document.version_id, str(chunk.chunk_index)) for document, chunk in rows],
         "document_id": [document.id for document, _ in rows],
@@ -206,7 +233,7 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: corpus.Analy
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
-        "acl": [readers[document.id] for document, _ in rows],
+        "acl": [acls[document.id] for document, _ in rows],
         "text_hash": [text_hash(text) for document in documents for text in document.indexed],
         "tsv": analysis.tsvectors,
         "length": analysis.lengths.tolist(),

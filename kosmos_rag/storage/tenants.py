@@ -1,4 +1,4 @@
-"""Tenants and their embedding spaces in the database."""
+"""Create and read tenants and their embedding spaces."""
 
 import re
 import uuid
@@ -16,24 +16,32 @@ _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 BUILDING, READY, DROPPING = "building", "ready", "dropping"
-"""States of a space."""
+"""States of an embedding space."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantRef:
-    """A tenant: the scope that every row belongs to. The id follows from the name, so none has to be looked up."""
+    """Id and name of a tenant; the id is computed from the name, without a query."""
 
     id: uuid.UUID
     name: str
 
 
 def tenant(name: str) -> TenantRef:
-    """Return the tenant of that name, whether it has documents or not. Raises RequestError on a malformed name."""
-    return TenantRef(id=uuid.uuid5(_NAMESPACE, well_formed("tenant", name)), name=name)
+    """Return the reference of a tenant; the tenant need not exist.
+
+    Raises:
+        RequestError: the name is malformed.
+    """
+    return TenantRef(id=uuid.uuid5(_NAMESPACE, validate_name("tenant", name)), name=name)
 
 
-def well_formed(what: str, name: str) -> str:
-    """Return the name of a tenant or a collection. Raises RequestError on a malformed one."""
+def validate_name(what: str, name: str) -> str:
+    """Validate the name of a tenant or a collection, and return it.
+
+    Raises:
+        RequestError: the name is malformed.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(
             f"{what} name {str(name)[:80]!r} is malformed; "
@@ -44,17 +52,17 @@ def well_formed(what: str, name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSpace:
-    """An embedding space as the database has it."""
+    """An embedding space with its state in the database."""
 
     space: Space
     state: str
-    """`building`: has never been live; `ready`: has; `dropping`: its vectors are being deleted."""
+    """`building`: was never live; `ready`: is or was live; `dropping`: its vectors are being deleted."""
     live: bool
-    """Whether questions are answered from it."""
+    """True if searches use it."""
     live_until: datetime | None
-    """When another became live in its place."""
+    """When another space became live in its place."""
     truncated_tokens: int
-    """Tokens that its model did not read of chunks that were too long for it, while the space was filled."""
+    """Tokens that the model cut from too long chunks while the space was filled."""
     created_at: datetime
 
 
@@ -79,14 +87,14 @@ def ensure_tenant(
 
 
 def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: datetime) -> None:
-    """Create the tenant where it is missing."""
+    """Create the tenant if it is missing."""
     connection.execute(statement("create_tenant"), {"tenant_id": owner.id, "name": owner.name, "now": now})
 
 
 def create_space(
     connection: psycopg.Connection, tenant_id: uuid.UUID, space: Space, *, state: str, now: datetime
 ) -> None:
-    """Add a space to a tenant; one of the same id stays as it is."""
+    """Add a space to a tenant; an existing space of the same id is unchanged."""
     values = {
         "tenant_id": tenant_id,
         "space_id": space.id,
@@ -101,13 +109,13 @@ def create_space(
 
 
 def live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
-    """Return the space that the tenant's questions are answered from; None for a tenant without documents."""
+    """Return the live space of a tenant; None for a tenant without documents."""
     row = connection.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
     return None if row is None else _space(*row)
 
 
 def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
-    """Return the spaces of a tenant: the live one, those that were live, the last first, and those being built."""
+    """Return the spaces of a tenant: the live one, then former live ones, newest first, then the others."""
     rows = connection.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
     return [
         StoredSpace(
@@ -122,8 +130,8 @@ def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Stor
     ]
 
 
-def written_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
-    """Return the spaces that a publication writes vectors of, where it has their models; the live one comes first."""
+def writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
+    """Return the spaces that a publication writes vectors of; the live one comes first."""
     return [stored.space for stored in spaces_of(connection, tenant_id) if stored.state != DROPPING]
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.storage.revision import REVISION
+from kosmos_rag.storage.migrate import REVISION
 
 Run = Callable[..., Result]
 

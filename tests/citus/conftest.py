@@ -14,7 +14,7 @@ from psycopg import sql
 
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.provision import APP, WORKER
-from kosmos_rag.storage.setup import set_up, spread
+from kosmos_rag.storage.setup import distribute_tables, set_up
 from tests.conftest import PASSWORD, Server
 
 
@@ -27,7 +27,7 @@ def cluster() -> DatabaseSettings:
     with psycopg.connect(url, autocommit=True) as connection:
         for role in (APP, WORKER):
             connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(PASSWORD)))
-    spread(settings)
+    distribute_tables(settings)
     return settings
 
 

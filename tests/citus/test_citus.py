@@ -14,18 +14,18 @@ from kosmos_rag.core.types import EVERYONE, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED, LOCAL
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.queue.queue import Queue, finish, hold
-from kosmos_rag.storage.setup import set_up, spread
+from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
+from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.statements import of_distributed_tables, written_out
 
 WORDS = ("churn", "revenue", "margin", "leave", "travel", "invoice")
 
 
-def _documents(count: int, readers: tuple[str, ...] = (EVERYONE,)) -> Iterator[SourceDocument]:
+def _documents(count: int, acl: tuple[str, ...] = (EVERYONE,)) -> Iterator[SourceDocument]:
     for number in range(count):
         text = f"The {WORDS[number % 6]} of quarter {number} is {WORDS[(number + 1) % 6]} and number{number}."
-        yield SourceDocument(source=f"d{number}", data=text.encode(), acl=readers, metadata={"number": number})
+        yield SourceDocument(source=f"d{number}", data=text.encode(), acl=acl, metadata={"number": number})
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def admin(cluster: DatabaseSettings) -> Iterator[psycopg.Connection]:
 
 
 def test_distribute__again_finds_nothing_to_do(cluster: DatabaseSettings, admin: psycopg.Connection) -> None:
-    assert spread(cluster) == []
-    assert spread(cluster, dry_run=True) == []
+    assert distribute_tables(cluster) == []
+    assert distribute_tables(cluster, dry_run=True) == []
     done = set_up(cluster)
     assert done.before == done.after
     placed = dict(
@@ -82,9 +82,9 @@ def test_shards__show_no_rows_to_who_has_entered_no_tenant(
     engine: Engine, name: str, opened: Database, admin: psycopg.Connection
 ) -> None:
     engine.tenant(name).ingest(_documents(5))
-    with opened.worker.queue() as connection:
+    with opened.worker.untenanted() as connection:
         for table in DISTRIBUTED:
-            if not table.startswith(("retriev", "audit")):
+            if not table.startswith("audit"):
                 assert connection.execute(f"SELECT count(*) FROM kosmos.{table}").fetchone() == (0,), table
 
 
@@ -145,7 +145,7 @@ def test_fence__a_job_that_was_lost_leaves_no_document(
         upload = uuid.uuid4()
         try:
             with opened.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-                held = hold(connection, [job.token])
+                held = lock_leases(connection, [job.token])
                 connection.execute(
                     "INSERT INTO kosmos.uploads (tenant_id, id, data, created_at) VALUES (%s, %s, 'x', %s)",
                     [job.tenant_id, upload, "2026-01-01"],

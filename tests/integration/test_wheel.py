@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.storage.revision import REVISION
+from kosmos_rag.storage.migrate import REVISION
 
 ROOT = Path(__file__).parents[2]
 DATA = {".py", ".typed", ".sql", ".css", ".html", ".j2", ".js", ".mako", ".svg", ".txt", ".yaml"}

@@ -67,7 +67,7 @@ class Trial:
             return cursor.fetchall() if cursor.description else []
 
     def put(self, jobs: Mapping[str, Mapping[str, Any]], owner: str = "acme", **options: Any) -> None:
-        with self.opened.worker.queue() as connection:
+        with self.opened.worker.untenanted() as connection:
             enqueue(connection, tenant(owner), "default", "trial", jobs, **options)
 
     def start(

@@ -185,7 +185,7 @@ def test_monitor__takes_a_fiftieth_of_one_connection_at_its_default_rate(
         [run] = recall_monitor(usual).run("acme", [MonitorKind.RECALL])
         used_ms = _active_ms(database) - before
         monitor = usual.settings.monitor
-        wait_s = max(monitor.every_s, run.milliseconds / 1000 / monitor.database_share)
+        wait_s = max(monitor.interval_s, run.milliseconds / 1000 / monitor.database_share)
     print(
         f"{run.figures['samples']} samples of {CHUNKS:,} chunks: {run.milliseconds:.0f} ms of one connection, "
         f"{used_ms:.0f} ms active in the server, every {wait_s:.0f} s: {used_ms / 1000 / wait_s:.3%} of its time"

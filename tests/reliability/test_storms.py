@@ -45,7 +45,7 @@ def _versions(trial: "Trial") -> tuple[int, int, int]:
 
 
 def _unfinished(trial: "Trial") -> int:
-    return trial.queue.unfinished(DOCUMENTS)
+    return trial.queue.count_unfinished(DOCUMENTS)
 
 
 def _scope(engine: Engine) -> Tenant:

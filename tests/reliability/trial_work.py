@@ -57,13 +57,13 @@ class TrialWork:
     def _write(self, sql: str, job: Job) -> None:
         if not job.payload.get("bare"):
             try:
-                with self._database.worker.queue() as connection:
+                with self._database.worker.untenanted() as connection:
                     connection.execute(sql, [job.key])  # type: ignore[call-overload]
             except DatabaseError:
                 pass
 
     def _finish(self, job: Job) -> None:
-        with self._database.worker.queue() as connection:
+        with self._database.worker.untenanted() as connection:
             connection.execute("INSERT INTO public.finished VALUES (%s)", [job.key])
             jobs.finish(connection, {job.token: Outcome.DONE})
 

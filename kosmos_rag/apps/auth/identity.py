@@ -9,7 +9,7 @@ from kosmos_rag.apps.http.concurrency import Turns
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, NotPermitted
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.storage.tenants import well_formed
+from kosmos_rag.storage.tenants import validate_name
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -114,7 +114,7 @@ def _development(settings: Settings) -> Identity | None:
     subject = "development"
     held = principals_of(subject, given.departments, given.roles, department_key=settings.rag.access.key)
     return Identity(
-        tenant=well_formed("tenant", given.tenant),
+        tenant=validate_name("tenant", given.tenant),
         subject=subject,
         principals=tuple(held),
         scopes=frozenset(SCOPES),

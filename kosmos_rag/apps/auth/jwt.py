@@ -16,7 +16,7 @@ from kosmos_rag.core.config import TokenSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.extras import needed
 from kosmos_rag.core.types import is_text
-from kosmos_rag.storage.tenants import well_formed
+from kosmos_rag.storage.tenants import validate_name
 
 _MAX_CHARS = 16_384
 _MAX_NAMES, _MAX_NAME_CHARS = 200, 300
@@ -86,7 +86,7 @@ class TokenVerifier:
             raise ValueError("sub")
         scopes = payload.get(settings.scope_claim)
         return Claims(
-            tenant=well_formed("tenant", payload[settings.tenant_claim]),
+            tenant=validate_name("tenant", payload[settings.tenant_claim]),
             subject=subject,
             departments=_parse_names(payload.get(settings.departments_claim, [])),
             roles=_parse_names(payload.get(settings.roles_claim, [])),

@@ -14,7 +14,7 @@ from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.config import EMBEDDED, RagSettings, Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, is_cached, locate
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.pool import ConnectionPool, Database
 
 _MIN_FREE = 1024**3
 
@@ -58,9 +58,9 @@ def _database(settings: Settings) -> Iterator[Check]:
         database.close()
 
 
-def _role(name: str, role: Callable[[], Role]) -> Iterator[Check]:
+def _role(name: str, role: Callable[[], ConnectionPool]) -> Iterator[Check]:
     try:
-        state = role().state()
+        state = role().inspect()
     except KosmosError as error:
         yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
         return

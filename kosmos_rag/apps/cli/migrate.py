@@ -30,10 +30,10 @@ def migrate(
     if dry_run and not distribute:
         raise RequestError("--dry-run is for --distribute alone; give both")
     settings = common.load_settings()
-    from kosmos_rag.storage.setup import set_up, spread
+    from kosmos_rag.storage.setup import distribute_tables, set_up
 
     done = None if dry_run else set_up(settings.database, revision)
-    statements = spread(settings.database, dry_run=dry_run) if distribute else []
+    statements = distribute_tables(settings.database, dry_run=dry_run) if distribute else []
     if common.as_json:
         revisions = {} if done is None else {"before": done.before, "after": done.after}
         print_json(revisions | ({"statements": statements} if distribute else {}))

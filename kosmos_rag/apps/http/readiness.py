@@ -33,7 +33,7 @@ class Readiness:
 
     def _look(self) -> bool:
         try:
-            problems = self._database.app.state().problems
+            problems = self._database.app.inspect().problems
         except KosmosError as error:
             problems = (str(error),)
         if problems:

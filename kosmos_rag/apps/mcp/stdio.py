@@ -18,7 +18,7 @@ from kosmos_rag.core.config.service import DevelopmentSettings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.storage.tenants import well_formed
+from kosmos_rag.storage.tenants import validate_name
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PIECE = 1 << 16
@@ -30,7 +30,7 @@ def serve(settings: Settings) -> None:
     """Serve until standard input ends, by itself or by a signal. Raises ConfigError, RequestError, DatabaseError."""
     given = settings.mcp
     identity = Identity(
-        tenant=well_formed("tenant", given.tenant),
+        tenant=validate_name("tenant", given.tenant),
         subject=given.subject,
         principals=given.principals,
         scopes=frozenset({READ}),

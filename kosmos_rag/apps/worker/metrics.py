@@ -29,11 +29,11 @@ from kosmos_rag.core.telemetry.metrics import (
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver, metric_family
 from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.storage import provision
+from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.preflight import ServerState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.revision import REVISION
 from kosmos_rag.storage.sql import statement
 
 _PREFLIGHT_S = 60.0
@@ -126,7 +126,7 @@ class _JobGauges(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Count the jobs."""
         try:
-            counts = self._queue.counts()
+            counts = self._queue.count_jobs()
         except DatabaseError:
             return
         # An alert on the first dead job needs a rise from 0; a series that starts with it has none.
@@ -151,7 +151,7 @@ class DatabaseGauges(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Query the database."""
         try:
-            with self._database.worker.queue() as connection:
+            with self._database.worker.untenanted() as connection:
                 row = connection.execute(statement("database_health")).fetchone()
             states = self._server_states()
         except (ConfigError, DatabaseError):
@@ -175,8 +175,8 @@ class DatabaseGauges(Collector):
         with self._lock:
             if time.monotonic() > self._checked_at + _PREFLIGHT_S:
                 self._states = {
-                    provision.APP: self._database.app.state(),
-                    provision.WORKER: self._database.worker.state(),
+                    provision.APP: self._database.app.inspect(),
+                    provision.WORKER: self._database.worker.inspect(),
                 }
                 self._checked_at = time.monotonic()
             return self._states

@@ -25,10 +25,10 @@ from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.process import OpenWork, WorkerProcess
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.sql import statement
 
 log = logging.getLogger("kosmos_rag.apps.worker")
@@ -67,7 +67,7 @@ class Supervisor:
         self._failures = 0
         self._retry_at = self._tell_at = self._close_at = 0.0
         self._runs_may_end = True
-        self._ledgers = Ledgers(self._database.worker)
+        self._sync_runs = SyncRuns(self._database.worker)
         self._woken, self._waker = socket.socketpair()
         for end in (self._woken, self._waker):
             end.setblocking(False)
@@ -84,7 +84,7 @@ class Supervisor:
     def waiting(self) -> int:
         """Count the jobs that are not finished; 0 where the queue cannot be reached."""
         with suppress(DatabaseError):
-            return self._queue.unfinished(self._kinds)
+            return self._queue.count_unfinished(self._kinds)
         return 0
 
     @property
@@ -103,7 +103,7 @@ class Supervisor:
 
         Raises DatabaseError where the database is not one to work with at the start; later it is waited for.
         """
-        since = self._queue.now()
+        since = self._queue.server_time()
         with ExitStack() as stack:
             stack.callback(self._database.close)
             stack.callback(self._summarise, since)
@@ -119,8 +119,8 @@ class Supervisor:
 
     def _summarise(self, since: datetime) -> None:
         with suppress(DatabaseError):
-            self._ledgers.close()
-            self._dead = self._queue.dead_since(since, self._kinds)
+            self._sync_runs.finish_completed()
+            self._dead = self._queue.count_dead_since(since, self._kinds)
 
     def _tick(self) -> bool:
         """Do what is due now. Returns whether to go on."""
@@ -163,7 +163,7 @@ class Supervisor:
 
     def _is_idle(self) -> bool:
         waiting = [process for process in self._processes if process.ready and not process.tokens]
-        return len(waiting) == self._limits.processes and self._queue.unfinished(self._kinds) == 0
+        return len(waiting) == self._limits.processes and self._queue.count_unfinished(self._kinds) == 0
 
     def _drain_messages(self) -> None:
         for process in self._processes:
@@ -181,7 +181,7 @@ class Supervisor:
         if self._runs_may_end and now >= self._close_at:
             self._close_at = now + _TICK_S
             self._runs_may_end = False
-            self._ledgers.close()
+            self._sync_runs.finish_completed()
 
     def _check_processes(self, now: float) -> None:
         """Reap ended processes; end stuck ones and those with too much memory."""
@@ -312,7 +312,7 @@ class Supervisor:
 class _Listener:
     """Listens for notifications of new jobs; a pooler in transaction mode passes none on."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ConnectionPool) -> None:
         self._role = role
         self._stack = ExitStack()
         self._connection: psycopg.Connection | None = None

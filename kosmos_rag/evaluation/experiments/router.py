@@ -29,7 +29,7 @@ from kosmos_rag.evaluation.experiments.store import Result
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import Query
 from kosmos_rag.retrieval.snapshot import Routing
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.pool import ConnectionPool, Database
 
 _LOG = logging.getLogger(__name__)
 _ACTION = "experiment_failed"
@@ -96,7 +96,12 @@ class ExperimentRouter:
     """Assigns queries to experiments and records their results. Thread-safe."""
 
     def __init__(
-        self, database: Database, background: Role, pipeline: SearchPipeline, settings: Settings, telemetry: Telemetry
+        self,
+        database: Database,
+        background: ConnectionPool,
+        pipeline: SearchPipeline,
+        settings: Settings,
+        telemetry: Telemetry,
     ) -> None:
         """Create the router of a process.
 

@@ -9,7 +9,7 @@ from psycopg.rows import class_row
 
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.types import EVERYONE, Arm, ExperimentInfo, ExperimentMode
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -54,7 +54,7 @@ class Rated:
     clicks: int
 
 
-def start(worker: Role, owner: TenantRef, info: ExperimentInfo, preset: Preset) -> bool:
+def start(worker: ConnectionPool, owner: TenantRef, info: ExperimentInfo, preset: Preset) -> bool:
     """Store an experiment. Returns whether there was room: none of its name, none that runs for the same questions."""
     values = {
         "tenant_id": owner.id,
@@ -71,14 +71,14 @@ def start(worker: Role, owner: TenantRef, info: ExperimentInfo, preset: Preset) 
         return connection.execute(statement("start_experiment"), values).fetchone() is not None
 
 
-def stop(worker: Role, owner: TenantRef, name: str, *, now: datetime) -> bool:
+def stop(worker: ConnectionPool, owner: TenantRef, name: str, *, now: datetime) -> bool:
     """End an experiment. Returns whether it ran."""
     values = {"tenant_id": owner.id, "name": name, "now": now}
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         return connection.execute(statement("stop_experiment"), values).rowcount == 1
 
 
-def listed(worker: Role, owner: TenantRef) -> list[ExperimentInfo]:
+def listed(worker: ConnectionPool, owner: TenantRef) -> list[ExperimentInfo]:
     """Return the tenant's experiments, those that run first, then the latest."""
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         rows = connection.execute(statement("list_experiments"), {"tenant_id": owner.id}).fetchall()
@@ -97,7 +97,7 @@ def listed(worker: Role, owner: TenantRef) -> list[ExperimentInfo]:
     ]
 
 
-def add(worker: Role, owner: TenantRef, experiment_id: uuid.UUID, result: Result) -> None:
+def add(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID, result: Result) -> None:
     """Store a result; nothing where the experiment has been stopped."""
     values = {
         **asdict(result),
@@ -111,7 +111,7 @@ def add(worker: Role, owner: TenantRef, experiment_id: uuid.UUID, result: Result
         connection.execute(statement("insert_experiment_result"), values)
 
 
-def results(worker: Role, owner: TenantRef, experiment_id: uuid.UUID) -> list[Rated]:
+def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) -> list[Rated]:
     """Return the newest results of an experiment."""
     values = {"tenant_id": owner.id, "experiment_id": experiment_id, "limit": NEWEST}
     with (
@@ -121,7 +121,7 @@ def results(worker: Role, owner: TenantRef, experiment_id: uuid.UUID) -> list[Ra
         return cursor.execute(statement("results_of_experiment"), values).fetchall()
 
 
-def prune(worker: Role, owner: TenantRef, *, keep_days: int) -> int:
+def prune(worker: ConnectionPool, owner: TenantRef, *, keep_days: int) -> int:
     """Remove results, and experiments that were stopped, so many days ago. Returns how many results were too old."""
     values = {"tenant_id": owner.id, "before": datetime.now(UTC) - timedelta(days=keep_days)}
     with worker.transaction(owner.id, [EVERYONE]) as connection:

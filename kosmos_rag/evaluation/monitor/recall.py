@@ -26,7 +26,7 @@ from kosmos_rag.retrieval.query import ParsedQuery, RetrieverQuery
 from kosmos_rag.retrieval.retrievers import run_retrievers
 from kosmos_rag.retrieval.snapshot import load_snapshot
 from kosmos_rag.retrieval.timer import StageTimer
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -72,7 +72,7 @@ class LiveRecall:
 
 
 def measure_live_recall(
-    app: Role,
+    app: ConnectionPool,
     owner: TenantRef,
     samples: Sequence[Sample],
     settings: MonitorSettings,
@@ -121,7 +121,7 @@ def measure_live_recall(
     )
 
 
-def _compare(app: Role, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Comparison | None:
+def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Comparison | None:
     """Search one sample both ways in one snapshot; None if no index covers it any more."""
     query = RetrieverQuery(
         scope={"tenant_id": owner.id, "collection": sample.collection, **compile_filter(Filter())},

@@ -42,7 +42,7 @@ from kosmos_rag.storage.tenants import (
     TenantRef,
     create_space,
     spaces_of,
-    written_spaces,
+    writable_spaces,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ class Reembedding:
 
     def _backfills(self, tenant: TenantRef) -> list[SpaceBackfill]:
         with maintenance_transaction(self._database, tenant) as connection:
-            spaces = written_spaces(connection, tenant.id)
+            spaces = writable_spaces(connection, tenant.id)
         return [
             SpaceBackfill(
                 database=self._database,

@@ -1,1 +1,1 @@
-"""The log of retrievals: a result goes in, and out to its reader only then; seals over it show what was changed."""
+"""The audit log: a result is recorded before its reader gets it; seals reveal later changes."""

@@ -1,4 +1,4 @@
-"""What readers think of what they were given: kept beside the log, one word a reader and thing."""
+"""Store feedback: one rating for each reader and rated passage or answer."""
 
 import json
 import uuid
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, is_text, sha256_of
-from kosmos_rag.storage.audit.log import Reader, records
+from kosmos_rag.storage.audit.log import AuditContext, load_records
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import create_tenant
@@ -19,8 +19,8 @@ _NAMESPACE = uuid.UUID("b9a8f2f4-0d06-5b63-8f0e-6d6c2f6d1a55")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opinion:
-    """What a reader says, and of what: of a retrieval in the log by its id, else of a question."""
+class FeedbackEntry:
+    """A rating of a search in the audit log, by its id, or else of a question."""
 
     rating: Rating
     retrieval_id: uuid.UUID | None
@@ -30,35 +30,45 @@ class Opinion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Rated:
-    """What an opinion is of."""
+class _Target:
+    """What is target."""
 
     question: str | None
     question_sha256: str
     source: str | None
 
 
-def keep(database: Database, reader: Reader, opinion: Opinion, rules: AuditSettings) -> Feedback:
-    """Keep an opinion in the place of the one that this reader had of the same thing.
+def store_feedback(database: Database, reader: AuditContext, entry: FeedbackEntry, settings: AuditSettings) -> Feedback:
+    """Store the feedback of a reader; it replaces an earlier rating of the same target.
 
-    Raises RequestError, NotFound where there is no such retrieval of the reader's or no such passage, one error for
-    what is not there and for what is not theirs, ConfigError without `database.worker_url`, DatabaseError.
+    Args:
+        database: both pools.
+        reader: who rates.
+        entry: rating and target.
+        settings: audit settings, which say whether the question is stored as text.
+
+    Raises:
+        RequestError: the entry is malformed.
+        NotFound: no such search of this reader, or no such passage; one error for missing and for not readable.
+        ConfigError: `database.worker_url` is not set.
+        DatabaseError: the feedback is not stored.
     """
-    subject = _checked(reader, opinion)
-    rated = _asked(database, reader, opinion) if opinion.retrieval_id is None else _logged(database, reader, opinion)
+    subject = _validate(reader, entry)
+    find = _find_passage if entry.retrieval_id is None else _find_event
+    target = find(database, reader, entry)
     now = datetime.now(UTC)
     feedback = Feedback(
-        id=_id(subject, reader.collection, opinion, rated),
+        id=_id(subject, reader.collection, entry, target),
         at=now,
         subject=subject,
         collection=reader.collection,
-        retrieval_id=opinion.retrieval_id,
-        question=rated.question if rules.questions else None,
-        question_sha256=rated.question_sha256,
-        rating=opinion.rating,
-        chunk_id=opinion.chunk_id,
-        source=rated.source,
-        comment=opinion.comment,
+        retrieval_id=entry.retrieval_id,
+        question=target.question if settings.questions else None,
+        question_sha256=target.question_sha256,
+        rating=entry.rating,
+        chunk_id=entry.chunk_id,
+        source=target.source,
+        comment=entry.comment,
     )
     values = {name: getattr(feedback, name) for name in Feedback.__slots__}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
@@ -67,49 +77,49 @@ def keep(database: Database, reader: Reader, opinion: Opinion, rules: AuditSetti
     return feedback
 
 
-def _checked(reader: Reader, opinion: Opinion) -> str:
-    """Return who the opinion is of."""
+def _validate(reader: AuditContext, entry: FeedbackEntry) -> str:
+    """Return the subject of the reader."""
     if reader.subject is None:
         raise RequestError("feedback is somebody's; name the subject: engine.tenant(…, subject=…)")
-    if (opinion.question is None) == (opinion.retrieval_id is None):
+    if (entry.question is None) == (entry.retrieval_id is None):
         raise RequestError("feedback is of one thing; give the id of a retrieval, or the question")
-    if opinion.rating is Rating.CLICK and opinion.chunk_id is None:
+    if entry.rating is Rating.CLICK and entry.chunk_id is None:
         raise RequestError("a click is on a passage; give its chunk_id")
-    if opinion.question is not None and not (
-        is_text(opinion.question) and opinion.question.strip() and len(opinion.question) <= _MAX_QUESTION
+    if entry.question is not None and not (
+        is_text(entry.question) and entry.question.strip() and len(entry.question) <= _MAX_QUESTION
     ):
-        raise RequestError(f"the question is {opinion.question[:80]!r}; give a text of 1 to {_MAX_QUESTION} characters")
-    if opinion.comment is not None and not (is_text(opinion.comment) and len(opinion.comment) <= MAX_COMMENT):
-        raise RequestError(f"the comment is {opinion.comment[:80]!r}; give a text of up to {MAX_COMMENT} characters")
+        raise RequestError(f"the question is {entry.question[:80]!r}; give a text of 1 to {_MAX_QUESTION} characters")
+    if entry.comment is not None and not (is_text(entry.comment) and len(entry.comment) <= MAX_COMMENT):
+        raise RequestError(f"the comment is {entry.comment[:80]!r}; give a text of up to {MAX_COMMENT} characters")
     return reader.subject
 
 
-def _asked(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
-    assert opinion.question is not None, "it was checked"
-    question = " ".join(opinion.question.split())
+def _find_passage(database: Database, reader: AuditContext, entry: FeedbackEntry) -> _Target:
+    assert entry.question is not None, "validated before"
+    question = " ".join(entry.question.split())
     source = None
-    if opinion.chunk_id is not None:
-        values = {"tenant_id": reader.tenant.id, "chunk_id": opinion.chunk_id}
+    if entry.chunk_id is not None:
+        values = {"tenant_id": reader.tenant.id, "chunk_id": entry.chunk_id}
         with database.app.transaction(reader.tenant.id, reader.principals) as connection:
             row = connection.execute(statement("source_of_chunk"), values).fetchone()
         if row is None:
             raise _no_passage()
         source = row[0]
-    return _Rated(question=question, question_sha256=sha256_of(question), source=source)
+    return _Target(question=question, question_sha256=sha256_of(question), source=source)
 
 
-def _logged(database: Database, reader: Reader, opinion: Opinion) -> _Rated:
-    """Return what the log has of a retrieval of this reader's: its passages too may be gone elsewhere."""
-    values = {"tenant_id": reader.tenant.id, "id": opinion.retrieval_id}
+def _find_event(database: Database, reader: AuditContext, entry: FeedbackEntry) -> _Target:
+    """Return the target from the audit log: documents may have lost the passage since."""
+    values = {"tenant_id": reader.tenant.id, "id": entry.retrieval_id}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
         rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
-        record = next(iter(records(connection, reader.tenant.id, rows)), None)
+        record = next(iter(load_records(connection, reader.tenant.id, rows)), None)
     if record is None or record.subject != reader.subject:
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")
-    return _Rated(
+    return _Target(
         question=record.search_query or record.question,
         question_sha256=sha256_of(record.search_query) if record.search_query else record.question_sha256,
-        source=_source(record, opinion.chunk_id),
+        source=_source(record, entry.chunk_id),
     )
 
 
@@ -126,9 +136,9 @@ def _no_passage() -> NotFound:
     return NotFound("there is no such passage, or none that you were given; rate the answer as a whole")
 
 
-def _id(subject: str, collection: str | None, opinion: Opinion, rated: _Rated) -> uuid.UUID:
-    of = str(opinion.retrieval_id or rated.question_sha256)
-    told = [subject, collection, of, None if opinion.chunk_id is None else str(opinion.chunk_id)]
-    if opinion.rating is Rating.CLICK:
-        told.append(opinion.rating)
-    return uuid.uuid5(_NAMESPACE, json.dumps(told))
+def _id(subject: str, collection: str | None, entry: FeedbackEntry, target: _Target) -> uuid.UUID:
+    target_id = str(entry.retrieval_id or target.question_sha256)
+    key = [subject, collection, target_id, None if entry.chunk_id is None else str(entry.chunk_id)]
+    if entry.rating is Rating.CLICK:
+        key.append(entry.rating)
+    return uuid.uuid5(_NAMESPACE, json.dumps(key))

@@ -1,4 +1,4 @@
-"""Writing to the log: a result is in it, and on disk, before anybody is given it."""
+"""Write the audit log: a result is recorded, on disk, before its reader gets it."""
 
 import os
 import uuid
@@ -26,13 +26,13 @@ from kosmos_rag.core.types import (
     sha256_of,
     storable,
 )
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-Recorded = SearchResult | Context | Answer | AnswerSources | DocumentLines
-"""What is given out: of an answer that comes by and by, the sources go first."""
+AuditedResult = SearchResult | Context | Answer | AnswerSources | DocumentLines
+"""What a reader gets; a streamed answer starts with its sources."""
 
 _RANDOM_BITS = 74
 _VERSION = 7 << 76
@@ -40,8 +40,8 @@ _VARIANT = 0b10 << 62
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reader:
-    """Who asks: of which tenant, as whom, where."""
+class AuditContext:
+    """The reader of a result: tenant, principals, subject and collection."""
 
     tenant: TenantRef
     principals: tuple[str, ...]
@@ -55,46 +55,52 @@ def strictest_policy(process: AuditSettings, collections: Sequence[AuditSettings
     return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))
 
 
-def record(
-    app: Role,
-    reader: Reader,
-    result: Recorded,
+def record_event(
+    app: ConnectionPool,
+    reader: AuditContext,
+    result: AuditedResult,
     settings: AuditSettings,
-    version: str,
+    settings_hash: str,
     *,
     follows: uuid.UUID | None = None,
 ) -> uuid.UUID:
-    """Write one record of a result and wait until it is on disk; `version` is that of the settings it was made by.
+    """Append the record of a result to the log, wait until it is on disk, and return its id.
 
-    Where it `follows` another record, of the same answer as it began, its passages are there. Returns its id. Raises
-    DatabaseError: what cannot be recorded must not be given out.
+    Args:
+        app: pool of the app role.
+        reader: who gets the result.
+        result: what the reader gets.
+        settings: audit settings that apply.
+        settings_hash: hash of the settings that the result was computed with.
+        follows: record of the start of the same streamed answer, which has the passages.
+
+    Raises:
+        DatabaseError: the record is not stored, and the reader must not get the result.
     """
-    retrieval = None if isinstance(result, DocumentLines) else _retrieval(result)
-    named = retrieval.id if retrieval and follows is None else None
-    record_id = named or new_id(datetime.now(UTC))
-    # As it was asked, and what a text column refuses must not keep the answer back.
+    search = None if isinstance(result, DocumentLines) else _search_result(result)
+    search_id = search.id if search and follows is None else None
+    record_id = search_id or new_event_id(datetime.now(UTC))
+    # A character that a text column refuses must not hold back the answer.
     question = storable(_question(result))
     values = {
         "tenant_id": reader.tenant.id,
         "id": record_id,
-        "at": time_of(record_id),
+        "at": event_time(record_id),
         "kind": _kind(result),
         "collection": reader.collection,
         "subject": reader.subject,
         "principals": list(reader.principals),
         "question": question if settings.questions else None,
         "question_sha256": sha256_of(question),
-        "search_query": retrieval.question
-        if settings.questions and retrieval and retrieval.question != question
-        else None,
-        "settings_hash": version,
-        "cached": retrieval is not None and retrieval.cached,
-        "milliseconds": retrieval.timings_ms["total"] if retrieval else 0.0,
+        "search_query": search.question if settings.questions and search and search.question != question else None,
+        "settings_hash": settings_hash,
+        "cached": search is not None and search.cached,
+        "milliseconds": search.timings_ms["total"] if search else 0.0,
         "follows": follows,
     }
     passages = _passages(result)
     values["outcome"] = _outcome(result, passages)
-    with app.transaction(reader.tenant.id, reader.principals, appends=True) as connection:
+    with app.transaction(reader.tenant.id, reader.principals, append_only=True) as connection:
         connection.execute(statement("lock_audit_log_shared"), values)
         connection.execute(statement("insert_audit_event"), values)
         if passages and follows is None:
@@ -102,42 +108,42 @@ def record(
     return record_id
 
 
-def new_id(at: datetime) -> uuid.UUID:
-    """Return a new id of that time: version 7 of RFC 9562."""
+def new_event_id(at: datetime) -> uuid.UUID:
+    """Return a new UUID of version 7 (RFC 9562) for a time."""
     random = int.from_bytes(os.urandom(10)) >> (80 - _RANDOM_BITS)
-    return uuid.UUID(int=first_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
+    return uuid.UUID(int=min_event_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
 
 
-def time_of(made: uuid.UUID) -> datetime:
-    """Return the millisecond that an id was made in."""
+def event_time(made: uuid.UUID) -> datetime:
+    """Return the time of a UUID of version 7, to the millisecond."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=made.int >> 80)
 
 
-def first_id(at: datetime) -> uuid.UUID:
-    """Return the least id that a record of that millisecond may have."""
+def min_event_id(at: datetime) -> uuid.UUID:
+    """Return the smallest id that a record of a millisecond can have."""
     return uuid.UUID(int=_milliseconds(at) << 80 | _VERSION | _VARIANT)
 
 
 def _milliseconds(at: datetime) -> int:
-    # Not through timestamp(): a float would round up across the millisecond.
+    # Not timestamp(): a float would round up to the next millisecond.
     since = at - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
-def _kind(result: Recorded) -> AuditKind:
+def _kind(result: AuditedResult) -> AuditKind:
     if isinstance(result, SearchResult | DocumentLines):
         return AuditKind.SEARCH
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 
 
-def _question(result: Recorded) -> str:
-    """Return what was asked; of lines that were read by their place, which they are."""
+def _question(result: AuditedResult) -> str:
+    """Return the question; for lines of a document, which lines they are."""
     if isinstance(result, DocumentLines):
         return f"lines {result.line_start} to {result.line_end} of {result.document.source}"
     return result.question
 
 
-def _retrieval(result: SearchResult | Context | Answer | AnswerSources) -> SearchResult:
+def _search_result(result: SearchResult | Context | Answer | AnswerSources) -> SearchResult:
     return result if isinstance(result, SearchResult) else _context(result).retrieval
 
 
@@ -145,26 +151,26 @@ def _context(result: Context | Answer | AnswerSources) -> Context:
     return result if isinstance(result, Context) else result.context
 
 
-def _outcome(result: Recorded, passages: Sequence[AuditPassage]) -> AuditOutcome:
+def _outcome(result: AuditedResult, passages: Sequence[AuditPassage]) -> AuditOutcome:
     if not any(passage.shown for passage in passages):
         return AuditOutcome.NONE
     return AuditOutcome.REFUSED if isinstance(result, Answer | AnswerSources) and result.refused else AuditOutcome.HITS
 
 
-def _passages(result: Recorded) -> list[AuditPassage]:
-    """Return all that the result carries: a context carries its retrieval, with the hits that it does not show."""
+def _passages(result: AuditedResult) -> list[AuditPassage]:
+    """Return all passages of a result; those of a context that it does not show have `shown` false."""
     if isinstance(result, DocumentLines):
-        return [_of_lines(result)]
+        return [_from_lines(result)]
     if isinstance(result, SearchResult):
-        return [_of_hit(hit, rank=hit.rank, shown=True) for hit in result.hits]
+        return [_from_hit(hit, rank=hit.rank, shown=True) for hit in result.hits]
     context = _context(result)
-    shown = [_of_passage(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
-    told = {chunk_id for passage in shown for chunk_id in passage.chunk_ids}
-    others = [hit for hit in context.retrieval.hits if hit.chunk_id not in told]
-    return shown + [_of_hit(hit, rank=rank, shown=False) for rank, hit in enumerate(others, start=len(shown) + 1)]
+    shown = [_from_context(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
+    shown_ids = {chunk_id for passage in shown for chunk_id in passage.chunk_ids}
+    others = [hit for hit in context.retrieval.hits if hit.chunk_id not in shown_ids]
+    return shown + [_from_hit(hit, rank=rank, shown=False) for rank, hit in enumerate(others, start=len(shown) + 1)]
 
 
-def _of_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
+def _from_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
     return AuditPassage(
         rank=rank,
         shown=shown,
@@ -177,7 +183,7 @@ def _of_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
     )
 
 
-def _of_lines(lines: DocumentLines) -> AuditPassage:
+def _from_lines(lines: DocumentLines) -> AuditPassage:
     document = lines.document
     return AuditPassage(
         rank=1,
@@ -191,7 +197,7 @@ def _of_lines(lines: DocumentLines) -> AuditPassage:
     )
 
 
-def _of_passage(rank: int, passage: ContextPassage) -> AuditPassage:
+def _from_context(rank: int, passage: ContextPassage) -> AuditPassage:
     citation = passage.citation
     return AuditPassage(
         rank=rank,
@@ -214,14 +220,22 @@ def _columns(passages: Sequence[AuditPassage]) -> dict[str, list[object]]:
         "versions": [passage.version for passage in passages],
         "sources": [passage.source for passage in passages],
         "source_hashes": [text_hash(passage.source) for passage in passages],
-        # As one text each: rows of an unnested array cannot be arrays of different lengths.
+        # Array literals: unnest cannot return arrays of different lengths.
         "chunk_ids": ["{" + ",".join(map(str, passage.chunk_ids)) + "}" for passage in passages],
         "scores": [passage.score for passage in passages],
     }
 
 
-def records(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[tuple[Any, ...]]) -> list[AuditRecord]:
-    """Return the rows of retrievals as records with their passages, in the order given."""
+def load_records(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[tuple[Any, ...]]
+) -> list[AuditRecord]:
+    """Build records with their passages from rows of `audit_events`, in the order of the rows.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        rows: rows of a statement that reads `audit_events`.
+    """
     if not rows:
         return []
     times = [row[1] for row in rows]
@@ -232,8 +246,8 @@ def records(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence
         "last_at": max(times),
     }
     passages: dict[uuid.UUID, list[AuditPassage]] = defaultdict(list)
-    for retrieval_id, *told in connection.execute(statement("passages_of_audit_events"), values).fetchall():
-        passages[retrieval_id].append(_passage(told))
+    for event_id, *columns in connection.execute(statement("passages_of_audit_events"), values).fetchall():
+        passages[event_id].append(_passage(columns))
     return [_record(row, passages[row[0]]) for row in rows]
 
 
@@ -257,8 +271,8 @@ def _record(row: tuple[Any, ...], passages: Sequence[AuditPassage]) -> AuditReco
     )
 
 
-def _passage(told: Sequence[Any]) -> AuditPassage:
-    rank, shown, document_id, version_id, version, source, chunk_ids, score = told
+def _passage(columns: Sequence[Any]) -> AuditPassage:
+    rank, shown, document_id, version_id, version, source, chunk_ids, score = columns
     return AuditPassage(
         rank=rank,
         shown=shown,

@@ -1,6 +1,6 @@
-"""The months of the log: a partition for each of the next ones, made ahead, and none for those past retention.
+"""Rotate the monthly partitions of the audit log: create the next ones, drop the expired ones.
 
-What belongs to no month that is there is in the default partitions; a month that began there stays there to its end.
+Rows of months without a partition are in the default partitions. A month that started there stays there.
 """
 
 import logging
@@ -14,7 +14,7 @@ from psycopg import sql
 
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.storage.errors import translated
+from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -22,90 +22,97 @@ from kosmos_rag.storage.tenants import TenantRef
 _LOG = logging.getLogger(__name__)
 
 _TABLES = ("audit_events", "audit_passages")
-_AHEAD = 2
-_BATCH = 1_000
-"""Records that are deleted from the default partition at once."""
+_MONTHS_AHEAD = 2
+_DELETE_BATCH = 1_000
+"""Records that one statement deletes from the default partition."""
 
 _DELETE = """
 WITH expired AS (DELETE FROM kosmos.audit_events_default
                   WHERE ctid = ANY (ARRAY(SELECT ctid FROM kosmos.audit_events_default
                                            WHERE at < %(oldest)s LIMIT %(limit)s))
                  RETURNING tenant_id, id, at),
-     told AS (DELETE FROM kosmos.audit_passages_default p USING expired e
+     passages AS (DELETE FROM kosmos.audit_passages_default p USING expired e
                WHERE p.tenant_id = e.tenant_id AND p.event_id = e.id AND p.at = e.at)
 SELECT count(*) FROM expired
 """
-"""As the owner, whose policy shows it what is past retention, of all tenants, and nothing else."""
+"""Runs as the owner, whose policy shows the expired rows of all tenants and no other row."""
 
 _EXPIRED = sql.SQL(
     "CREATE OR REPLACE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE "
     "RETURN {}::timestamptz"
 )
 _LOCK_TIMEOUT = "500ms"
-"""How long questions may have to wait behind us while a long look at the log goes on; the next round tries again.
+"""Longest time that searches queue behind our lock request while a long query reads the log.
 
-Less than the server's deadlock_timeout: where both tables are waited for in another order, it is we who give way.
+Less than the server's deadlock_timeout: if another session locks both tables in another order, rotation gives way, and
+the next round tries again.
 """
 
 
-def month_after(month: date, number: int) -> date:
-    """Return the first day of the month so many after another, or before it."""
+def add_months(month: date, number: int) -> date:
+    """Return the first day of the month `number` months after another; before it if negative."""
     years, months = divmod(month.month - 1 + number, 12)
     return date(month.year + years, months + 1, 1)
 
 
-def kept_since(now: datetime, keep_months: int) -> date:
-    """Return the first day that is within retention: the running month and so many before it are kept."""
-    return month_after(now.astimezone(UTC).date(), -keep_months)
+def retention_start(now: datetime, keep_months: int) -> date:
+    """Return the first day within retention: the current month and `keep_months` before it."""
+    return add_months(now.astimezone(UTC).date(), -keep_months)
 
 
-class Months:
-    """The months of the log of one database, for all tenants at once.
+class PartitionRotation:
+    """Rotate the partitions of one database, for all tenants at once.
 
-    Kept for as long as it is used: a month that cannot be made any more is not tried again.
+    An instance remembers months that can no longer get a partition, and does not try them again.
     """
 
     def __init__(self, database: Database, *, keep_months: int) -> None:
         self._database = database
         self._keep_months = keep_months
-        self._begun: set[date] = set()
+        self._started: set[date] = set()
 
     def rotate(self, owner: TenantRef, *, now: datetime) -> list[str]:
-        """Make the partitions of the next months and give up what is past retention, where this is due.
+        """Create partitions of the next months, and drop expired ones; return the steps taken.
 
-        Returns what was done. Raises ConfigError where it is due and `database.admin_url` is not set, DatabaseError.
+        Raises:
+            ConfigError: a step is due and `database.admin_url` is not set.
+            DatabaseError: a statement failed.
         """
-        oldest = kept_since(now, self._keep_months)
+        oldest = retention_start(now, self._keep_months)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            there = {name for (name,) in connection.execute(statement("audit_partitions")).fetchall()}
+            existing = {name for (name,) in connection.execute(statement("audit_partitions")).fetchall()}
             values = {"tenant_id": owner.id, "since": _midnight(oldest)}
             old_rows = connection.execute(statement("has_audit_events_before"), values).fetchone() == (True,)
-        ahead = [month_after(now.astimezone(UTC).date(), number) for number in range(1, _AHEAD + 1)]
-        missing = [month for month in ahead if month not in self._begun and not there.issuperset(_names(month))]
-        expired = sorted({month for name in there if (month := _month(name)) is not None and month < oldest})
+        ahead = [add_months(now.astimezone(UTC).date(), number) for number in range(1, _MONTHS_AHEAD + 1)]
+        missing = [month for month in ahead if month not in self._started and not existing.issuperset(_names(month))]
+        expired = sorted({month for name in existing if (month := _month(name)) is not None and month < oldest})
         if not (missing or expired or old_rows):
             return []
-        with _owner(_administrator(self._database)) as connection:
-            done = [step for month in missing for step in self._create(connection, month, there)]
+        with _owner_connection(_admin_conninfo(self._database)) as connection:
+            steps = [step for month in missing for step in self._create(connection, month, existing)]
             if expired or old_rows:
-                _give_up(connection, oldest)
-                done += [step for month in expired for step in _drop(connection, month, there)]
-                done += _empty(connection, oldest)
-            return done
+                _store_expiry(connection, oldest)
+                steps += [step for month in expired for step in _drop_partitions(connection, month, existing)]
+                steps += _delete_expired(connection, oldest)
+            return steps
 
-    def _create(self, connection: psycopg.Connection, month: date, there: set[str]) -> list[str]:
-        done: list[str] = []
-        with _unless_in_the_way(f"the month {month:%Y-%m} of the log is not made"):
+    def _create(self, connection: psycopg.Connection, month: date, existing: set[str]) -> list[str]:
+        steps: list[str] = []
+        with _skip_conflicts(f"the month {month:%Y-%m} of the log is not made"):
             try:
                 with connection.transaction():
-                    done = [_made(connection, table, month) for table in _TABLES if _name(table, month) not in there]
+                    steps = [
+                        _create_partition(connection, table, month)
+                        for table in _TABLES
+                        if _name(table, month) not in existing
+                    ]
             except psycopg.errors.CheckViolation:
-                self._begun.add(month)
+                self._started.add(month)
                 raise
-        return done
+        return steps
 
 
-def _administrator(database: Database) -> str:
+def _admin_conninfo(database: Database) -> str:
     address = database.urls()["admin_url"]
     if address is None:
         raise ConfigError(
@@ -116,16 +123,16 @@ def _administrator(database: Database) -> str:
 
 
 @contextmanager
-def _owner(admin_conninfo: str) -> Iterator[psycopg.Connection]:
-    with translated(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+def _owner_connection(admin_conninfo: str) -> Iterator[psycopg.Connection]:
+    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
         connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
         yield connection
 
 
-def _made(connection: psycopg.Connection, table: str, month: date) -> str:
-    name, until = _name(table, month), _midnight(month_after(month, 1))
+def _create_partition(connection: psycopg.Connection, table: str, month: date) -> str:
+    name, until = _name(table, month), _midnight(add_months(month, 1))
     partition = sql.Identifier("kosmos", name)
     connection.execute(
         sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
@@ -140,44 +147,44 @@ def _made(connection: psycopg.Connection, table: str, month: date) -> str:
     return f"{name} made"
 
 
-def _give_up(connection: psycopg.Connection, oldest: date) -> None:
-    """Write down what is about to go, before it does: a seal goes by it, whatever retention is by then."""
+def _store_expiry(connection: psycopg.Connection, oldest: date) -> None:
+    """Store the expiry date before rows are dropped: the verification of seals reads it."""
     with connection.transaction():
         connection.execute(statement("lock_audit_partitions"))
-        ((before,),) = connection.execute(statement("audit_expired_before")).fetchall()
-        if before is None or before < _midnight(oldest):
+        ((expired_before,),) = connection.execute(statement("audit_expired_before")).fetchall()
+        if expired_before is None or expired_before < _midnight(oldest):
             connection.execute(_EXPIRED.format(sql.Literal(_midnight(oldest))))
 
 
-def _drop(connection: psycopg.Connection, month: date, there: set[str]) -> list[str]:
-    """Drop the records of a month with their passages: without those, they would seem changed."""
-    names = sorted(there.intersection(_names(month)))
-    done: list[str] = []
-    with _unless_in_the_way(f"the month {month:%Y-%m} of the log is not dropped"):
+def _drop_partitions(connection: psycopg.Connection, month: date, existing: set[str]) -> list[str]:
+    """Drop the records of a month with their passages: without passages, records would seem changed."""
+    names = sorted(existing.intersection(_names(month)))
+    steps: list[str] = []
+    with _skip_conflicts(f"the month {month:%Y-%m} of the log is not dropped"):
         tables = sql.SQL(", ").join(sql.Identifier("kosmos", name) for name in names)
         connection.execute(sql.SQL("DROP TABLE {}").format(tables))
-        done.extend(f"{name} dropped" for name in names)
-    return done
+        steps.extend(f"{name} dropped" for name in names)
+    return steps
 
 
-def _empty(connection: psycopg.Connection, oldest: date) -> list[str]:
-    """Delete what is past retention in the default partitions, some records at a time, with their passages."""
+def _delete_expired(connection: psycopg.Connection, oldest: date) -> list[str]:
+    """Delete expired records with their passages from the default partitions, in batches."""
     deleted = 0
-    with _unless_in_the_way("the default partitions of the log are not emptied"):
+    with _skip_conflicts("the default partitions of the log are not emptied"):
         while count := _delete_batch(connection, oldest):
             deleted += count
     return [f"{deleted} records of audit_events_default deleted"] if deleted else []
 
 
 def _delete_batch(connection: psycopg.Connection, oldest: date) -> int:
-    values = {"oldest": _midnight(oldest), "limit": _BATCH}
+    values = {"oldest": _midnight(oldest), "limit": _DELETE_BATCH}
     ((count,),) = connection.execute(_DELETE, values).fetchall()
     return int(count)
 
 
 @contextmanager
-def _unless_in_the_way(what: str) -> Iterator[None]:
-    """Leave it to the next round where a lock is held, another was faster, or the month began in the default."""
+def _skip_conflicts(message: str) -> Iterator[None]:
+    """Leave a step to the next round on a held lock, a faster process, or a month in the default partition."""
     try:
         yield
     except (
@@ -186,7 +193,7 @@ def _unless_in_the_way(what: str) -> Iterator[None]:
         psycopg.errors.DuplicateTable,
         psycopg.errors.UndefinedTable,
     ) as error:
-        _LOG.warning("%s: %s", what, first_line(error), extra={"action": "audit_partition_left"})
+        _LOG.warning("%s: %s", message, first_line(error), extra={"action": "audit_partition_left"})
 
 
 def _names(month: date) -> list[str]:

@@ -1,1 +1,1 @@
-"""The queue of work, in the same database as what the work makes: a job ends with the transaction of its result."""
+"""The job queue, in the same database as the results: a job finishes in the transaction that writes its result."""

@@ -1,31 +1,31 @@
-"""The kinds of jobs there are."""
+"""The kinds of jobs."""
 
 from datetime import timedelta
 
 from kosmos_rag.core.config import WorkerSettings
 
 DOCUMENT = "document"
-"""One document: load, parse, chunk, embed, publish."""
+"""Load, parse, chunk, embed and publish one document."""
 SYNC = "sync"
-"""One pass over a source."""
+"""List a source, and enqueue its new and changed documents."""
 SCHEMA = "schema"
-"""The schema of a database read, and its documents brought up to it."""
+"""Read the schema of a database, and update its documents."""
 MAINTAIN = "maintain"
-"""A round of maintenance of a tenant: indexes, leftovers, old jobs."""
+"""Maintain a tenant: indexes, leftovers, old jobs."""
 RECONCILE = "reconcile"
-"""A count of a tenant's rows: does it all add up?"""
+"""Check the row counts of a tenant against each other."""
 
 AUDIT = "audit"
-"""Seals over the log of retrievals, and its months."""
+"""Seal the audit log, and rotate its partitions."""
 
 UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
-"""What every tenant has whether it wants to or not: nothing that whoever ingests may call off."""
+"""Periodic jobs of every tenant; an ingesting client may not cancel them."""
 ALL = (DOCUMENT, SYNC, SCHEMA, *UPKEEP)
 
 RECONCILE_EVERY = timedelta(days=1)
 
 
 def periodic(settings: WorkerSettings) -> dict[str, timedelta]:
-    """Return the kinds of which every tenant has one job, again and again, with the time between two."""
-    pause = timedelta(seconds=settings.maintenance_every_s)
-    return {MAINTAIN: pause, RECONCILE: RECONCILE_EVERY, AUDIT: pause}
+    """Return the interval of each periodic kind."""
+    interval = timedelta(seconds=settings.maintenance_every_s)
+    return {MAINTAIN: interval, RECONCILE: RECONCILE_EVERY, AUDIT: interval}

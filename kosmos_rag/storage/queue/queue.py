@@ -1,7 +1,7 @@
-"""The queue: jobs with leases and fencing tokens, taken by `FOR UPDATE SKIP LOCKED`, fair between tenants.
+"""The queue: jobs with leases and fencing tokens, claimed with `FOR UPDATE SKIP LOCKED`, fair between tenants.
 
-Work may run twice, its effect is had once: who finishes a job must hold its token, in the transaction that writes the
-result. docs/decisions/0012-own-queue.md says why this is no library.
+A job may run twice, but its effect is committed once: a worker finishes a job in the transaction that writes the
+result, and that transaction verifies the token. docs/decisions/0012-own-queue.md says why this is not a library.
 """
 
 import random
@@ -19,23 +19,22 @@ from kosmos_rag.core.config import WorkerSettings
 from kosmos_rag.core.errors import RETRY_ON_NEXT_SYNC, RETRY_WITH_BACKOFF, IngestionError, KosmosError, LeaseLost
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
-from kosmos_rag.storage.pool import Database, Role
+from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 CHANNEL = "kosmos_jobs"
-WAKE_S = 0.5
+REQUEUE_INTERVAL_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
 
 
 def retry_delay(attempt: int) -> float:
-    """Return the seconds before the attempt after this one, which counts from 1.
+    """Return the delay in seconds before the next attempt; the first attempt is 1.
 
-    Doubled each time up to a quarter of an hour, and spread by half either way, so that what failed together does not
-    come back together.
+    The delay doubles with each attempt up to 15 minutes. Jitter of ±50 % keeps jobs that failed together apart.
     """
     doubled = FIRST_DELAY_S * 2.0 ** min(attempt - 1, 16)
-    return min(LONGEST_DELAY_S, doubled) * random.uniform(0.5, 1.5)  # noqa: S311 — a spread, not a secret
+    return min(LONGEST_DELAY_S, doubled) * random.uniform(0.5, 1.5)  # noqa: S311 — jitter, not a secret
 
 
 def enqueue(
@@ -50,15 +49,25 @@ def enqueue(
     every: timedelta | None = None,
     run: uuid.UUID | None = None,
 ) -> list[int]:
-    """Put work into the queue, by key, in the caller's transaction: rolled back, it was never there. Returns job ids.
+    """Add jobs to the queue in the caller's transaction, and return their ids.
 
-    A key has one unfinished job at most. Work on a key that waits takes the newer payload; on one that is being worked
-    on, it is done again afterwards.
+    A key has one unfinished job at most: a waiting job takes the newer payload, a running one runs again afterwards.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        owner: tenant of the jobs.
+        collection: collection that the jobs work on.
+        kind: one of `kinds.ALL`.
+        jobs: payload by key.
+        priority: jobs with a higher priority are claimed first.
+        delay: earliest start, from now.
+        every: interval of a periodic job.
+        run: sync run whose counts the outcome adds to.
     """
     if not jobs:
         return []
     connection.execute(statement("replace_dead_jobs"), {"tenant_id": owner.id, "keys": list(jobs)})
-    # What is done again and again belongs to no request.
+    # A periodic job belongs to no request.
     traceparent = None if every is not None else tracing.current_traceparent()
     traced = {} if traceparent is None else {"traceparent": traceparent}
     values = {
@@ -81,7 +90,14 @@ def enqueue(
 def enqueue_periodic(
     connection: psycopg.Connection, owner: TenantRef, collection: str, every: Mapping[str, timedelta]
 ) -> None:
-    """Have work of these kinds done for a tenant again and again, where it is not already."""
+    """Add one periodic job of each kind to the tenant, where it has none.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        owner: tenant of the jobs.
+        collection: collection that the jobs belong to.
+        every: interval by kind.
+    """
     values = {
         "tenant_id": owner.id,
         "tenant": owner.name,
@@ -109,7 +125,7 @@ def permanently_failed(
 
 
 def lock_leases(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Return which of the jobs are still held, and keep them so until the caller's transaction ends."""
+    """Return the tokens whose leases are valid, and lock these jobs until the transaction ends."""
     with connection.cursor(row_factory=scalar_row) as cursor:
         return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
 
@@ -117,17 +133,23 @@ def lock_leases(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> 
 def finish(
     connection: psycopg.Connection, outcomes: Mapping[uuid.UUID, Outcome], chunks: Mapping[uuid.UUID, int] | None = None
 ) -> None:
-    """Finish jobs by token in the caller's transaction, which is that of their result.
+    """Finish jobs in the caller's transaction, which writes their results.
 
-    Raises LeaseLost where one is no longer held: the transaction must not commit.
+    Args:
+        connection: connection of the worker role.
+        outcomes: outcome by token.
+        chunks: number of written chunks by token, for the counts of the sync run.
+
+    Raises:
+        LeaseLost: a lease is no longer valid; the transaction must not commit.
     """
     if not outcomes:
         return
-    counted = chunks or {}
+    written = chunks or {}
     values = {
         "tokens": list(outcomes),
         "outcomes": [str(outcome) for outcome in outcomes.values()],
-        "chunks": [counted.get(token, 0) for token in outcomes],
+        "chunks": [written.get(token, 0) for token in outcomes],
     }
     row = connection.execute(statement("finish_jobs"), values).fetchone()
     if row != (len(outcomes),):
@@ -135,32 +157,37 @@ def finish(
 
 
 class Queue:
-    """The queue as workers and operators use it, each call a transaction of its own. Thread-safe."""
+    """Claim, finish and inspect jobs, each call in a transaction of its own. Thread-safe."""
 
-    def __init__(self, role: Role, *, lease_s: float, max_attempts: int, max_lost: int) -> None:
-        self._role = role
+    def __init__(self, pool: ConnectionPool, *, lease_s: float, max_attempts: int, max_lost: int) -> None:
+        self._pool = pool
         self._lease_s = lease_s
         self._max_attempts = max_attempts
         self._max_lost = max_lost
-        self._wake_at = 0.0
+        self._requeue_at = 0.0
 
     @classmethod
     def open(cls, database: Database, settings: WorkerSettings) -> Self:
-        """Return the queue of a database, with the limits of the settings."""
+        """Return the queue of a database with the limits of the settings."""
         return cls(
             database.worker, lease_s=settings.lease_s, max_attempts=settings.max_attempts, max_lost=settings.max_lost
         )
 
     def claim(self, limit: int, *, kinds: Sequence[str], worker: str) -> list[Job]:
-        """Take up to `limit` jobs and hold them for a lease.
+        """Claim up to `limit` jobs for the length of a lease.
 
-        What has become due, and what other workers left behind, goes back into the queue here, where nothing else is
-        to be done and every `WAKE_S` seconds: rescue needs no process of its own.
+        Due jobs and jobs with expired leases return to the queue here, every `REQUEUE_INTERVAL_S` seconds and when no
+        job is queued: no separate process is needed for that.
+
+        Args:
+            limit: maximum number of jobs.
+            kinds: kinds to claim.
+            worker: name of the worker, for operators.
         """
         values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
-        rows = [] if time.monotonic() >= self._wake_at else self._claim(values)
+        rows = [] if time.monotonic() >= self._requeue_at else self._claim(values)
         if not rows:
-            self._wake()
+            self._requeue_due()
             rows = self._claim(values)
         names = ("tenant_id", "id", "tenant", "collection", "kind", "key", "payload", "token", "attempt", "lost")
         return [
@@ -169,61 +196,72 @@ class Queue:
         ]
 
     def _claim(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._role.queue_at_once() as connection:
+        with self._pool.autocommit() as connection:
             return connection.execute(statement("claim_jobs"), values).fetchall()
 
-    def _wake(self) -> None:
-        self._wake_at = time.monotonic() + WAKE_S
-        with self._role.queue() as connection:
+    def _requeue_due(self) -> None:
+        self._requeue_at = time.monotonic() + REQUEUE_INTERVAL_S
+        with self._pool.untenanted() as connection:
             connection.execute(statement("requeue_due_jobs"), {"max_lost": self._max_lost})
 
     def renew(self, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-        """Hold jobs for another lease. Returns those that are still held."""
-        with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
+        """Renew leases, and return the tokens whose leases are still valid."""
+        with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             values = {"tokens": list(tokens), "lease_s": self._lease_s}
             return set(cursor.execute(statement("renew_leases"), values).fetchall())
 
     def finish(self, outcomes: Mapping[uuid.UUID, Outcome]) -> None:
-        """Finish jobs that leave nothing behind. Raises LeaseLost."""
-        with self._role.queue() as connection:
+        """Finish jobs that write no result.
+
+        Raises:
+            LeaseLost: a lease is no longer valid.
+        """
+        with self._pool.untenanted() as connection:
             finish(connection, outcomes)
 
     def fail(self, job: Job, error: KosmosError, *, source: str, retry: bool) -> JobState | None:
-        """Record why a job failed; with `retry`, and attempts left, it runs again later. None: it was not held."""
-        again = retry and job.attempt < self._max_attempts
+        """Record a failure, and return the new state; None if the lease was no longer valid.
+
+        Args:
+            job: the claimed job.
+            error: reason of the failure.
+            source: source of the document, for the failures of the sync run.
+            retry: run the job again later, as long as it has attempts left.
+        """
+        requeue = retry and job.attempt < self._max_attempts
         values = {
             "token": job.token,
-            "delay_s": retry_delay(job.attempt) if again else None,
+            "delay_s": retry_delay(job.attempt) if requeue else None,
             "source": storable(source),
             "code": error.code if isinstance(error, IngestionError) else type(error).__name__,
             "error": storable(str(error)),
         }
-        with self._role.queue() as connection:
+        with self._pool.untenanted() as connection:
             row = connection.execute(statement("fail_job"), values).fetchone()
         return JobState(row[0]) if row else None
 
     def release(self, tokens: Sequence[uuid.UUID]) -> None:
-        """Return jobs that were taken and not begun."""
-        with self._role.queue() as connection:
+        """Return claimed jobs that were not started to the queue."""
+        with self._pool.untenanted() as connection:
             connection.execute(statement("release_jobs"), {"tokens": list(tokens)})
 
     def expire_leases(self, tokens: Sequence[uuid.UUID]) -> None:
-        """End the leases of a process that is gone, without waiting for them to run out."""
-        with self._role.queue() as connection:
+        """Expire the leases of a process that has ended."""
+        with self._pool.untenanted() as connection:
             connection.execute(statement("expire_leases"), {"tokens": list(tokens)})
 
     def cancel(self, owner: TenantRef, ids: Sequence[int]) -> list[int]:
-        """Cancel unfinished jobs; one that runs will not write its result. Returns those that were unfinished."""
-        with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
+        """Cancel unfinished jobs, and return their ids; a running job cannot write its result."""
+        with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), {"tenant_id": owner.id, "ids": list(ids)}).fetchall()
 
     def retry(self, owner: TenantRef, ids: Sequence[int] | None = None) -> list[int]:
-        """Put dead and cancelled jobs back into the queue, all of the tenant where none is named. Returns which."""
+        """Requeue dead and cancelled jobs, and return their ids; without `ids` all of the tenant."""
         values = {"tenant_id": owner.id, "ids": None if ids is None else list(ids)}
-        with self._role.queue() as connection, connection.cursor(row_factory=scalar_row) as cursor:
-            found = cursor.execute(statement("retry_jobs"), values).fetchall()
+        with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
+            requeued = cursor.execute(statement("retry_jobs"), values).fetchall()
             connection.execute(statement("notify_workers"))
-        return found
+        return requeued
 
     def jobs(
         self,
@@ -234,7 +272,15 @@ class Queue:
         before: int | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
-        """List a tenant's jobs, newest first; `before` is the last id of the page before."""
+        """List the jobs of a tenant, newest first.
+
+        Args:
+            owner: the tenant.
+            ids: only these jobs.
+            states: only jobs in these states.
+            before: last id of the previous page.
+            limit: maximum number of jobs.
+        """
         values = {
             "tenant_id": owner.id,
             "ids": None if ids is None else list(ids),
@@ -242,43 +288,48 @@ class Queue:
             "before": before,
             "limit": limit,
         }
-        with self._role.queue() as connection, connection.cursor(row_factory=kwargs_row(_job_info)) as cursor:
+        with self._pool.untenanted() as connection, connection.cursor(row_factory=kwargs_row(_job_info)) as cursor:
             return cursor.execute(statement("list_jobs"), values).fetchall()
 
-    def counts(self) -> list[JobCount]:
+    def count_jobs(self) -> list[JobCount]:
         """Count the jobs of all tenants by kind and state."""
-        with self._role.queue() as connection:
+        with self._pool.untenanted() as connection:
             rows = connection.execute(statement("count_jobs")).fetchall()
         return [JobCount(kind=kind, state=JobState(state), count=n, oldest_s=age) for kind, state, n, age in rows]
 
-    def unfinished(self, kinds: Sequence[str]) -> int:
-        """Count the jobs that run or will: periodic ones that wait for their next time are not among them."""
-        with self._role.queue() as connection:
+    def count_unfinished(self, kinds: Sequence[str]) -> int:
+        """Count queued and running jobs; a periodic job that waits for its next time is not counted."""
+        with self._pool.untenanted() as connection:
             row = connection.execute(statement("unfinished_jobs"), {"kinds": list(kinds)}).fetchone()
         assert row is not None
         count: int = row[0]
         return count
 
-    def now(self) -> datetime:
-        """Return the server's time."""
-        with self._role.queue() as connection:
+    def server_time(self) -> datetime:
+        """Return the time of the server."""
+        with self._pool.untenanted() as connection:
             row = connection.execute(statement("server_time")).fetchone()
         assert row is not None
         time: datetime = row[0]
         return time
 
-    def dead_since(self, since: datetime, kinds: Sequence[str]) -> int:
-        """Count the jobs of all tenants that have failed for good since a time of the server's."""
-        with self._role.queue() as connection:
+    def count_dead_since(self, since: datetime, kinds: Sequence[str]) -> int:
+        """Count the jobs of all tenants that failed permanently since a time of the server."""
+        with self._pool.untenanted() as connection:
             row = connection.execute(statement("dead_since"), {"since": since, "kinds": list(kinds)}).fetchone()
         assert row is not None
         count: int = row[0]
         return count
 
     def prune(self, *, keep_days: int, keep_dead_days: int) -> int:
-        """Delete finished jobs older than that, up to ten thousand. Returns how many there were."""
+        """Delete up to 10,000 old finished jobs, and return how many.
+
+        Args:
+            keep_days: days to keep done and cancelled jobs.
+            keep_dead_days: days to keep dead jobs.
+        """
         values = {"keep_days": keep_days, "keep_dead_days": keep_dead_days}
-        with self._role.queue() as connection:
+        with self._pool.untenanted() as connection:
             return connection.execute(statement("prune_jobs"), values).rowcount
 
 

@@ -57,7 +57,7 @@ SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.q
 SELECT r.id, r.at, r.kind, r.outcome, r.collection, r.subject, r.principals, r.question, r.question_sha256, r.search_query,
        r.settings_hash, r.cached, r.milliseconds, r.follows, r.position
   FROM kosmos.audit_events r
- WHERE r.tenant_id = %(tenant_id)s AND r.position > %(after)s AND r.position <= %(upto)s
+ WHERE r.tenant_id = %(tenant_id)s AND r.position > %(after)s AND r.position <= %(last)s
  ORDER BY r.position, r.id, r.at
  LIMIT %(limit)s
 

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Column, DateTime, ForeignKeyConstraint, MetaData, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
-from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.migrate import SCHEMA
 
 metadata = MetaData(schema=SCHEMA)
 """The tables of all files beside this one."""

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 
-from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
 
 tenants = Table(

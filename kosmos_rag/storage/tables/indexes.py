@@ -13,7 +13,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL
 
-from kosmos_rag.storage.revision import SCHEMA
+from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
 
 collection_statistics = Table(

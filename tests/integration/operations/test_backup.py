@@ -14,8 +14,8 @@ from kosmos_rag.apps.cli.doctor import diagnose
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
+from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.provision import APP, WORKER, create_database
-from kosmos_rag.storage.revision import REVISION
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
 

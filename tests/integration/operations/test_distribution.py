@@ -24,9 +24,9 @@ from kosmos_rag.storage.citus import (
     UNREGISTERED,
     plan,
     preview,
-    rendered,
+    render,
 )
-from kosmos_rag.storage.setup import spread
+from kosmos_rag.storage.setup import distribute_tables
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.statements import of_distributed_tables, written_out
 
@@ -106,7 +106,7 @@ def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Co
 
 
 def test_plan__puts_tables_after_those_they_refer_to(admin: psycopg.Connection) -> None:
-    steps = rendered(admin, plan(admin))
+    steps = render(admin, plan(admin))
     place = {
         table: number
         for number, step in enumerate(steps)
@@ -149,7 +149,7 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.
 
 def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:
     with pytest.raises(DatabaseNotReady, match="the extension `citus` is missing from this database"):
-        spread(database)
+        distribute_tables(database)
     with pytest.raises(DatabaseNotReady, match="no kosmos schema yet"):
         preview(empty_database.admin_url or "")
 

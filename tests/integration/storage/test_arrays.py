@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pgvector.psycopg import register_vector
 from psycopg import sql
 
-from kosmos_rag.storage.binary import Weights, array, register_arrays, sparse_vectors
+from kosmos_rag.storage.binary import SparseEntries, array, register_arrays, sparse_vectors
 
 TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=20)
 
@@ -63,7 +63,7 @@ def test_array__of_tsvectors(texts: list[str], connection: psycopg.Connection) -
 
 
 def test_array__of_sparse_vectors(connection: psycopg.Connection) -> None:
-    weights = Weights(
+    weights = SparseEntries(
         rows=np.array([1, 1, 3]),
         lexeme_ids=np.array([1, 7, 9]),
         values=np.array([0.5, 2.25, 1.75], dtype=np.float32),

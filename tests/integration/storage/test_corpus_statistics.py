@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.storage.lexical_statistics import analysis_of
+from kosmos_rag.storage.lexical_statistics import parse_tsvectors
 from kosmos_rag.storage.tenants import tenant
 
 TABLES = ("documents", "document_versions", "chunks", "embeddings", "lexemes")
@@ -144,7 +144,7 @@ def test_analysis__is_what_postgres_says(texts: list[str], shared_connection: ps
         "FROM unnest(%s::text[]) WITH ORDINALITY AS given (text, n), to_tsvector('english', text) t ORDER BY n"
     )
     rows = shared_connection.cursor(binary=True).execute(query, (texts,)).fetchall()
-    analysis = analysis_of([tsvector for tsvector, _, _ in rows])
+    analysis = parse_tsvectors([tsvector for tsvector, _, _ in rows])
     found: list[dict[str, int]] = [{} for _ in rows]
     for row, lexeme, frequency in zip(analysis.rows, analysis.lexemes, analysis.frequencies, strict=True):
         found[row][analysis.vocabulary[lexeme]] = frequency

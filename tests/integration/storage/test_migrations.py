@@ -21,8 +21,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseNotReady, StatementFailed
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import migrate as migrate_module
-from kosmos_rag.storage.migrate import head, script_location
-from kosmos_rag.storage.revision import REVISION
+from kosmos_rag.storage.migrate import REVISION, head, script_location
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
 

@@ -14,10 +14,10 @@ from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.evaluation.experiments.store import prune
 from kosmos_rag.indexing.maintenance import IndexMaintenance
-from kosmos_rag.storage.audit.partitions import Months
+from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -45,8 +45,8 @@ class MaintenanceHandler:
         self._indexes = indexes
         self._monitoring = monitoring
         self._limits = limits
-        self._ledgers = Ledgers(database.worker)
-        self._months = Months(database, keep_months=limits.keep_audit_months)
+        self._sync_runs = SyncRuns(database.worker)
+        self._months = PartitionRotation(database, keep_months=limits.keep_audit_months)
         self._told = False
         self._hold_s = _ROUNDS * limits.maintenance_every_s
 
@@ -74,8 +74,8 @@ class MaintenanceHandler:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED))
         channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
-        self._ledgers.abandon(owner)
-        self._ledgers.prune(keep_days=self._limits.keep_days)
+        self._sync_runs.fail_abandoned(owner)
+        self._sync_runs.prune(keep_days=self._limits.keep_days)
         prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
         return self._monitoring.round(owner, channel)
 

@@ -20,10 +20,10 @@ from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.documents import source_etags
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.publish import remove
+from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed
-from kosmos_rag.storage.queue.runs import note, open_run
+from kosmos_rag.storage.queue.sync_runs import add_counts, start_sync_run
 from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
@@ -105,7 +105,7 @@ class _Pass:
         # What comes into the collection from now on is not gone, whether the listing is old enough to miss it or not.
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
         with self._transaction() as connection:
-            run = open_run(connection, self._owner, self._job.collection, self._spec)
+            run = start_sync_run(connection, self._owner, self._job.collection, self._spec)
         listing = self._source.listing()
         for entries in _sliced(listing):
             self._enqueue(run, entries)
@@ -117,7 +117,7 @@ class _Pass:
         for part in _sliced(gone.values()):
             self._remove(run, part)
         with self._transaction() as connection:
-            note(connection, self._owner, run, failures=failures, state="working")
+            add_counts(connection, self._owner, run, failures=failures, state="working")
             finish(connection, {self._job.token: Outcome.DONE})
         self.failures += failures
 
@@ -155,7 +155,7 @@ class _Pass:
             todo = {key: payload for key, payload in work.items() if key not in broken}
             enqueue(connection, owner, collection, kinds.DOCUMENT, todo, run=run)
             unchanged = len(ids) - len(work)
-            note(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+            add_counts(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
         self.found[Outcome.UNCHANGED] += unchanged
         self.to_do += len(todo)
@@ -168,8 +168,8 @@ class _Pass:
 
     def _remove(self, run: uuid.UUID, gone: Sequence[uuid.UUID]) -> None:
         with self._transaction() as connection:
-            removed = remove(connection, self._owner.id, gone, collection=self._job.collection)
-            note(connection, self._owner, run, seen=removed, removed=removed)
+            removed = remove_documents(connection, self._owner.id, gone, collection=self._job.collection)
+            add_counts(connection, self._owner, run, seen=removed, removed=removed)
         self.found[Outcome.REMOVED] += removed
 
 

@@ -14,7 +14,7 @@ from kosmos_rag.apps.worker.handlers import EngineWork
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.variants import changed
@@ -192,9 +192,9 @@ def _work(served: Running) -> None:
     _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
     queue = Queue.open(parts.database, parts.settings.worker)
     work = EngineWork(served.service.engine._engine)
-    while queue.unfinished([kinds.DOCUMENT]):
+    while queue.count_unfinished([kinds.DOCUMENT]):
         work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
-    Ledgers(parts.database.worker).close()
+    SyncRuns(parts.database.worker).finish_completed()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

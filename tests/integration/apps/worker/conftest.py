@@ -16,7 +16,7 @@ from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue, enqueue
-from kosmos_rag.storage.queue.runs import Ledgers
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.tenants import TenantRef
 from tests.integration.apps.worker.queue_calls import ACME, KIND, LEASE_S, Put
 from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work
@@ -25,7 +25,7 @@ from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work
 @pytest.fixture(autouse=True)
 def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every taking look for what is due, so that a test need not wait; one test is about the pause itself."""
-    monkeypatch.setattr(jobs, "WAKE_S", 0.0)
+    monkeypatch.setattr(jobs, "REQUEUE_INTERVAL_S", 0.0)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def queue(opened: Database) -> Queue:
 @pytest.fixture
 def put(opened: Database) -> Put:
     def put(*keys: str, owner: TenantRef = ACME, payload: Mapping[str, Any] | None = None, **options: Any) -> list[int]:
-        with opened.worker.queue() as connection:
+        with opened.worker.untenanted() as connection:
             return enqueue(connection, owner, "default", KIND, {key: payload or {} for key in keys}, **options)
 
     return put
@@ -74,11 +74,11 @@ def work(engine: Engine) -> Iterator[Work]:
     working = EngineWork(engine)
 
     def run() -> None:
-        while queue.unfinished([kinds.DOCUMENT, kinds.SYNC]):
+        while queue.count_unfinished([kinds.DOCUMENT, kinds.SYNC]):
             working.run(queue.claim(64, kinds=kinds.ALL, worker="test"), channel)
             while ours.poll():
                 ours.recv()
-        Ledgers(engine.parts.database.worker).close()
+        SyncRuns(engine.parts.database.worker).finish_completed()
 
     yield run
     working.close()

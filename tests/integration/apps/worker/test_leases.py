@@ -33,7 +33,7 @@ def test_hold__keeps_rescue_away_until_the_transaction_ends(
     put("a")
     job = one(queue)
     expire(database)
-    with opened.worker.queue() as connection:
+    with opened.worker.untenanted() as connection:
         assert jobs.lock_leases(connection, [job.token]) == {job.token}
         assert take(queue, worker="other") == []
         jobs.finish(connection, {job.token: Outcome.NEW})
@@ -58,7 +58,7 @@ def test_lost_leases__make_a_job_dead_and_it_is_taken_alone(queue: Queue, put: P
 def test_left_behind_work__comes_back_within_the_pause_however_much_is_queued(
     queue: Queue, put: Put, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "WAKE_S", 0.3)
+    monkeypatch.setattr(jobs, "REQUEUE_INTERVAL_S", 0.3)
     put("left")
     one(queue)
     expire(database)
@@ -77,7 +77,7 @@ def test_lose__needs_no_lease_to_run_out(queue: Queue, put: Put) -> None:
 def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Put, opened: Database) -> None:
     put("locked", "other")
     held = {job.key: job for job in take(queue)}
-    with opened.worker.queue() as connection:
+    with opened.worker.untenanted() as connection:
         jobs.lock_leases(connection, [held["locked"].token])
         started = time.perf_counter()
         assert queue.renew([job.token for job in held.values()]) == {job.token for job in held.values()}

@@ -144,7 +144,7 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     KEPT.append(ours)
     EngineWork(engine).run([sync], SupervisorChannel(theirs, queue))
     assert len(scope.documents()) == 12
-    assert queue.unfinished([kinds.DOCUMENT]) == 0
+    assert queue.count_unfinished([kinds.DOCUMENT]) == 0
 
 
 def test_names_that_json_cannot_hold__fail_alone(scope: Tenant, work: Work, tmp_path: Path) -> None:

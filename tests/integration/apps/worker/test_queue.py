@@ -29,7 +29,7 @@ def test_take__gives_what_was_enqueued(queue: Queue, put: Put) -> None:
 
 
 def test_enqueue__rolled_back_leaves_no_job(queue: Queue, opened: Database) -> None:
-    with pytest.raises(ZeroDivisionError), opened.worker.queue() as connection:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError), opened.worker.untenanted() as connection:  # noqa: PT012
         enqueue(connection, ACME, "default", KIND, {"a": {}})
         _ = 1 / 0
     assert queue.jobs(ACME) == []
@@ -120,7 +120,7 @@ def test_scheduled__waits_for_its_time_and_periodic_comes_again(
     (info,) = queue.jobs(ACME)
     assert (info.state, info.every_s) == (JobState.SCHEDULED, 300.0)
     assert 290 < (info.run_at - info.created_at).total_seconds() < 310
-    assert queue.unfinished([KIND]) == 0
+    assert queue.count_unfinished([KIND]) == 0
     hasten(database)
     assert queue.fail(one(queue), ParseError("corrupt", "x"), source="a", retry=False) is JobState.SCHEDULED
 
@@ -151,7 +151,7 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
     put("new", "changed", "corrupt", "poison", "cancelled", run=first)
     put("new", run=second)  # waits already: one piece of work, two who wait for it
     held = {job.key: job for job in take(queue)}
-    with opened.worker.queue() as connection:
+    with opened.worker.untenanted() as connection:
         jobs.finish(
             connection,
             {held["new"].token: Outcome.NEW, held["changed"].token: Outcome.CHANGED},
@@ -172,10 +172,10 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
 def test_counts__by_kind_and_state(queue: Queue, put: Put) -> None:
     put("a", "b"), put("c", delay=timedelta(hours=1))
     one(queue)
-    counted = Counter({str(count.state): count.count for count in queue.counts()})
+    counted = Counter({str(count.state): count.count for count in queue.count_jobs()})
     assert counted == {"queued": 1, "running": 1, "scheduled": 1}
-    assert all(count.oldest_s >= 0 for count in queue.counts())
-    assert queue.unfinished([KIND]) == 3
+    assert all(count.oldest_s >= 0 for count in queue.count_jobs())
+    assert queue.count_unfinished([KIND]) == 3
 
 
 def test_prune__keeps_the_dead_longer(queue: Queue, put: Put, database: DatabaseSettings) -> None:
@@ -198,7 +198,7 @@ def test_back_off__doubles_up_to_a_limit_and_spreads(attempt: int, middle: float
 
 def test_periodic__is_there_once_and_is_not_hastened_by_asking_again(queue: Queue, opened: Database) -> None:
     for _ in range(3):
-        with opened.worker.queue() as connection:
+        with opened.worker.untenanted() as connection:
             enqueue_periodic(connection, ACME, "default", {KIND: timedelta(hours=1)})
     (info,) = queue.jobs(ACME)
     assert (info.state, info.every_s) == (JobState.SCHEDULED, 3600.0)

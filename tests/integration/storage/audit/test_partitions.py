@@ -11,11 +11,9 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import AuditReport
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.audit import partitions
-from kosmos_rag.storage.audit import verify as checking
-from kosmos_rag.storage.audit.partitions import Months, kept_since, month_after
-from kosmos_rag.storage.audit.seals import Placed, seal
-from kosmos_rag.storage.audit.verify import check
+from kosmos_rag.storage.audit import partitions, seals
+from kosmos_rag.storage.audit.partitions import PartitionRotation, add_months, retention_start
+from kosmos_rag.storage.audit.seals import PositionedRecord, seal_events, verify_seals
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
@@ -37,23 +35,23 @@ def _move(admin: Admin, to: datetime) -> None:
 
 
 def _rotate(engine: Engine, now: datetime, keep_months: int = 2) -> list[str]:
-    return Months(engine.parts.database, keep_months=keep_months).rotate(ACME, now=now)
+    return PartitionRotation(engine.parts.database, keep_months=keep_months).rotate(ACME, now=now)
 
 
 def _seal(engine: Engine) -> int:
     """Seal, and leave the months alone, which go by today's date."""
-    return len(seal(engine.parts.database.worker, ACME))
+    return len(seal_events(engine.parts.database.worker, ACME))
 
 
 def _checked(engine: Engine) -> AuditReport:
-    return check(engine.parts.database.worker, ACME)
+    return verify_seals(engine.parts.database.worker, ACME)
 
 
 def test_months__are_counted_over_years() -> None:
-    assert month_after(date(2026, 11, 22), 0) == date(2026, 11, 1)
-    assert month_after(date(2026, 11, 22), 2) == date(2027, 1, 1)
-    assert month_after(date(2026, 1, 31), -13) == date(2024, 12, 1)
-    assert kept_since(datetime(2026, 11, 22, tzinfo=UTC), 12) == date(2025, 11, 1)
+    assert add_months(date(2026, 11, 22), 0) == date(2026, 11, 1)
+    assert add_months(date(2026, 11, 22), 2) == date(2027, 1, 1)
+    assert add_months(date(2026, 1, 31), -13) == date(2024, 12, 1)
+    assert retention_start(datetime(2026, 11, 22, tzinfo=UTC), 12) == date(2025, 11, 1)
 
 
 def test_record__without_its_month_is_in_the_default(acme: Tenant, admin: Admin) -> None:
@@ -64,12 +62,12 @@ def test_record__without_its_month_is_in_the_default(acme: Tenant, admin: Admin)
 
 def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: Tenant, admin: Admin) -> None:
     now = datetime.now(UTC)
-    past = datetime.combine(month_after(now.date(), -1), datetime.min.time(), tzinfo=UTC)
+    past = datetime.combine(add_months(now.date(), -1), datetime.min.time(), tzinfo=UTC)
     done = _rotate(audited, past)
     assert len(done) == 4
     assert _rotate(audited, past) == []
     running = f"audit_events_{now:%Y_%m}"
-    assert _partitions(admin) == {"audit_events_default", running, f"audit_events_{month_after(now.date(), 1):%Y_%m}"}
+    assert _partitions(admin) == {"audit_events_default", running, f"audit_events_{add_months(now.date(), 1):%Y_%m}"}
     acme.search("churn of accounts")
     assert admin.execute(f"SELECT count(*) FROM kosmos.{running}".encode()).fetchone() == (1,)
     assert acme.audit.seal() == 1
@@ -115,13 +113,13 @@ def test_verify__beside_a_rotation_takes_what_it_drops_for_expired(
     acme.search("churn of accounts")
     _move(admin, datetime(2026, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
-    read = checking.sealed
+    read = seals.read_records
 
-    def rotated_before(*values: Any) -> list[Placed]:
+    def rotated_before(*values: Any, **options: Any) -> list[PositionedRecord]:
         _rotate(audited, datetime(2026, 9, 1, tzinfo=UTC))
-        return read(*values)
+        return read(*values, **options)
 
-    monkeypatch.setattr(checking, "sealed", rotated_before)
+    monkeypatch.setattr(seals, "read_records", rotated_before)
     report = _checked(audited)
     assert (report.holds, report.expired) == (True, 1)
 
@@ -178,7 +176,7 @@ def test_retention__beside_a_long_look_takes_records_with_their_passages(
 def test_default__is_emptied_by_and_by(
     audited: Engine, acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "_BATCH", 2)
+    monkeypatch.setattr(partitions, "_DELETE_BATCH", 2)
     for number in range(5):
         acme.search(f"churn {number}")
     _move(admin, datetime(2024, 2, 3, tzinfo=UTC))
@@ -218,7 +216,7 @@ def test_month_that_began_in_the_default__is_tried_once(
 ) -> None:
     acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
-    months = Months(audited.parts.database, keep_months=100)
+    months = PartitionRotation(audited.parts.database, keep_months=100)
     for _ in range(3):
         months.rotate(ACME, now=datetime(2026, 5, 10, tzinfo=UTC))
     assert [record.message for record in caplog.records if "2026-06" in record.message] == [caplog.records[0].message]

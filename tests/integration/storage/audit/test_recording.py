@@ -15,7 +15,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseNotReady, RequestError, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.audit.log import first_id, new_id
+from kosmos_rag.storage.audit.log import min_event_id, new_event_id
 from kosmos_rag.storage.setup import set_up
 from tests.integration.variants import opened
 
@@ -182,7 +182,7 @@ def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, databas
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
     with opened(settings, {}) as engine:
         app, acme = engine.parts.database.app, engine.tenant("acme").id
-        with app.transaction(acme, ["everyone"], appends=True) as connection:
+        with app.transaction(acme, ["everyone"], append_only=True) as connection:
             assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
         with app.transaction(acme, ["everyone"]) as connection:
             assert connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
@@ -285,14 +285,15 @@ def test_subject__is_text(audited: Engine, subject: Any) -> None:
 def test_ids__are_in_the_order_of_time() -> None:
     start = datetime(2026, 11, 30, 23, 59, 59, 999_999, tzinfo=UTC)
     times = [start + timedelta(microseconds=step) for step in (0, 1, 1001, 2001)]
-    ids = [new_id(at) for at in times]
+    ids = [new_event_id(at) for at in times]
     assert ids == sorted(ids)
     assert {made.version for made in ids} == {7}
     assert {made.variant for made in ids} == {uuid.RFC_4122}
     assert all(
-        first_id(at) <= made < first_id(at + timedelta(milliseconds=1)) for at, made in zip(times, ids, strict=True)
+        min_event_id(at) <= made < min_event_id(at + timedelta(milliseconds=1))
+        for at, made in zip(times, ids, strict=True)
     )
-    assert len({new_id(start) for _ in range(1000)}) == 1000
+    assert len({new_event_id(start) for _ in range(1000)}) == 1000
 
 
 def test_migrate__down_and_up_again_starts_an_empty_log(

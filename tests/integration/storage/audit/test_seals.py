@@ -12,7 +12,7 @@ import pytest
 from kosmos_rag import Engine
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.audit import seals
-from kosmos_rag.storage.audit.log import new_id
+from kosmos_rag.storage.audit.log import new_event_id
 from kosmos_rag.storage.sql import statement
 
 Admin = psycopg.Connection[Any]
@@ -112,9 +112,9 @@ def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> 
     def slow() -> None:
         now = datetime.now(UTC)
         values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question", "search_query", "follows"))
-        values |= {"tenant_id": acme.id, "id": new_id(now), "at": now, "kind": "search", "outcome": "none"}
+        values |= {"tenant_id": acme.id, "id": new_event_id(now), "at": now, "kind": "search", "outcome": "none"}
         values |= {"principals": [], "question_sha256": "", "settings_hash": "", "cached": False, "milliseconds": 0.0}
-        with app.transaction(acme.id, ["everyone"], appends=True) as connection:
+        with app.transaction(acme.id, ["everyone"], append_only=True) as connection:
             connection.execute(statement("lock_audit_log_shared"), values)
             connection.execute(statement("insert_audit_event"), values)
             connection.execute("SELECT 1").fetchone()
@@ -148,7 +148,7 @@ def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant)
 
 
 def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seals, "_BATCH", 2)
+    monkeypatch.setattr(seals, "_BATCH_SIZE", 2)
     for number in range(5):
         acme.search(f"churn {number}")
     first = datetime.now(UTC).replace(day=1) - timedelta(days=1)

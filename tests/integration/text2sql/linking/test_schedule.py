@@ -27,7 +27,7 @@ SHOP = SchemaSource(kind="database", location="SHOP_URL")
 @pytest.fixture(autouse=True)
 def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every taking look for what is due."""
-    monkeypatch.setattr(queue, "WAKE_S", 0.0)
+    monkeypatch.setattr(queue, "REQUEUE_INTERVAL_S", 0.0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The ledgers of passes over sources: seen = new + changed + unchanged + removed + failed, once a run has finished."""
+"""Counts of sync runs: seen = new + changed + unchanged + removed + failed, once a run has finished."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,22 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import IngestFailure, RunInfo, storable
-from kosmos_rag.storage.pool import Role
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 
-def open_run(connection: psycopg.Connection, owner: TenantRef, collection: str, source: Mapping[str, Any]) -> uuid.UUID:
-    """Begin a run; one over the same source that never came to its end is closed as failed. Returns its id."""
+def start_sync_run(
+    connection: psycopg.Connection, owner: TenantRef, collection: str, source: Mapping[str, Any]
+) -> uuid.UUID:
+    """Start a sync run, and return its id; an interrupted run of the same source is closed as failed.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        owner: the tenant.
+        collection: collection that the source is synced into.
+        source: specification of the source.
+    """
     run_id = uuid.uuid4()
     values = {"tenant_id": owner.id, "run_id": run_id, "collection": collection, "source": Jsonb(source)}
     connection.execute(statement("fail_interrupted_sync_runs"), values)
@@ -22,7 +31,7 @@ def open_run(connection: psycopg.Connection, owner: TenantRef, collection: str, 
     return run_id
 
 
-def note(
+def add_counts(
     connection: psycopg.Connection,
     owner: TenantRef,
     run_id: uuid.UUID,
@@ -34,7 +43,19 @@ def note(
     state: str | None = None,
     error: str | None = None,
 ) -> None:
-    """Add to a run what was found out without a job; each failure is one document that was seen, and failed."""
+    """Add counts that the listing found without a job; each failure is one document, seen and failed.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        owner: the tenant.
+        run_id: the sync run.
+        seen: documents listed, without the failures.
+        unchanged: documents with an unchanged etag.
+        removed: documents that the source no longer has.
+        failures: documents that could not be listed; the first 100 are stored.
+        state: new state of the run.
+        error: reason why the run failed.
+    """
     values = {
         "tenant_id": owner.id,
         "run_id": run_id,
@@ -53,16 +74,16 @@ def _plain(failure: IngestFailure) -> dict[str, str]:
     return {"source": storable(failure.source), "code": failure.code, "message": storable(failure.message)}
 
 
-class Ledgers:
-    """Reads and closes runs, each call a transaction of its own. Thread-safe."""
+class SyncRuns:
+    """List and close sync runs, each call in a transaction of its own. Thread-safe."""
 
-    def __init__(self, role: Role) -> None:
-        self._role = role
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
 
-    def runs(self, owner: TenantRef, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
-        """List a tenant's runs, newest first."""
+    def list(self, owner: TenantRef, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
+        """List the sync runs of a tenant, newest first."""
         values = {"tenant_id": owner.id, "run_id": run_id, "limit": limit}
-        with self._role.queue() as connection:
+        with self._pool.untenanted() as connection:
             rows = connection.execute(statement("list_sync_runs"), values).fetchall()
         names = (
             "id",
@@ -88,17 +109,17 @@ class Ledgers:
             for row in rows
         ]
 
-    def close(self) -> int:
-        """Close the runs whose every document has an outcome. Returns how many there were."""
-        with self._role.queue() as connection:
+    def finish_completed(self) -> int:
+        """Finish the runs whose documents all have an outcome, and return how many."""
+        with self._pool.untenanted() as connection:
             return connection.execute(statement("finish_sync_runs")).rowcount
 
-    def abandon(self, owner: TenantRef) -> int:
-        """Close as failed the runs of a tenant whose pass will not be taken up again. Returns how many."""
-        with self._role.queue() as connection:
+    def fail_abandoned(self, owner: TenantRef) -> int:
+        """Fail the runs of a tenant whose sync job no longer exists, and return how many."""
+        with self._pool.untenanted() as connection:
             return connection.execute(statement("fail_abandoned_sync_runs"), {"tenant_id": owner.id}).rowcount
 
     def prune(self, *, keep_days: int) -> int:
-        """Delete runs that finished longer ago. Returns how many there were."""
-        with self._role.queue() as connection:
+        """Delete runs that finished more than `keep_days` ago, and return how many."""
+        with self._pool.untenanted() as connection:
             return connection.execute(statement("prune_sync_runs"), {"keep_days": keep_days}).rowcount
