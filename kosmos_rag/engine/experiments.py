@@ -10,8 +10,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import changes
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import ExperimentInfo, ExperimentMode, ExperimentReport
-from kosmos_rag.evaluation.experiments import report as comparing
-from kosmos_rag.evaluation.experiments import store as storing
+from kosmos_rag.evaluation.experiments import report, store
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import TenantRef, validate_name
@@ -57,7 +56,7 @@ class TenantExperiments:
             started_at=datetime.now(UTC),
             stopped_at=None,
         )
-        if not storing.start(self._database.worker, self._owner, info, preset):
+        if not store.start(self._database.worker, self._owner, info, preset):
             raise self._in_the_way(name)
         return info
 
@@ -72,19 +71,19 @@ class TenantExperiments:
 
     def infos(self) -> list[ExperimentInfo]:
         """Return the tenant's experiments, those that run first, then the latest. Raises DatabaseError."""
-        return storing.listed(self._database.worker, self._owner)
+        return store.listed(self._database.worker, self._owner)
 
     def status(self, name: str) -> ExperimentReport:
         """Return how the two configurations compare so far. Raises RequestError where there is none, DatabaseError."""
         experiment = self._named(name)
-        return comparing.report(experiment, storing.results(self._database.worker, self._owner, experiment.id))
+        return report.report(experiment, store.results(self._database.worker, self._owner, experiment.id))
 
     def stop(self, name: str) -> ExperimentReport:
         """End an experiment, from the next question on, and return what came of it. It may have ended before.
 
         Raises RequestError where there is none, DatabaseError.
         """
-        storing.stop(self._database.worker, self._owner, name, now=datetime.now(UTC))
+        store.stop(self._database.worker, self._owner, name, now=datetime.now(UTC))
         return self.status(name)
 
     def prune(self, *, keep_days: int) -> int:
@@ -92,7 +91,7 @@ class TenantExperiments:
 
         The worker does it by `worker.keep_experiment_days`. Raises DatabaseError.
         """
-        return storing.prune(self._database.worker, self._owner, keep_days=keep_days)
+        return store.prune(self._database.worker, self._owner, keep_days=keep_days)
 
     def _named(self, name: str) -> ExperimentInfo:
         found = next((info for info in self.infos() if info.name == name), None)

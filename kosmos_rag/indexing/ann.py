@@ -5,7 +5,7 @@ import math
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,7 @@ from kosmos_rag.indexing.recall import (
     smallest_sufficient_setting,
     time_queries,
 )
+from kosmos_rag.indexing.transactions import ensure_lock_release
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.sql import statement
 
@@ -73,20 +74,8 @@ def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
         values = {"tenant_id": _TABLE_LOCK}
         while connection.execute(statement("try_maintenance_lock"), values).fetchone() != (True,):
             time.sleep(_LOCK_POLL_S)
-        with releasing_maintenance_lock(connection, _TABLE_LOCK):
+        with ensure_lock_release(connection, _TABLE_LOCK):
             yield connection
-
-
-@contextmanager
-def releasing_maintenance_lock(session: psycopg.Connection, tenant_id: uuid.UUID) -> Iterator[None]:
-    """Release a held maintenance lock at the end, also after an error."""
-    try:
-        yield
-    finally:
-        # The server releases the locks of a closed session only when it notices the end: the next maintenance, at once
-        # after this one, would be refused. A session that is lost has no lock to release.
-        with suppress(psycopg.OperationalError):
-            session.execute(statement("release_maintenance_lock"), {"tenant_id": tenant_id})
 
 
 def plan_settings(kind: str, rows: int, settings: IndexSettings) -> dict[str, Any]:

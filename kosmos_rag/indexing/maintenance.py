@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.core.types import IndexEvent, IndexInfo, Space
-from kosmos_rag.indexing.ann import releasing_maintenance_lock
 from kosmos_rag.indexing.ann_maintenance import VectorIndexMaintenance
 from kosmos_rag.indexing.catalog import IndexRecord
 from kosmos_rag.indexing.history import list_events
 from kosmos_rag.indexing.segment_maintenance import SegmentMaintenance
 from kosmos_rag.indexing.status import index_status
-from kosmos_rag.indexing.transactions import maintenance_transaction
+from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
@@ -135,7 +134,7 @@ class IndexMaintenance:
                 raise IndexLocked(
                     f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
                 )
-            with releasing_maintenance_lock(session, tenant.id):
+            with ensure_lock_release(session, tenant.id):
                 yield
 
     def _live_space(self, tenant: TenantRef) -> Space | None:

@@ -1,7 +1,8 @@
 """Transactions of maintenance: without a statement timeout, and with publications locked out."""
 
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
 
@@ -27,3 +28,15 @@ def exclusive_transaction(database: Database, tenant: TenantRef) -> Iterator[psy
         connection.execute(statement("lock_collections"), {"tenant_id": tenant.id})
         connection.execute(statement("lock_spaces_exclusively"), {"tenant_id": tenant.id})
         yield connection
+
+
+@contextmanager
+def ensure_lock_release(session: psycopg.Connection, tenant_id: uuid.UUID) -> Iterator[None]:
+    """Release a held maintenance lock at the end, also after an error."""
+    try:
+        yield
+    finally:
+        # The server releases the locks of a closed session only when it notices the end: the next maintenance, at once
+        # after this one, would be refused. A session that is lost has no lock to release.
+        with suppress(psycopg.OperationalError):
+            session.execute(statement("release_maintenance_lock"), {"tenant_id": tenant_id})

@@ -24,10 +24,7 @@ from kosmos_rag.apps.http.middleware import Requests
 from kosmos_rag.apps.http.openapi import describe
 from kosmos_rag.apps.http.rate_limit import Rates
 from kosmos_rag.apps.http.readiness import Readiness
-from kosmos_rag.apps.http.routes import grounding, seed_api
-from kosmos_rag.apps.http.routes import health as operations
-from kosmos_rag.apps.http.routes import resources as holdings
-from kosmos_rag.apps.http.routes import search as asking
+from kosmos_rag.apps.http.routes import grounding, health, resources, search, seed_api
 from kosmos_rag.apps.http.streaming import Streams
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.problem_details import MEDIA_TYPE, Problem
@@ -78,7 +75,7 @@ def create_app(service: Service) -> FastAPI:
         ],
     )
     app.state.service = service
-    for module in (asking, grounding, holdings, seed_api, operations, console, console_holdings):
+    for module in (search, grounding, resources, seed_api, health, console, console_holdings):
         app.include_router(module.router)
     describe(app)
     app.add_exception_handler(KosmosError, of_ours)

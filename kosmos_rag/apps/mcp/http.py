@@ -18,7 +18,7 @@ from kosmos_rag.apps.http.app import of_ours
 from kosmos_rag.apps.http.body_limits import Bodies
 from kosmos_rag.apps.http.dependencies import Service, identified
 from kosmos_rag.apps.http.middleware import Requests
-from kosmos_rag.apps.http.routes import health as operations
+from kosmos_rag.apps.http.routes import health
 from kosmos_rag.apps.mcp.server import Server
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError
@@ -61,7 +61,7 @@ def create_app(service: Service, server: Server) -> ASGIApp:
     app = Starlette(
         routes=[
             Route("/livez", _livez),
-            Route("/readyz", operations.readyz),
+            Route("/readyz", health.readyz),
             Route(PATH, Access(_protocol(server, service.settings), service)),
         ],
         middleware=[Middleware(Requests, metrics=service.metrics), Middleware(Bodies, settings=service.settings)],
@@ -72,7 +72,7 @@ def create_app(service: Service, server: Server) -> ASGIApp:
 
 
 async def _livez(_: Request) -> Response:
-    return PlainTextResponse(await operations.livez())
+    return PlainTextResponse(await health.livez())
 
 
 def _protocol(server: Server, settings: Settings) -> ASGIApp:

@@ -15,7 +15,7 @@ from kosmos_rag.apps.http.console.rendering import assets, edition, render
 from kosmos_rag.apps.http.console.sessions import VisitingAdministrator, VisitingReader, forget, identified, keep
 from kosmos_rag.apps.http.console.source_view import BEFORE, LINES, reading
 from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.routes import resources as holdings
+from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.search import start_answer
 from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse, format_event
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
@@ -108,7 +108,7 @@ async def _offered(caller: Caller) -> dict[str, Any]:
 
 
 async def _chosen(caller: Caller, collection: str | None) -> dict[str, Any]:
-    found = (await holdings.collections(caller)).collections
+    found = (await resources.collections(caller)).collections
     return {"collections": found, "collection": collection}
 
 

@@ -12,7 +12,7 @@ from fastapi import Depends, Request, Response
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
-from kosmos_rag.apps.http import dependencies as caller
+from kosmos_rag.apps.http import dependencies
 from kosmos_rag.apps.http.csrf import is_of_own_page
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.core.errors import NotPermitted
@@ -54,7 +54,7 @@ async def identified(request: Request, credentials: str | None) -> Identity:
     """
     well_formed = credentials is None or _CREDENTIALS.fullmatch(credentials)
     authorization = None if credentials is None else f"Bearer {credentials if well_formed else ''}"
-    return await caller.identified(request.app.state.service, request.scope, authorization)
+    return await dependencies.identified(request.app.state.service, request.scope, authorization)
 
 
 def visitor_of(request: Request) -> Identity | None:

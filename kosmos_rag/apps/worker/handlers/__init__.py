@@ -4,9 +4,7 @@ import time
 from collections.abc import Sequence
 
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.apps.worker.handlers import documents, maintenance
-from kosmos_rag.apps.worker.handlers import schema as schemas
-from kosmos_rag.apps.worker.handlers import sync as syncing
+from kosmos_rag.apps.worker.handlers import documents, maintenance, schema, sync
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry import tracing
@@ -26,8 +24,8 @@ class EngineWork:
         counters = CounterBuffer()
         engine.observe(counters)
         self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
-        self._sync = syncing.SyncHandler(parts.database, parts.ingest_pipeline)
-        self._schemas = schemas.SchemaHandler(engine)
+        self._sync = sync.SyncHandler(parts.database, parts.ingest_pipeline)
+        self._schemas = schema.SchemaHandler(engine)
         monitoring = MonitorHandler(recall_monitor(engine), round_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceHandler(
             parts.database, parts.indexes, monitoring, engine.settings.worker
@@ -37,7 +35,7 @@ class EngineWork:
         """Work on documents together, and on everything else one after the other, as long as the turn is."""
         until = time.monotonic() + documents.BATCH_TIME_SLICE_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, until)
-        one_by_one: dict[str, syncing.SyncHandler | schemas.SchemaHandler | maintenance.MaintenanceHandler] = {
+        one_by_one: dict[str, sync.SyncHandler | schema.SchemaHandler | maintenance.MaintenanceHandler] = {
             kinds.SYNC: self._sync,
             kinds.SCHEMA: self._schemas,
             kinds.MAINTAIN: self._maintenance,
