@@ -35,11 +35,11 @@ ROWS: dict[str, dict[str, Any]] = {
         "retrieval.rrf_k": 60,
     },
     "rrf .5/.5, k 60": {"retrieval.rrf_k": 60},
-    "rrf, depth 30": {"retrieval.depth": CHUNKS},
-    "rrf, depth 200": {"retrieval.depth": 200},
-    "rrf, feedback 0.2": {"retrieval.feedback": 0.2},
+    "rrf, 30 candidates": {"retrieval.candidates": CHUNKS},
+    "rrf, 200 candidates": {"retrieval.candidates": 200},
+    "rrf, prf 0.2": {"retrieval.prf_weight": 0.2},
     "score": {"retrieval.fusion": "score"},
-    "score, feedback 0.2": {"retrieval.fusion": "score", "retrieval.feedback": 0.2},
+    "score, prf 0.2": {"retrieval.fusion": "score", "retrieval.prf_weight": 0.2},
     "rrf, synonyms": {"expansion.synonyms": str(SYNONYMS)},
 }
 """Changes of settings under `rag`, by row."""

@@ -166,7 +166,7 @@ def observing(plain: Tenant, observed: Tenant, questions: Sequence[str], rounds:
 def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embedder: Embedder) -> dict[str, Any]:
     """Publish one large tenant, and ask it."""
     prepared = Prepared({**data.questions, PROBE: embedder.embed_query(PROBE)}, data.dimensions)
-    fresh = _settings(scratch, arguments.backend, **{"rag.retrieval.cached_questions": 0})
+    fresh = _settings(scratch, arguments.backend, **{"rag.retrieval.query_embedding_cache": 0})
     # Few sentences give few questions, and some must be left to be timed.
     questions, warm = list(data.questions), min(WARM, len(data.questions) // 2)
     with (

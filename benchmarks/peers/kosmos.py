@@ -43,7 +43,7 @@ _MODEL = {
     "rag.embedding.dimensions": 384,
     "rag.reranking.enabled": False,
     # Each question is asked several times, and is to be embedded each time.
-    "rag.retrieval.cached_questions": 0,
+    "rag.retrieval.query_embedding_cache": 0,
 }
 
 

@@ -122,7 +122,7 @@ def settings(data_dir: Path, dimensions: int, changes: Mapping[str, Any]) -> Set
         "rag.embedding.dimensions": dimensions,
         "rag.reranking.enabled": False,
         "rag.retrieval.top_k": DEPTH,
-        "rag.retrieval.depth": DEPTH,
+        "rag.retrieval.candidates": DEPTH,
         # Or questions of made words, near to nothing, would get fewer hits than they ask for.
         "rag.retrieval.similarity_threshold": -1.0,
         "indexes.recall_target": RECALL_TARGET,

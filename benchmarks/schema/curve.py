@@ -18,7 +18,7 @@ from kosmos_rag.text2sql.sql.gold import read_questions
 
 BUDGETS = (50, 100, 200, 300, 400, 500, 600, 700, 900)
 TABLES = (5, 10)
-_KEPT = {"retrieval": {"cached_results": 1000}}
+_KEPT = {"retrieval": {"result_cache": 1000}}
 """Each question is searched once for all budgets."""
 
 

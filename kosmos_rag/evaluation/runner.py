@@ -94,7 +94,7 @@ def for_evaluation(settings: Settings) -> Settings:
     """Return settings without reranking deadline and result cache, so that load does not change the results."""
     rag = settings.rag
     reranking = rag.reranking.model_copy(update={"deadline_ms": 3_600_000})
-    retrieval = rag.retrieval.model_copy(update={"cached_results": 0})
+    retrieval = rag.retrieval.model_copy(update={"result_cache": 0})
     return settings.model_copy(update={"rag": rag.model_copy(update={"reranking": reranking, "retrieval": retrieval})})
 
 

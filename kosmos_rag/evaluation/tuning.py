@@ -62,7 +62,7 @@ def default_stages(settings: Settings) -> list[Stage]:
     ]
     stages: list[Stage] = [
         fusion,
-        [{"rag.retrieval.depth": depth} for depth in (50, 100, 200) if depth >= retrieval.top_k],
+        [{"rag.retrieval.candidates": count} for count in (50, 100, 200) if count >= retrieval.top_k],
         [{"rag.retrieval.similarity_threshold": value} for value in (0.0, 0.1, 0.2, 0.3)],
     ]
     if reranking.enabled:

@@ -36,7 +36,7 @@ from kosmos_rag.retrieval.fusion import (
 )
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.pseudo_relevance import FEEDBACK, pseudo_relevance_feedback
+from kosmos_rag.retrieval.pseudo_relevance import PRF, pseudo_relevance_feedback
 from kosmos_rag.retrieval.query import Query, RetrieverQuery
 from kosmos_rag.retrieval.rerank import RerankResult, RerankStage
 from kosmos_rag.retrieval.retrievers import run_retrievers
@@ -123,12 +123,12 @@ class SearchResources:
             pool=pool,
             embedders=embedders,
             embeddings={
-                id(embedder): QueryEmbeddingCache(embedder, size=retrieval.cached_questions)
+                id(embedder): QueryEmbeddingCache(embedder, size=retrieval.query_embedding_cache)
                 for embedder in embedders.all
             },
             last_embedders={},
             expander=create_expander(settings.rag, language_model),
-            results=ResultCache(size=retrieval.cached_results),
+            results=ResultCache(size=retrieval.result_cache),
             postings=PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024),
             rerank=RerankStage(reranker, settings.rag.reranking, telemetry) if reranker else None,
             telemetry=telemetry,
@@ -274,7 +274,7 @@ class SearchPipeline:
             texts=texts,
             vector=embeddings.get(text, expansion.passage) if rag.retrieval.semantic_weight else None,
             lexical=rag.retrieval.keyword_weight > 0,
-            candidates=max(rag.retrieval.depth, self._fetch_limit(query)),
+            candidates=max(rag.retrieval.candidates, self._fetch_limit(query)),
             similarity_threshold=rag.retrieval.similarity_threshold,
             use_vector_index=self._settings.indexes.vector != "none",
         )
@@ -372,14 +372,14 @@ class SearchPipeline:
             state = snapshot if number == 1 else load_snapshot(connection, wording)
             candidates = run_retrievers(connection, wording, state, self._resources.postings, timer)
             lists |= {name if number == 1 else f"{name} {number}": entry for name, entry in candidates.items()}
-        feedback = self._settings.rag.retrieval.feedback
-        fused = self._fuse(lists, None if query.parsed.phrases or feedback else self._fetch_limit(query))
+        prf_weight = self._settings.rag.retrieval.prf_weight
+        fused = self._fuse(lists, None if query.parsed.phrases or prf_weight else self._fetch_limit(query))
         timer.record("fuse")
-        if feedback and fused:
+        if prf_weight and fused:
             chunk_ids = [entry.chunk_id for entry in fused]
-            lists[FEEDBACK] = pseudo_relevance_feedback(connection, query.scope, snapshot, chunk_ids)
+            lists[PRF] = pseudo_relevance_feedback(connection, query.scope, snapshot, chunk_ids)
             fused = self._fuse(lists, None)
-            timer.record("feedback")
+            timer.record("prf")
         return Ranking(retrievers=lists, fused=fused)
 
     def _fuse(self, lists: Mapping[str, CandidateList], limit: int | None) -> list[FusedCandidate]:
@@ -387,7 +387,7 @@ class SearchPipeline:
         by_retriever = {
             DENSE: retrieval.semantic_weight,
             LEXICAL: retrieval.keyword_weight,
-            FEEDBACK: retrieval.feedback,
+            PRF: retrieval.prf_weight,
         }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
         candidates = {name: entry.candidates for name, entry in lists.items()}

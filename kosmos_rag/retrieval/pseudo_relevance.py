@@ -10,7 +10,7 @@ from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.storage.sql import statement
 
-FEEDBACK = "feedback"
+PRF = "prf"
 """Name of the candidate list."""
 
 _BEST = 5
@@ -38,7 +38,7 @@ def pseudo_relevance_feedback(
     return rank_candidates(
         scored,
         limit=len(candidates),
-        plan=f"likeness to the best {len(best)}",
+        plan=f"similarity to the best {len(best)}",
         read={"rows": len(scored)},
         reason=None,
     )

@@ -41,7 +41,7 @@ def test_experiment__from_its_start_to_what_came_of_it(
     shown = kosmos("stop", "by-scores").stdout
     assert "3 questions: 3 compared, 0 failed, 0 degraded" in shown
     assert "too little to tell: 3 questions compared, and 30 are needed" in shown
-    (tmp_path / "deeper.yaml").write_text("rag: {retrieval: {depth: 300}}")
+    (tmp_path / "deeper.yaml").write_text("rag: {retrieval: {candidates: 300}}")
     assert kosmos("start", "deeper", "--settings", "deeper.yaml", "--mode", "serve", "-C", "wiki").exit_code == 0
     listed = json.loads(kosmos("status", "--json").stdout)["experiments"]
     assert [(one["name"], one["collection"], one["stopped_at"] is None) for one in listed] == [

@@ -34,7 +34,7 @@ def tune(
     output: OutputOption = Path("tuned.yaml"),
     options: AskingOptions,
 ) -> None:
-    """Choose fusion, weights, depth and thresholds, or what --grid names, and write what is better into a file."""
+    """Choose fusion, weights, candidates and thresholds, or what --grid names, and write what is better into a file."""
     from kosmos_rag.evaluation.grid import parse_grid
     from kosmos_rag.evaluation.tuning import TEST, default_stages, render_configuration, tune
 

@@ -160,40 +160,40 @@ def _check_known(section: Section, model: str, dimensions: int) -> None:
 
 
 class RetrievalSettings(Section):
-    """How candidates are found and fused."""
+    """How candidates are retrieved and fused."""
 
     semantic_weight: Weight = Field(
-        default=0.5, description="Weight of the vector leg in the fusion, relative to the other."
+        default=0.5, description="Weight of the dense retriever in the fusion, relative to the lexical one."
     )
     keyword_weight: Weight = Field(
-        default=0.5, description="Weight of the keyword leg in the fusion, relative to the other."
+        default=0.5, description="Weight of the lexical retriever in the fusion, relative to the dense one."
     )
     fusion: Literal["rrf", "score"] = Field(
         default="rrf",
-        description="rrf adds reciprocal ranks; score adds the scores, those of each leg standardised.",
+        description="rrf adds reciprocal ranks; score adds the scores, those of each retriever standardised.",
     )
-    feedback: Weight = Field(
+    prf_weight: Weight = Field(
         default=0.0,
-        description="Weight of a third list in the fusion: candidates by likeness to the five best; 0 makes none.",
+        description="Weight of pseudo-relevance feedback in the fusion: similarity to the best five; 0 is off.",
     )
     top_k: Count = Field(default=20, description="Fused hits that go on to reranking.")
     similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
-        default=0.0, description="Cosine similarity below which the vector leg drops a candidate."
+        default=0.0, description="Cosine similarity below which the dense retriever drops a candidate."
     )
     rrf_k: Count = Field(
         default=15,
         description="Constant of reciprocal rank fusion; larger flattens the lead of the first ranks.",
     )
-    depth: Count = Field(
+    candidates: Count = Field(
         default=100,
-        description="Candidates of each leg before fusion; a hit that both legs rank low needs depth.",
+        description="Candidates of each retriever before fusion; a hit that both rank low needs more of them.",
     )
-    cached_questions: Amount = Field(
-        default=1000, description="Questions whose vectors a process keeps; a repeated question is not embedded again."
+    query_embedding_cache: Amount = Field(
+        default=1000, description="Query embeddings that a process caches; a repeated question is not embedded again."
     )
-    cached_results: Amount = Field(
+    result_cache: Amount = Field(
         default=0,
-        description="Results that a process keeps for the same reader of unchanged documents; 0 keeps none.",
+        description="Search results that a process caches, each for one reader of unchanged documents; 0 is off.",
     )
     max_question_chars: Count = Field(
         default=10_000, description="Characters of a question above which it is refused, to bound its cost."
@@ -203,11 +203,11 @@ class RetrievalSettings(Section):
     def _check_legs(self) -> Self:
         conflicts = []
         if self.semantic_weight == 0 and self.keyword_weight == 0:
-            remedy = "no leg would count: give at least one of them a weight above 0"
+            remedy = "no retriever would count: give at least one of them a weight above 0"
             conflicts.append(Conflict(("semantic_weight", "keyword_weight"), remedy))
-        if self.depth < self.top_k:
-            remedy = "depth must be at least top_k: raise depth or lower top_k"
-            conflicts.append(Conflict(("depth", "top_k"), remedy))
+        if self.candidates < self.top_k:
+            remedy = "candidates must be at least top_k: raise candidates or lower top_k"
+            conflicts.append(Conflict(("candidates", "top_k"), remedy))
         refuse(self, conflicts)
         return self
 
@@ -244,7 +244,7 @@ class ExpansionSettings(Section):
     """What is looked for beside the question's own words. All of it is off by default."""
 
     synonyms: File | None = Field(
-        default=None, description="YAML file of words that mean the same, for the keyword leg; null is none."
+        default=None, description="YAML file of synonyms for the lexical retriever; null is none."
     )
     synonym_weight: Share = Field(default=0.5, description="What a synonym counts for, beside 1 for a word asked for.")
     queries: Annotated[int, Strict(), Ge(0), Le(8)] = Field(

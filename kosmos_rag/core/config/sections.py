@@ -239,7 +239,8 @@ class IndexSettings(Section):
         description="Parallel workers of the server that build a vector index; 0 leaves other cores to questions.",
     )
     unsegmented_chunks: Count = Field(
-        default=2_000, description="Chunks that are scanned by the keyword leg before they are packed into a segment."
+        default=2_000,
+        description="Chunks that the lexical retriever scans before they are packed into a segment.",
     )
     postings_cache_mb: Count = Field(
         default=64, description="Megabytes of packed postings that a process keeps for the next question."

@@ -36,7 +36,7 @@ class Metric:
 RETRIEVAL_STAGE_SECONDS = Metric(
     "kosmos_retrieval_stage_seconds",
     "histogram",
-    "Duration of a stage of a search: expand, embed, plan, dense, lexical, fuse, feedback, fetch, rerank, signals, "
+    "Duration of a stage of a search: expand, embed, plan, dense, lexical, fuse, prf, fetch, rerank, signals, "
     "cache (result taken from the cache), context (context assembled after the search), total (without context).",
     ("stage",),
     STAGE_SECONDS,

@@ -48,7 +48,7 @@ class Expander:
 
     def __init__(self, rag: RagSettings, model: LanguageModel | None) -> None:
         """Load the synonyms. Raises ConfigError: a broken file, or no language model where one is needed."""
-        settings, kept = _effective_settings(rag), rag.retrieval.cached_questions
+        settings, kept = _effective_settings(rag), rag.retrieval.query_embedding_cache
         self._synonyms = Synonyms.load(settings.synonyms) if settings.synonyms else None
         wanted = [key for key in ("queries", "hyde") if getattr(settings, key)]
         if wanted and model is None:

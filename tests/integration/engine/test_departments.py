@@ -37,11 +37,11 @@ MODES = {
     "scores": {"rag.retrieval.fusion": "score"},
     "dense": {"rag.retrieval.keyword_weight": 0.0},
     "lexical": {"rag.retrieval.semantic_weight": 0.0},
-    "feedback": {"rag.retrieval.feedback": 0.5},
+    "feedback": {"rag.retrieval.prf_weight": 0.5},
     "signals": {
         "rag.signals": {"department_match": {"by_folder": True}, "word_overlap": {"weight": 0.2}, "one_per_source": {}}
     },
-    "cached": {"rag.retrieval.cached_results": 1000},
+    "cached": {"rag.retrieval.result_cache": 1000},
 }
 WORLDS = 500
 FAST = 10

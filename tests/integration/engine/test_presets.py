@@ -102,7 +102,7 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
         ("rag: {chunking: {min_size: 5000}}", r"min_size is 5000 \(preset mine\) and .*max_size is 1000 \(settings\)"),
         ("rag: {signals: {zzz: {}}}", r"rag\.signals\.zzz is no signal"),
         ("rag: {embedding: {batch_size: 5}}", r"rag\.embedding\.batch_size \(preset mine\) is not a setting of a coll"),
-        ("rag: {retrieval: {cached_results: 5}}", "is not a setting of a collection"),
+        ("rag: {retrieval: {result_cache: 5}}", "is not a setting of a collection"),
         ("database: {pool_size: 5}", "is not a setting of a collection"),
         ("rag: {answer: {template: ./own.j2}}", r"the preset mine is \./own\.j2: a preset is stored without files"),
         ("rag: {answer: {template: strict}}", r"rag\.answer\.template is \"strict\" \(preset mine\): it must"),
@@ -204,7 +204,7 @@ def test_documents__take_a_preset_with_their_next_ingestion(engine: Engine, tena
 
 
 def test_kept_results__are_those_of_the_preset(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
-    with opened(settings, {"rag.retrieval.cached_results": 10}) as engine:
+    with opened(settings, {"rag.retrieval.result_cache": 10}) as engine:
         collections = engine.tenant(tenant_name).collections
         scope = engine.tenant(tenant_name, collection="sql")
         scope.ingest([SALES])

@@ -291,7 +291,7 @@ def test_commands__questions_of_documents_and_their_answers(kosmos: Kosmos, tmp_
 @pytest.mark.slow
 def test_commands__tuning(kosmos: Kosmos, tmp_path: Path) -> None:
     _beir(tmp_path / "tiny", DOCUMENTS)
-    alike = kosmos("eval", "tune", "tiny", "--grid", "retrieval.depth=100,200")
+    alike = kosmos("eval", "tune", "tiny", "--grid", "retrieval.candidates=100,200")
     assert "nothing was better" in alike.stdout
     assert not (tmp_path / "tuned.yaml").exists()
 

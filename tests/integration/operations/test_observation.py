@@ -46,7 +46,7 @@ def engine(settings: Settings) -> Iterator[Engine]:
     settings = settings.model_copy(
         update={"observability": settings.observability.model_copy(update={"slow_ms": 1, "top_tenants": 3})}
     )
-    kept = settings.rag.retrieval.model_copy(update={"cached_results": 10})
+    kept = settings.rag.retrieval.model_copy(update={"result_cache": 10})
     settings = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": kept})})
     with Engine(settings, embedder=HashingEmbedder(), reranker=Broken()) as opened:
         yield opened

@@ -347,7 +347,7 @@ def test_language_model__what_it_wrote_is_kept_of_the_last_questions(
     kept: int, asked: int, settings: Settings, tenant_name: str
 ) -> None:
     writer = Writer(wordings=WORDINGS)
-    with opened(settings, {**TWO, "rag.retrieval.cached_questions": kept}, language_model=writer) as engine:
+    with opened(settings, {**TWO, "rag.retrieval.query_embedding_cache": kept}, language_model=writer) as engine:
         for question in ("churn", "loss", "loss", "churn"):
             engine.tenant(tenant_name).search(question)
     assert writer.asked == {"wordings": asked}

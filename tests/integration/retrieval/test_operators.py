@@ -16,7 +16,7 @@ LANGUAGES = {"prose": "english", "code": "simple"}
 @pytest.fixture
 def both(settings: Settings) -> Iterator[Engine]:
     """An engine whose legs give all that may be given, and that packs every chunk."""
-    retrieval = settings.rag.retrieval.model_copy(update={"depth": 1000, "similarity_threshold": -1.0})
+    retrieval = settings.rag.retrieval.model_copy(update={"candidates": 1000, "similarity_threshold": -1.0})
     indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
     rag = settings.rag.model_copy(update={"retrieval": retrieval})
     changed = settings.model_copy(update={"rag": rag, "indexes": indexes})

@@ -23,7 +23,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
-KEPT = {"rag.retrieval.cached_results": 100}
+KEPT = {"rag.retrieval.result_cache": 100}
 # A few chunks are worth an index here.
 INDEXED = {"indexes.unsegmented_chunks": 5, "indexes.vector": "ivfflat", "indexes.vector_min_chunks": 20}
 CHUNKS = 30
@@ -291,7 +291,7 @@ def test_question__is_embedded_once_while_its_vector_is_kept(
     kept_questions: int, embedded: int, settings: Settings, tenant_name: str
 ) -> None:
     embedder = CountingEmbedder()
-    with opened(settings, {"rag.retrieval.cached_questions": kept_questions}, embedder=embedder) as engine:
+    with opened(settings, {"rag.retrieval.query_embedding_cache": kept_questions}, embedder=embedder) as engine:
         for tenant in (tenant_name, "other", tenant_name):
             engine.tenant(tenant).search("churn -account3")
     assert embedder.asked["churn"] == embedded

@@ -84,11 +84,11 @@ def test_explain__shows_what_was_looked_for_beside_the_question() -> None:
 
 def test_explain__names_the_lists_of_other_wordings() -> None:
     account = RetrieverStats(asked=10, returned=10, plan="exact scan", read={"rows": 10}, reason=None)
-    found = replace(FOUND, retrievers={"dense 2": account, "lexical 2": account, "feedback": account})
+    found = replace(FOUND, retrievers={"dense 2": account, "lexical 2": account, "prf": account})
     assert found.explain().splitlines()[1:4] == [
         "dense 2   10 of 10 candidates by exact scan (rows 10)",
         "lexical 2 10 of 10 candidates by exact scan (rows 10)",
-        "feedback  10 of 10 candidates by exact scan (rows 10)",
+        "prf       10 of 10 candidates by exact scan (rows 10)",
     ]
 
 

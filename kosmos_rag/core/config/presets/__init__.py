@@ -24,7 +24,7 @@ _OF_COLLECTIONS = (
     *("rag.intents", "ingestion.language"),
 )
 """Keys that a preset may set. The others say what the process does for all collections alike: models, caches."""
-_OF_PROCESSES = ("rag.retrieval.cached_questions", "rag.retrieval.cached_results")
+_OF_PROCESSES = ("rag.retrieval.query_embedding_cache", "rag.retrieval.result_cache")
 _OF_QUESTIONS = (
     *("rag.retrieval.", "rag.reranking.enabled", "rag.reranking.top_k", "rag.reranking.threshold"),
     *("rag.reranking.deadline_ms", "rag.signals", "rag.intents"),

@@ -104,7 +104,7 @@ def test_settings_that_cannot_be_any_more__are_counted(words: Engine, database: 
     acme = filled(words, subject="ada")
     plain = acme.search(QUESTION, 5)
     acme.experiments.start("vectors", VECTORS, share=1.0, mode=mode)
-    as_admin(database, """UPDATE kosmos.experiments SET content = '{"rag": {"retrieval": {"depth": -1}}}'""")
+    as_admin(database, """UPDATE kosmos.experiments SET content = '{"rag": {"retrieval": {"candidates": -1}}}'""")
     if mode == "serve":
         _assert_first_answered(acme, plain, "ConfigError")
     else:

@@ -72,7 +72,7 @@ def test_clicks__are_of_a_passage(engine: Engine) -> None:
 
 
 def test_kept_results__of_the_two_are_never_mixed(settings: Settings) -> None:
-    with opened(settings, {"rag.retrieval.cached_results": 50}) as engine:
+    with opened(settings, {"rag.retrieval.result_cache": 50}) as engine:
         acme = filled(engine)
         assert not acme.search("churn account3", 5).cached
         acme.experiments.start("words", WORDS, share=1.0, mode="serve")

@@ -70,7 +70,7 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
 
 
 def test_shadow__of_the_same_answers_says_so(engine: Engine, acme: Tenant) -> None:
-    acme.experiments.start("deeper", {"rag.retrieval.depth": 200}, share=1.0)
+    acme.experiments.start("deeper", {"rag.retrieval.candidates": 200}, share=1.0)
     acme.search("churn account1", 5)
     acme.context("churn account2", 5)
     acme.answer("What is churn of account3?", 5)

@@ -121,7 +121,7 @@ def test_sections__may_be_swapped_at_any_time(
 
 def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
     acme.spaces.start()
-    with opened(settings, {"rag.retrieval.cached_results": 10}, embedder=OLD, next_embedder=NEW) as other:
+    with opened(settings, {"rag.retrieval.result_cache": 10}, embedder=OLD, next_embedder=NEW) as other:
         scope = other.tenant("acme")
 
         def asked() -> tuple[str, bool]:
@@ -138,7 +138,7 @@ def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
 @pytest.mark.parametrize("variant", ["filter", "feedback", "phrase", "score fusion"])
 def test_every_way_to_ask__uses_the_space_that_is_live(acme: Tenant, settings: Settings, variant: str) -> None:
     changed: dict[str, Any] = {
-        "feedback": {"rag.retrieval.feedback": 0.5},
+        "feedback": {"rag.retrieval.prf_weight": 0.5},
         "score fusion": {"rag.retrieval.fusion": "score"},
     }.get(variant, {})
     acme.spaces.start()

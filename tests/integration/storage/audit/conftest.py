@@ -15,7 +15,7 @@ from tests.integration.variants import opened
 @pytest.fixture
 def audited(settings: Settings) -> Iterator[Engine]:
     """An engine that keeps a log and results."""
-    with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.cached_results": 10}) as engine:
+    with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.result_cache": 10}) as engine:
         yield engine
 
 

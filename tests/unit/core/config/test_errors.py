@@ -61,7 +61,7 @@ def message_of(text: str | None = None, **arguments: Any) -> str:
             "rag: {retrieval: {top_k: 0}}",
             "rag.retrieval.top_k is 0 (file rag-config.yaml): it must be greater than",
         ),
-        ("rag: {retrieval: {depth: 9999999999}}", "it must be less than or equal to 2147483647"),
+        ("rag: {retrieval: {candidates: 9999999999}}", "it must be less than or equal to 2147483647"),
         (
             "rag: {retrieval: {rrf_k: [1]}}",
             "rag.retrieval.rrf_k is [1] (file rag-config.yaml): it must be a valid int",
@@ -159,8 +159,8 @@ def test_citation_format__with_the_index_is_taken(template: str) -> None:
             "rag.retrieval.semantic_weight is 0 (argument) and rag.retrieval.keyword_weight is 0 (argument):",
         ),
         (
-            {"rag.retrieval.depth": 19},
-            "rag.retrieval.depth is 19 (argument) and rag.retrieval.top_k is 20 (default): depth",
+            {"rag.retrieval.candidates": 19},
+            "rag.retrieval.candidates is 19 (argument) and rag.retrieval.top_k is 20 (default): candidates",
         ),
         (
             {"models.backend": "onnx", "models.device": "cuda"},
@@ -183,9 +183,9 @@ def test_values__impossible_together_are_both_named(values: dict[str, Any], mess
 def test_values__at_the_edge_of_a_conflict_are_taken() -> None:
     chunking = {"min_size": 511, "max_size": 512, "recursive_size": 512, "overlap": 511}
     values = {f"rag.chunking.{key}": value for key, value in chunking.items()}
-    settings = Settings.load(overrides=values | {"rag.retrieval.depth": 20, "rag.retrieval.keyword_weight": 0})
+    settings = Settings.load(overrides=values | {"rag.retrieval.candidates": 20, "rag.retrieval.keyword_weight": 0})
     assert settings.rag.chunking.overlap == 511
-    assert settings.rag.retrieval.depth == 20
+    assert settings.rag.retrieval.candidates == 20
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,10 @@ def test_dimensions__of_an_unknown_model_are_believed() -> None:
             "guard: {samples: 40, keep_questions: true}",
             "it was renamed to monitor.samples_per_run; guard.keep_questions (file rag-config.yaml) is not a key",
         ),
+        ("rag: {retrieval: {feedback: 0.2}}", "it was renamed to rag.retrieval.prf_weight"),
+        ("rag: {retrieval: {depth: 50}}", "it was renamed to rag.retrieval.candidates"),
+        ("rag: {retrieval: {cached_questions: 5}}", "it was renamed to rag.retrieval.query_embedding_cache"),
+        ("rag: {retrieval: {cached_results: 5}}", "it was renamed to rag.retrieval.result_cache"),
         ("indexes: {lexical_tail_chunks: 5}", "it was renamed to indexes.unsegmented_chunks"),
         ("rga: {}", "rga (file rag-config.yaml) is not a key of the configuration: did you mean rag?"),
         ("rag: {retreival: {}}", "did you mean rag.retrieval?"),

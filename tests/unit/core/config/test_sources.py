@@ -36,10 +36,10 @@ def test_precedence__each_level_wins_over_the_one_before(monkeypatch: pytest.Mon
 
 def test_precedence__levels_give_different_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     write(Path("rag-config.yaml"), 30)
-    monkeypatch.setenv("KOSMOS_RAG__RETRIEVAL__DEPTH", "300")
+    monkeypatch.setenv("KOSMOS_RAG__RETRIEVAL__CANDIDATES", "300")
     settings = Settings.load(overrides={"rag.retrieval.rrf_k": 10})
     retrieval = settings.rag.retrieval
-    assert (retrieval.top_k, retrieval.depth, retrieval.rrf_k, retrieval.keyword_weight) == (30, 300, 10, 0.5)
+    assert (retrieval.top_k, retrieval.candidates, retrieval.rrf_k, retrieval.keyword_weight) == (30, 300, 10, 0.5)
 
 
 def test_file__path_wins_over_variable_wins_over_working_folder(
@@ -99,11 +99,11 @@ def test_environment__null_takes_back_what_the_file_gives(monkeypatch: pytest.Mo
 
 def test_environment__single_key_wins_over_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KOSMOS_RAG__RETRIEVAL__TOP_K", "6")
-    monkeypatch.setenv("KOSMOS_RAG", '{"retrieval": {"top_k": 5, "depth": 50}}')
+    monkeypatch.setenv("KOSMOS_RAG", '{"retrieval": {"top_k": 5, "candidates": 50}}')
     settings, origins = Settings.load_with_origins()
-    assert (settings.rag.retrieval.top_k, settings.rag.retrieval.depth) == (6, 50)
+    assert (settings.rag.retrieval.top_k, settings.rag.retrieval.candidates) == (6, 50)
     assert origins["rag.retrieval.top_k"].name == "KOSMOS_RAG__RETRIEVAL__TOP_K"
-    assert origins["rag.retrieval.depth"].name == "KOSMOS_RAG"
+    assert origins["rag.retrieval.candidates"].name == "KOSMOS_RAG"
 
 
 def test_environment__variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,14 +160,14 @@ def test_weight__that_is_missing_is_named(fusion: Fusion) -> None:
 @both
 def test_weights__that_are_all_zero_are_refused(fusion: Fusion) -> None:
     with pytest.raises(ConfigError, match="the weights of dense, lexical are all 0; give at least one of them more"):
-        fusion({"dense": _leg(A), "lexical": _leg(B)}, {"dense": 0, "lexical": 0.0, "feedback": 1})
+        fusion({"dense": _leg(A), "lexical": _leg(B)}, {"dense": 0, "lexical": 0.0, "prf": 1})
 
 
 _IDS = [uuid.UUID(int=number) for number in range(12)]
 # Eighths have no rounding error, so that equal scores are equal in any arithmetic.
 _list = st.dictionaries(st.sampled_from(_IDS), st.integers(-1000, 1000).map(lambda number: number / 8)).map(_scored)
-_lists = st.dictionaries(st.sampled_from(["dense", "lexical", "dense 2", "feedback"]), _list, min_size=1)
-_weights = st.fixed_dictionaries({name: st.floats(0.01, 1) for name in ("dense", "lexical", "dense 2", "feedback")})
+_lists = st.dictionaries(st.sampled_from(["dense", "lexical", "dense 2", "prf"]), _list, min_size=1)
+_weights = st.fixed_dictionaries({name: st.floats(0.01, 1) for name in ("dense", "lexical", "dense 2", "prf")})
 
 
 def _oracle(lists: Lists, weights: Mapping[str, float], k: int | None) -> dict[uuid.UUID, float]:

@@ -1,4 +1,4 @@
-"""Feedback against a real database: candidates by likeness to the best, as NumPy computes it."""
+"""Pseudo-relevance feedback against a real database: candidates by similarity to the best, as NumPy computes it."""
 
 import random
 import uuid
@@ -13,7 +13,7 @@ from kosmos_rag.core.types import Passage, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
-WEIGHT = {"rag.retrieval.feedback": 0.4}
+WEIGHT = {"rag.retrieval.prf_weight": 0.4}
 ALL = 1000
 K = 15
 """Of reciprocal rank fusion, by default."""
@@ -41,7 +41,7 @@ def _likeness(fused: Sequence[Passage]) -> dict[uuid.UUID, float]:
 def _assert_fused_with_feedback(found: SearchResult, before: SearchResult) -> None:
     """Every score is that of before and a share by the rank of the likeness, where likenesses are not too near."""
     likeness = _likeness(before.hits)
-    rank = {hit.chunk_id: round(0.4 / hit.score_contributions["feedback"]) - K for hit in found.hits}
+    rank = {hit.chunk_id: round(0.4 / hit.score_contributions["prf"]) - K for hit in found.hits}
     assert sorted(rank.values()) == list(range(1, len(before.hits) + 1))
     ranked = [likeness[chunk_id] for chunk_id in sorted(rank, key=lambda chunk_id: rank[chunk_id])]
     assert all(better >= worse - 2e-3 for better, worse in pairwise(ranked))
@@ -50,33 +50,33 @@ def _assert_fused_with_feedback(found: SearchResult, before: SearchResult) -> No
         assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + 0.4 / (K + rank[hit.chunk_id]))
 
 
-def test_feedback__ranks_the_candidates_by_likeness_to_the_first_five(settings: Settings, tenant_name: str) -> None:
+def test_prf__ranks_the_candidates_by_likeness_to_the_first_five(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as plain, opened(settings, WEIGHT) as engine:
         _ingest(plain, tenant_name)
         for question in ("w1 w2 w3", "w4", "w5 -w6"):
             before, found = _ask(plain, tenant_name, question), _ask(engine, tenant_name, question)
-            assert "feedback" not in before.retrievers
-            assert set(found.retrievers) == {"dense", "lexical", "feedback"}
+            assert "prf" not in before.retrievers
+            assert set(found.retrievers) == {"dense", "lexical", "prf"}
             assert {hit.chunk_id for hit in found.hits} == {hit.chunk_id for hit in before.hits}
             _assert_fused_with_feedback(found, before)
         assert [hit.chunk_id for hit in found.hits] != [hit.chunk_id for hit in before.hits]
-        account = found.retrievers["feedback"]
+        account = found.retrievers["prf"]
         assert (account.asked, account.returned) == (found.returned, found.returned)
-        assert (account.plan, account.read) == ("likeness to the best 5", {"rows": found.returned})
-        assert "feedback" in found.stages
+        assert (account.plan, account.read) == ("similarity to the best 5", {"rows": found.returned})
+        assert "prf" in found.stages
 
 
-def test_feedback__takes_all_candidates_into_account_and_not_only_those_asked_for(
+def test_prf__takes_all_candidates_into_account_and_not_only_those_asked_for(
     settings: Settings, tenant_name: str
 ) -> None:
     with opened(settings, WEIGHT) as engine:
         _ingest(engine, tenant_name)
         whole, some = _ask(engine, tenant_name), _ask(engine, tenant_name, k=3)
     assert [hit.chunk_id for hit in some.hits] == [hit.chunk_id for hit in whole.hits[:3]]
-    assert some.retrievers["feedback"].returned == whole.returned
+    assert some.retrievers["prf"].returned == whole.returned
 
 
-def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings, tenant_name: str) -> None:
+def test_prf__counts_in_the_fusion_of_scores_too(settings: Settings, tenant_name: str) -> None:
     scores = {"rag.retrieval.fusion": "score"}
     with opened(settings, scores) as plain, opened(settings, scores | WEIGHT) as engine:
         _ingest(plain, tenant_name)
@@ -87,12 +87,12 @@ def test_feedback__counts_in_the_fusion_of_scores_too(settings: Settings, tenant
     fused = {hit.chunk_id: hit.fused_score for hit in before.hits}
     for hit in found.hits:
         share = 0.4 * max(0.0, (likeness[hit.chunk_id] - low) / reach)
-        assert hit.score_contributions["feedback"] == pytest.approx(share, abs=5e-3)
-        assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + hit.score_contributions["feedback"])
+        assert hit.score_contributions["prf"] == pytest.approx(share, abs=5e-3)
+        assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + hit.score_contributions["prf"])
 
 
 @pytest.mark.parametrize("leg", ["semantic_weight", "keyword_weight"])
-def test_feedback__follows_one_leg_alone(leg: str, settings: Settings, tenant_name: str) -> None:
+def test_prf__follows_one_leg_alone(leg: str, settings: Settings, tenant_name: str) -> None:
     one = {f"rag.retrieval.{leg}": 0.0}
     with opened(settings, one) as plain, opened(settings, one | WEIGHT) as engine:
         _ingest(plain, tenant_name)
@@ -101,15 +101,15 @@ def test_feedback__follows_one_leg_alone(leg: str, settings: Settings, tenant_na
     _assert_fused_with_feedback(found, before)
 
 
-def test_feedback__of_few_candidates_takes_these(settings: Settings, tenant_name: str) -> None:
+def test_prf__of_few_candidates_takes_these(settings: Settings, tenant_name: str) -> None:
     with opened(settings, WEIGHT) as engine:
         engine.tenant(tenant_name).ingest(SourceDocument(source=f"d{n}", data=f"churn {n}".encode()) for n in range(2))
-        assert _ask(engine, tenant_name, "churn").retrievers["feedback"].plan == "likeness to the best 2"
+        assert _ask(engine, tenant_name, "churn").retrievers["prf"].plan == "similarity to the best 2"
         nothing = _ask(engine, f"{tenant_name}-nobody", "churn")
     assert (nothing.hits, set(nothing.retrievers)) == ((), {"dense", "lexical"})
 
 
-def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings, tenant_name: str) -> None:
+def test_prf__comes_of_what_the_reader_may_read_alone(settings: Settings, tenant_name: str) -> None:
     """Documents of another tenant, and such that this reader may not read, leave no trace in it."""
     with opened(settings, WEIGHT) as engine:
         _ingest(engine, tenant_name)
@@ -121,5 +121,5 @@ def test_feedback__comes_of_what_the_reader_may_read_alone(settings: Settings, t
         found = engine.tenant(tenant_name, collection="default").search("w1 w2 w3", ALL)
         all_found = _ask(engine, tenant_name)
     assert found.hits == before.hits
-    feedback = {hit.chunk_id: hit.score_contributions["feedback"] for hit in before.hits}
-    assert {hit.chunk_id: hit.score_contributions["feedback"] for hit in all_found.hits} == feedback
+    feedback = {hit.chunk_id: hit.score_contributions["prf"] for hit in before.hits}
+    assert {hit.chunk_id: hit.score_contributions["prf"] for hit in all_found.hits} == feedback
