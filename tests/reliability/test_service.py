@@ -90,7 +90,7 @@ def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, sign
                 base_url=running.url, headers=headers, timeout=120, limits=limits, trust_env=False
             ) as client:
                 asked = [asyncio.ensure_future(ask(client, cut, leaves=n % 2 == 0)) for n in range(CLIENTS)]
-                while running.service.streams.in_flight < CLIENTS or running.service.turns.taken:
+                while running.service.streams.in_flight < CLIENTS or running.service.limiter.in_flight:
                     await asyncio.sleep(0.1)
                 cut.set()
                 await asyncio.gather(*asked[::2])

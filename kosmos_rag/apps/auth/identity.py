@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, READ, SCOPES, ApiKeys
 from kosmos_rag.apps.auth.jwt import TokenVerifier
-from kosmos_rag.apps.http.concurrency import Turns
+from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, NotPermitted
 from kosmos_rag.core.types import EVERYONE
@@ -44,11 +44,11 @@ def principals_of(subject: str, departments: Iterable[str], roles: Iterable[str]
 class Authenticator:
     """Finds out who asks: by API key, by token, or, in development, by nothing."""
 
-    def __init__(self, settings: Settings, keys: ApiKeys, turns: Turns) -> None:
+    def __init__(self, settings: Settings, keys: ApiKeys, limiter: ConcurrencyLimiter) -> None:
         """Read the public keys, where tokens are taken. Raises ConfigError, also on development beyond loopback."""
         self._settings = settings
         self._keys = keys
-        self._turns = turns
+        self._limiter = limiter
         tokens = settings.service.tokens
         self._tokens = TokenVerifier(tokens) if tokens.keys is not None else None
         self._development = _development(settings)
@@ -73,7 +73,7 @@ class Authenticator:
     async def _by_key(self, credentials: str) -> Identity | None:
         if (parsed := ApiKeys.parsed(credentials)) is None:
             return None
-        key = await self._turns.run(self._keys.find, parsed)
+        key = await self._limiter.run(self._keys.find, parsed)
         if key is None:
             return None
         return Identity(

@@ -11,18 +11,18 @@ from starlette.middleware import Middleware
 
 from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.apps.auth.identity import Authenticator
-from kosmos_rag.apps.http.body_limits import Bodies
-from kosmos_rag.apps.http.concurrency import Turns
+from kosmos_rag.apps.http.body_limits import BodyLimits
+from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_holdings
-from kosmos_rag.apps.http.csrf import OwnPages
+from kosmos_rag.apps.http.csrf import SameOriginOnly
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import INVALID, body, headers_of, more_of, problem_of, told
+from kosmos_rag.apps.http.errors import INVALID, body, headers_of, more_of, problem_of, public_detail
 from kosmos_rag.apps.http.grounding import Groundings
 from kosmos_rag.apps.http.metrics import ServiceMetrics
 from kosmos_rag.apps.http.middleware import Requests
 from kosmos_rag.apps.http.openapi import describe
-from kosmos_rag.apps.http.rate_limit import Rates
+from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.routes import grounding, health, resources, search, seed_api
 from kosmos_rag.apps.http.streaming import Streams
@@ -38,19 +38,19 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 def create_service(engine: AsyncEngine) -> Service:
-    """Compose what the routes work with, over an open engine. Raises ConfigError."""
+    """Compose the service over an open engine. Raises ConfigError."""
     settings = engine.settings
-    metrics, turns = ServiceMetrics(settings.observability), Turns(engine, settings)
+    metrics, limiter = ServiceMetrics(settings.observability), ConcurrencyLimiter(engine, settings)
     engine.parts.telemetry.attach(metrics.observer)
     streams = Streams(settings.service)
-    metrics.register_gauges(calls=lambda: turns.taken, streams=lambda: streams.in_flight)
+    metrics.register_gauges(calls=lambda: limiter.in_flight, streams=lambda: streams.in_flight)
     return Service(
         settings=settings,
         engine=engine,
-        turns=turns,
+        limiter=limiter,
         streams=streams,
-        authenticator=Authenticator(settings, ApiKeys(engine.parts.database), turns),
-        rates=Rates(settings.service),
+        authenticator=Authenticator(settings, ApiKeys(engine.parts.database), limiter),
+        rate_limiter=RateLimiter(settings.service),
         groundings=Groundings(),
         metrics=metrics,
         readiness=Readiness(engine.parts.database),
@@ -60,8 +60,8 @@ def create_service(engine: AsyncEngine) -> Service:
 def create_app(service: Service) -> FastAPI:
     """Return the application of a service: any ASGI server runs it."""
     settings = service.settings
-    # A development service asks for no credentials: no web page may reach it under another name, or change anything.
-    guard = [Middleware(OwnPages)] if settings.service.development.tenant is not None else []
+    # A development service needs no credentials, so web pages of other origins must not reach it.
+    guard = [Middleware(SameOriginOnly)] if settings.service.development.tenant is not None else []
     app = FastAPI(
         title="kosmos_rag",
         version=__version__,
@@ -71,28 +71,28 @@ def create_app(service: Service) -> FastAPI:
         middleware=[
             Middleware(Requests, metrics=service.metrics),
             *guard,
-            Middleware(Bodies, settings=settings),
+            Middleware(BodyLimits, settings=settings),
         ],
     )
     app.state.service = service
     for module in (search, grounding, resources, seed_api, health, console, console_holdings):
         app.include_router(module.router)
     describe(app)
-    app.add_exception_handler(KosmosError, of_ours)
+    app.add_exception_handler(KosmosError, handle_library_error)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
     return app
 
 
-async def of_ours(request: Request, error: Exception) -> Response:
-    """Answer for an error of ours, and log what only an operator can mend."""
+async def handle_library_error(request: Request, error: Exception) -> Response:
+    """Return an error of the library as a problem, and log it where only an operator can repair it."""
     problem = problem_of(error)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.warning(
             "%s %s: %s", request.method, problem.name, error,
             extra={"action": "request_refused", "texts": {"path": request.url.path}},
         )  # fmt: skip
-    return _response(problem, told(error, problem), headers_of(error, problem), **more_of(error))
+    return _response(problem, public_detail(error, problem), headers_of(error, problem), **more_of(error))
 
 
 async def _of_validation(_: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Bodies: what comes in has a limit, and no piece of what comes or goes is waited for without end."""
+"""BodyLimits: what comes in has a limit, and no piece of what comes or goes is waited for without end."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _LINGER_BYTES = 1 << 20
 logger = logging.getLogger("kosmos_rag.apps.http")
 
 
-class Bodies:
+class BodyLimits:
     """Counts the bytes of a body as they come, whatever its headers say, and waits only so long for each, in or out."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

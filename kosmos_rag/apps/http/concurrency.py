@@ -1,4 +1,4 @@
-"""Turns at the engine: as many calls at once as it has connections, and no one waits for long."""
+"""Limits the calls of the library that run at once."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,36 +12,42 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Turns:
-    """Runs calls of the library off the event loop, each with a connection to be had."""
+class ConcurrencyLimiter:
+    """Runs calls of the library in threads, at most `database.pool_size` at once: each needs a connection.
+
+    Callers wait at most `service.queue_timeout_s` to start and `service.timeout_s` for the result.
+    """
 
     def __init__(self, engine: AsyncEngine, settings: Settings) -> None:
         self._engine = engine
-        self._wait_s = settings.service.queue_timeout_s
+        self._queue_timeout_s = settings.service.queue_timeout_s
         self._timeout_s = settings.service.timeout_s
         self._free = asyncio.Semaphore(settings.database.pool_size)
         self._limit = settings.database.pool_size
-        self._taken = 0
+        self._in_flight = 0
 
     @property
-    def taken(self) -> int:
-        """How many are being worked on."""
-        return self._taken
+    def in_flight(self) -> int:
+        """Number of calls that run."""
+        return self._in_flight
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call and return its value, or raise its error.
 
-        Raises Overloaded after `service.queue_timeout_s` in the queue, TimedOut where the call takes longer than
-        `service.timeout_s`. A call that nobody waits for any more keeps its turn to its end: its thread is taken.
+        Raises Overloaded where no slot is free within `service.queue_timeout_s`, TimedOut where the call takes longer
+        than `service.timeout_s`. A call whose caller has gone keeps its slot until it ends: a thread cannot be stopped.
         """
         try:
-            async with asyncio.timeout(self._wait_s):
+            async with asyncio.timeout(self._queue_timeout_s):
                 await self._free.acquire()
         except TimeoutError:
-            raise Overloaded(f"all {self._limit} turns were taken for {self._wait_s:g} seconds; try again") from None
-        self._taken += 1
+            raise Overloaded(
+                f"the service is at capacity: {self._limit} calls in flight for {self._queue_timeout_s:g} seconds; "
+                "try again"
+            ) from None
+        self._in_flight += 1
         task = asyncio.ensure_future(self._engine.run(call, *args, **kwargs))
-        task.add_done_callback(self._give_back)
+        task.add_done_callback(self._release)
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 return await asyncio.shield(task)
@@ -50,6 +56,6 @@ class Turns:
                 raise TimedOut(f"it took longer than {self._timeout_s:g} seconds; ask for less") from None
             raise
 
-    def _give_back(self, _: asyncio.Future[R]) -> None:
-        self._taken -= 1
+    def _release(self, _: asyncio.Future[R]) -> None:
+        self._in_flight -= 1
         self._free.release()

@@ -13,7 +13,7 @@ from kosmos_rag.core.problem_details import PROBLEMS
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def is_of_own_page(headers: Headers) -> bool | None:
+def is_same_origin(headers: Headers) -> bool | None:
     """Whether a page of this very origin has sent a request; None where no browser says. No page can change it."""
     site = headers.get("sec-fetch-site")
     if site is not None:
@@ -22,7 +22,7 @@ def is_of_own_page(headers: Headers) -> bool | None:
     return None if origin is None else origin.partition("://")[2] == headers.get("host")
 
 
-def names_loopback(headers: Headers) -> bool:
+def is_loopback_host(headers: Headers) -> bool:
     """Whether a request was sent to a name of the loopback address: any other name may be a foreign page's own."""
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK
@@ -30,7 +30,7 @@ def names_loopback(headers: Headers) -> bool:
         return False
 
 
-class OwnPages:
+class SameOriginOnly:
     """Refuses what pages of others send, under a name of theirs, or to change something.
 
     Any page can have a browser send a simple request, and its name can be pointed at this machine.
@@ -49,8 +49,8 @@ class OwnPages:
 
 
 def _refusal(method: str, headers: Headers) -> str | None:
-    if not names_loopback(headers):
+    if not is_loopback_host(headers):
         return f"a development service answers to {', '.join(sorted(LOOPBACK))} alone; ask it by one of these names"
-    if method not in _SAFE and is_of_own_page(headers) is False:
+    if method not in _SAFE and is_same_origin(headers) is False:
         return "a page of another origin has sent this; send it from a program or from the console"
     return None

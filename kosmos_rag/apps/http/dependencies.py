@@ -1,4 +1,4 @@
-"""Who called, as the routes see it: a scope of the library with the identity set, and turns to use it."""
+"""The caller of a request, as the routes use it: the identity, and its tenant in the library."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from starlette.types import Scope
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Authenticator, Identity
-from kosmos_rag.apps.http.concurrency import Turns
+from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.grounding import Groundings
 from kosmos_rag.apps.http.metrics import ServiceMetrics
-from kosmos_rag.apps.http.rate_limit import Rates
+from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.streaming import Streams
 from kosmos_rag.core.config import Settings
@@ -26,14 +26,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """What the routes work with."""
+    """The parts that the routes use."""
 
     settings: Settings
     engine: AsyncEngine
-    turns: Turns
+    limiter: ConcurrencyLimiter
     streams: Streams
     authenticator: Authenticator
-    rates: Rates
+    rate_limiter: RateLimiter
     groundings: Groundings
     metrics: ServiceMetrics
     readiness: Readiness
@@ -41,7 +41,7 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Who called. Everything that is done for a request is done as this one."""
+    """The caller of a request; every call of the library is made with this identity."""
 
     identity: Identity
     service: Service
@@ -54,19 +54,19 @@ class Caller:
         )
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a call of the library when it is its turn. Raises Overloaded, TimedOut, and what the call raises."""
-        return await self.service.turns.run(call, *args, **kwargs)
+        """Run a call of the library within the concurrency limit. Raises Overloaded, TimedOut, and its own errors."""
+        return await self.service.limiter.run(call, *args, **kwargs)
 
 
-async def identified(service: Service, scope: Scope, authorization: str | None) -> Identity:
-    """Return who has sent a request, by its header, and count the request.
+async def authenticate(service: Service, scope: Scope, authorization: str | None) -> Identity:
+    """Authenticate a request by its header, and count it for the rate limits.
 
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
     """
     client = scope.get("client")
-    with service.rates.showing_credentials(client[0] if client else None):
+    with service.rate_limiter.count_refused_credentials(client[0] if client else None):
         identity = await service.authenticator.identify(authorization)
-    service.rates.count(identity)
+    service.rate_limiter.count(identity)
     return identity
 
 
@@ -76,7 +76,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `k
 def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
         service: Service = request.app.state.service
-        identity = await identified(service, request.scope, request.headers.get("authorization"))
+        identity = await authenticate(service, request.scope, request.headers.get("authorization"))
         identity.require(scope)
         return Caller(identity=identity, service=service)
 

@@ -1,4 +1,4 @@
-"""Errors as the service tells them."""
+"""Errors of the library as problems (RFC 9457)."""
 
 import json
 from http import HTTPStatus
@@ -19,21 +19,21 @@ _TOO_LONG = PROBLEMS[errors.TimedOut]
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what an error is to the sender."""
+    """Return the problem that an error is reported as."""
     if isinstance(error, errors.StatementFailed) and error.sqlstate == _CANCELLED:
         return _TOO_LONG
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 
 
-def told(error: Exception, problem: Problem) -> str:
-    """Return what the sender is told: an error of ours may name hosts and files, and is for the log."""
+def public_detail(error: Exception, problem: Problem) -> str:
+    """Return the detail for the client: messages of server errors may name hosts and files and go to the log only."""
     if problem.status < HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, errors.ServiceError):
         return str(error)
     return problem.title
 
 
 def headers_of(error: Exception, problem: Problem) -> dict[str, str]:
-    """Return the headers that go with an error."""
+    """Return the response headers of an error."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
     if isinstance(error, errors.TooManyRequests):
@@ -44,22 +44,22 @@ def headers_of(error: Exception, problem: Problem) -> dict[str, str]:
 
 
 def more_of(error: Exception) -> dict[str, Any]:
-    """Return the members that the document of an error has beside the usual ones."""
+    """Return the extension members of an error's problem document."""
     return {"code": error.code} if isinstance(error, errors.IngestionError | errors.QueryRefused) else {}
 
 
 def body(problem: Problem, detail: str, **more: Any) -> bytes:
-    """Return the document of a problem. What it quotes of a request may hold what has no encoding."""
+    """Return a problem document as bytes; characters of a quoted request without an encoding become `?`."""
     return json.dumps(document(problem, detail, **more), ensure_ascii=False, default=str).encode(errors="replace")
 
 
 def document(problem: Problem, detail: str, **more: Any) -> dict[str, Any]:
-    """Return the members of a problem's document."""
+    """Return the members of a problem document."""
     return {"type": problem.type, "title": problem.title, "status": problem.status, "detail": detail, **more}
 
 
 async def send_problem(send: Send, problem: Problem, detail: str, **headers: str) -> None:
-    """Answer with a problem where no route does."""
+    """Send a problem as the response."""
     content = body(problem, detail)
     named = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **headers}
     raw = [(name.encode(), value.encode()) for name, value in named.items()]

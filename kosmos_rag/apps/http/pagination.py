@@ -1,4 +1,4 @@
-"""Cursors: where a page ended, opaque to whoever carries it to the next."""
+"""Cursors of lists: the position after a page, opaque to clients."""
 
 import base64
 import binascii
@@ -9,19 +9,19 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import is_text
 
 
-def cursor_of(*place: str | int) -> str:
-    """Return a cursor that says where a page ended."""
-    return base64.urlsafe_b64encode(json.dumps(place, ensure_ascii=False).encode()).decode().rstrip("=")
+def encode_cursor(*position: str | int) -> str:
+    """Encode the position after a page."""
+    return base64.urlsafe_b64encode(json.dumps(position, ensure_ascii=False).encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str, *kinds: type[str] | type[int]) -> tuple[Any, ...]:
-    """Return what a cursor says. Raises RequestError where it is none of ours."""
+def decode_cursor(cursor: str, *kinds: type[str] | type[int]) -> tuple[Any, ...]:
+    """Decode a cursor. Raises RequestError where its values are not of these types."""
     try:
-        place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        place = None
-    if not isinstance(place, list) or [type(part) for part in place] != list(kinds):
-        raise RequestError(f"the cursor {cursor[:60]!r} is none that was given out; take `next` of the page before")
-    if not all(is_text(part) if isinstance(part, str) else 0 < part < 2**63 for part in place):
-        raise RequestError(f"the cursor {cursor[:60]!r} is none that was given out; take `next` of the page before")
-    return tuple(place)
+        position = None
+    if not isinstance(position, list) or [type(part) for part in position] != list(kinds):
+        raise RequestError(f"the cursor {cursor[:60]!r} is invalid; use `next` of the previous page")
+    if not all(is_text(part) if isinstance(part, str) else 0 < part < 2**63 for part in position):
+        raise RequestError(f"the cursor {cursor[:60]!r} is invalid; use `next` of the previous page")
+    return tuple(position)

@@ -1,4 +1,4 @@
-"""Rates: how much a tenant, a subject of it, and an address without valid credentials may ask in a minute, here."""
+"""RateLimiter: how much a tenant, a subject of it, and an address without valid credentials may ask in a minute, here."""
 
 import math
 import time
@@ -18,7 +18,7 @@ _NETWORK_BITS = 64
 """Of an IPv6 address: whoever has one has all of its network."""
 
 
-class Rates:
+class RateLimiter:
     """Counts requests in sliding windows of a minute, in memory."""
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -41,7 +41,7 @@ class Rates:
             self._limiter.hit(limit, *key)
 
     @contextmanager
-    def showing_credentials(self, address: str | None) -> Iterator[None]:
+    def count_refused_credentials(self, address: str | None) -> Iterator[None]:
         """Let an address show credentials, and count where they are refused.
 
         Raises TooManyRequests before they are looked at where that was too often.
@@ -50,7 +50,7 @@ class Rates:
         if limit is None or address is None:
             yield
             return
-        key = (_place_of(address),)
+        key = (_address_key(address),)
         self._require(limit, key)
         try:
             yield
@@ -68,7 +68,7 @@ class Rates:
         )
 
 
-def _place_of(address: str) -> str:
+def _address_key(address: str) -> str:
     """Return what is counted of an address; what a proxy has written there may be none."""
     try:
         parsed = ip_address(address)

@@ -1,4 +1,4 @@
-"""Bodies of requests, and the pages of lists. Results are the records themselves (`core/types/serialize.py`)."""
+"""BodyLimits of requests, and the pages of lists. Results are the records themselves (`core/types/serialize.py`)."""
 
 import uuid
 from typing import Annotated, Any

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from kosmos_rag.answering.stream import AnswerStream
-from kosmos_rag.apps.http.errors import document, problem_of, told
+from kosmos_rag.apps.http.errors import document, problem_of, public_detail
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import Overloaded
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
@@ -183,7 +183,7 @@ def _encode_item(item: AnswerEvent | Exception, warning: str | None, *, explain:
                 exc_info=item if problem.name == "internal" else None,
                 extra={"action": "answer_ended_early", "texts": {"error": str(item)}},
             )  # fmt: skip
-        return [format_event("error", document(problem, told(item, problem)))]
+        return [format_event("error", document(problem, public_detail(item, problem)))]
     if isinstance(item, AnswerSources):
         sources = to_dict(item, explain=explain)
         return [format_event("sources", sources | {"warnings": sources["warnings"] + ([warning] if warning else [])})]

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
 from kosmos_rag.apps.http import server as http
-from kosmos_rag.apps.http.app import of_ours
-from kosmos_rag.apps.http.body_limits import Bodies
-from kosmos_rag.apps.http.dependencies import Service, identified
+from kosmos_rag.apps.http.app import handle_library_error
+from kosmos_rag.apps.http.body_limits import BodyLimits
+from kosmos_rag.apps.http.dependencies import Service, authenticate
 from kosmos_rag.apps.http.middleware import Requests
 from kosmos_rag.apps.http.routes import health
 from kosmos_rag.apps.mcp.server import Server
@@ -34,12 +34,12 @@ class Access:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request. Raises what `identified` raises."""
+        """Serve one request. Raises what `authenticate` raises."""
         # Without sessions there is nothing to listen to, and nothing to end.
         if scope["method"] != "POST":
             await PlainTextResponse("POST only\n", 405, {"allow": "POST"})(scope, receive, send)
             return
-        identity = await identified(self._service, scope, Headers(scope=scope).get("authorization"))
+        identity = await authenticate(self._service, scope, Headers(scope=scope).get("authorization"))
         scope.setdefault("state", {})["identity"] = identity
         await self._app(scope, receive, send)
 
@@ -64,8 +64,8 @@ def create_app(service: Service, server: Server) -> ASGIApp:
             Route("/readyz", health.readyz),
             Route(PATH, Access(_protocol(server, service.settings), service)),
         ],
-        middleware=[Middleware(Requests, metrics=service.metrics), Middleware(Bodies, settings=service.settings)],
-        exception_handlers={KosmosError: of_ours},
+        middleware=[Middleware(Requests, metrics=service.metrics), Middleware(BodyLimits, settings=service.settings)],
+        exception_handlers={KosmosError: handle_library_error},
     )
     app.state.service = service
     return app

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import problem_of, told
+from kosmos_rag.apps.http.errors import problem_of, public_detail
 from kosmos_rag.apps.mcp.tools import Identify, Tools
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.types import Answer, SearchResult
@@ -79,4 +79,4 @@ def _message(name: str, error: ToolError) -> str | None:
     problem = problem_of(cause)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.warning("%s: %s", name, cause, extra={"action": "tool_failed", "tool": name})
-    return told(cause, problem)
+    return public_detail(cause, problem)

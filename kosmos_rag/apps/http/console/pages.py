@@ -17,7 +17,7 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import forget, kept, require_own_page, visitor_of
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import headers_of, problem_of, told
+from kosmos_rag.apps.http.errors import headers_of, problem_of, public_detail
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
 from kosmos_rag.core.version import __version__
 
@@ -125,7 +125,7 @@ def _of_error(request: Request, error: Exception) -> Response:
                 "%s %s: %s", request.method, problem.name, error,
                 extra={"action": "page_refused", "texts": {"path": request.url.path}},
             )  # fmt: skip
-        status, title, detail = problem.status, problem.title, told(error, problem)
+        status, title, detail = problem.status, problem.title, public_detail(error, problem)
         headers = headers_of(error, problem)
     else:
         status, title, detail, headers = 422, "The address is not one of a page", "a part of it is no number or id", {}

@@ -12,7 +12,7 @@ from kosmos_rag.apps.http.console.inspector import inspection
 from kosmos_rag.apps.http.console.links import span_of, spans_of
 from kosmos_rag.apps.http.console.pages import PageRoute, form, home_of, page, see_other
 from kosmos_rag.apps.http.console.rendering import assets, edition, render
-from kosmos_rag.apps.http.console.sessions import VisitingAdministrator, VisitingReader, forget, identified, keep
+from kosmos_rag.apps.http.console.sessions import VisitingAdministrator, VisitingReader, authenticate, forget, keep
 from kosmos_rag.apps.http.console.source_view import BEFORE, LINES, reading
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
@@ -49,7 +49,7 @@ async def sign_in(request: Request) -> Response:
     """Have the browser keep a key or token, where it is good."""
     credentials = (await form(request)).get("credentials", "").strip()
     try:
-        visitor = await identified(request, credentials)
+        visitor = await authenticate(request, credentials)
     except NotAuthenticated:
         refused = "This is no valid key or token."
         return page(request, "sign_in.html", status=HTTPStatus.UNAUTHORIZED, refused=refused)

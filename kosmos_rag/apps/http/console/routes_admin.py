@@ -150,7 +150,7 @@ async def _inside(caller: Caller, *, ready: bool) -> dict[str, Any]:
         "routes": durations(SECONDS, pages, axis=STAGE_SECONDS),
         "ticks": list(ticks(STAGE_SECONDS)),
         "width": width_of(STAGE_SECONDS),
-        "turns": (service.turns.taken, service.settings.database.pool_size),
+        "calls": (service.limiter.in_flight, service.settings.database.pool_size),
         "streams": (service.streams.in_flight, service.settings.service.max_streams),
     }
 

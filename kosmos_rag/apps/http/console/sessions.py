@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Response
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
 from kosmos_rag.apps.http import dependencies
-from kosmos_rag.apps.http.csrf import is_of_own_page
+from kosmos_rag.apps.http.csrf import is_same_origin
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.core.errors import NotPermitted
 
@@ -47,14 +47,14 @@ def _is_secure(request: Request) -> bool:
     return request.url.scheme == "https" or request.url.hostname not in LOOPBACK
 
 
-async def identified(request: Request, credentials: str | None) -> Identity:
+async def authenticate(request: Request, credentials: str | None) -> Identity:
     """Return whose credentials these are; in development, of nobody's.
 
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
     """
     well_formed = credentials is None or _CREDENTIALS.fullmatch(credentials)
     authorization = None if credentials is None else f"Bearer {credentials if well_formed else ''}"
-    return await dependencies.identified(request.app.state.service, request.scope, authorization)
+    return await dependencies.authenticate(request.app.state.service, request.scope, authorization)
 
 
 def visitor_of(request: Request) -> Identity | None:
@@ -65,13 +65,13 @@ def visitor_of(request: Request) -> Identity | None:
 
 def require_own_page(request: Request) -> None:
     """Raise NotPermitted unless a page of this very origin has sent a post."""
-    if not is_of_own_page(request.headers):
+    if not is_same_origin(request.headers):
         raise NotPermitted("the console takes what its own pages send; open it and send it from there")
 
 
 def _visits(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def visitor(request: Request) -> Caller:
-        identity = await identified(request, kept(request))
+        identity = await authenticate(request, kept(request))
         request.state.visitor = identity
         identity.require(scope)
         return Caller(identity=identity, service=request.app.state.service)

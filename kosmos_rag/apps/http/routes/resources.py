@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
-from kosmos_rag.apps.http.pagination import cursor_of, place_of
+from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.schemas import (
     CollectionList,
     CollectionRequest,
@@ -117,11 +117,11 @@ async def documents(
     caller: Reader, collection: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> DocumentPage:
     """List the documents that you may read, by source."""
-    after = None if cursor is None else place_of(cursor, str, str)
+    after = None if cursor is None else decode_cursor(cursor, str, str)
     scope = caller.scope(collection)
     found = await caller.run(scope.documents, after=after, limit=limit + 1)
     page = found[:limit]
-    more = cursor_of(page[-1].source, page[-1].collection) if len(found) > limit else None
+    more = encode_cursor(page[-1].source, page[-1].collection) if len(found) > limit else None
     return DocumentPage(documents=page, next=more)
 
 
@@ -153,11 +153,11 @@ async def jobs(
     cursor: Cursor = None,
 ) -> JobPage:
     """List the jobs of the tenant, the newest first."""
-    (before,) = (None,) if cursor is None else place_of(cursor, int)
+    (before,) = (None,) if cursor is None else decode_cursor(cursor, int)
     queue = caller.scope().jobs
     found = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
     page = found[:limit]
-    return JobPage(jobs=page, next=cursor_of(page[-1].id) if len(found) > limit else None)
+    return JobPage(jobs=page, next=encode_cursor(page[-1].id) if len(found) > limit else None)
 
 
 @router.get("/v1/jobs/{job_id}", tags=["jobs"])

@@ -52,7 +52,7 @@ def test_tenants__are_kept_apart_by_a_pool_that_all_share(settings: Settings, si
             engine.tenant(f"t{n}").ingest(SourceDocument(source="a", data=f"The secret of t{n}.".encode()))
         with serving(engine, signer) as running:
             asyncio.run(storm(running))
-            eventually(lambda: running.service.turns.taken == running.service.streams.in_flight == 0)
+            eventually(lambda: running.service.limiter.in_flight == running.service.streams.in_flight == 0)
     assert foreign == []
     assert answered >= 120
 
@@ -119,10 +119,10 @@ def test_turns__that_are_all_taken_are_a_503_and_free_again(narrow: Running) -> 
     held = threading.Event()
 
     async def hold() -> None:
-        await narrow.service.turns.run(held.wait, 5)
+        await narrow.service.limiter.run(held.wait, 5)
 
     asyncio.run_coroutine_threadsafe(hold(), narrow.loop)
-    eventually(lambda: narrow.service.turns.taken == 1)
+    eventually(lambda: narrow.service.limiter.in_flight == 1)
     with narrow.client() as client:
         refused = client.post("/v1/search", json={"question": "words"})
         assert refused.status_code == 503
@@ -130,7 +130,7 @@ def test_turns__that_are_all_taken_are_a_503_and_free_again(narrow: Running) -> 
         assert client.get("/livez").status_code == 200
         assert client.get("/readyz").status_code == 200
         held.set()
-        eventually(lambda: narrow.service.turns.taken == 0)
+        eventually(lambda: narrow.service.limiter.in_flight == 0)
         assert client.post("/v1/search", json={"question": "words"}).status_code == 200
 
 
@@ -142,7 +142,7 @@ def test_call__that_takes_too_long_is_a_504(narrow: Running) -> None:
         assert response.status_code == 504
         assert response.json()["type"] == "urn:kosmos-rag:problem:timed-out"
         other.rollback()
-        eventually(lambda: narrow.service.turns.taken == 0)
+        eventually(lambda: narrow.service.limiter.in_flight == 0)
         assert client.get("/v1/documents").status_code == 200
 
 

@@ -94,7 +94,7 @@ def test_streams__hold_no_turn_and_no_connection(writing: Running, chat: ChatSer
     with writing.client() as client:
         opened = [_first_event(client) for _ in range(20)]
         assert writing.service.streams.in_flight == 20
-        eventually(lambda: writing.service.turns.taken == 0)
+        eventually(lambda: writing.service.limiter.in_flight == 0)
         for _ in range(10):
             assert client.post("/v1/search", json={"question": "leave"}).status_code == 200
         assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]

@@ -1,4 +1,4 @@
-"""Bodies, in and out: nobody is waited for without end."""
+"""BodyLimits, in and out: nobody is waited for without end."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.http import body_limits as bodies
-from kosmos_rag.apps.http.body_limits import Bodies
+from kosmos_rag.apps.http.body_limits import BodyLimits
 
 SCOPE: Scope = {"type": "http", "method": "POST", "path": "/api/chat", "headers": []}
 
@@ -38,7 +38,7 @@ def test_answer__of_a_client_that_reads_no_more_is_given_up() -> None:
             await asyncio.Event().wait()
 
     settings = Settings.load(overrides={"service.body_wait_s": 0.05})
-    asyncio.run(asyncio.wait_for(Bodies(writes, settings)(SCOPE, _whole_body, full), 5))
+    asyncio.run(asyncio.wait_for(BodyLimits(writes, settings)(SCOPE, _whole_body, full), 5))
     assert (len(sent), ended) == (4, [True])
 
 
@@ -50,7 +50,7 @@ def test_answer__that_fails_is_told_to_whoever_logs_it() -> None:
         pass
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(Bodies(fails, Settings.load())(SCOPE, _whole_body, ignore))
+        asyncio.run(BodyLimits(fails, Settings.load())(SCOPE, _whole_body, ignore))
 
 
 def _sent_with(app: ASGIApp, headers: list[tuple[bytes, bytes]], pieces: list[Message]) -> list[Message]:
@@ -65,7 +65,9 @@ def _sent_with(app: ASGIApp, headers: list[tuple[bytes, bytes]], pieces: list[Me
         sent.append(message)
 
     asyncio.run(
-        Bodies(app, Settings.load(overrides={"service.max_body_kb": 1}))(SCOPE | {"headers": headers}, receive, send)
+        BodyLimits(app, Settings.load(overrides={"service.max_body_kb": 1}))(
+            SCOPE | {"headers": headers}, receive, send
+        )
     )
     return sent
 
@@ -107,5 +109,5 @@ def test_late_body__is_told_with_the_status_that_it_has(monkeypatch: pytest.Monk
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(Bodies(reads, late)(SCOPE | {"headers": [(b"content-length", b"9")]}, never, send))
+    asyncio.run(BodyLimits(reads, late)(SCOPE | {"headers": [(b"content-length", b"9")]}, never, send))
     assert sent[0]["status"] == json.loads(sent[1]["body"])["status"] == 408

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from kosmos_rag.apps.http.csrf import is_of_own_page, names_loopback
+from kosmos_rag.apps.http.csrf import is_loopback_host, is_same_origin
 
 HOST = {"host": "localhost:8000"}
 
@@ -23,7 +23,7 @@ HOST = {"host": "localhost:8000"}
     ],
 )
 def test_page__is_of_the_service_or_not(headers: dict[str, str], own: bool | None) -> None:
-    assert is_of_own_page(Headers(HOST | headers)) is own
+    assert is_same_origin(Headers(HOST | headers)) is own
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_page__is_of_the_service_or_not(headers: dict[str, str], own: bool | Non
     ],
 )
 def test_name__is_of_the_loopback_address_or_not(host: str, loopback: bool) -> None:
-    assert names_loopback(Headers({"host": host})) is loopback
+    assert is_loopback_host(Headers({"host": host})) is loopback

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kosmos_rag.apps.http.errors import INTERNAL, body, headers_of, problem_of, told
+from kosmos_rag.apps.http.errors import INTERNAL, body, headers_of, problem_of, public_detail
 from kosmos_rag.core import errors
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.problem_details import PROBLEMS
@@ -46,10 +46,10 @@ def test_problem_of__is_that_of_the_nearest_class(error: Exception, status: int)
 
 def test_told__keeps_to_itself_what_is_wrong_inside() -> None:
     away = errors.DatabaseUnavailable("cannot connect to PostgreSQL: 10.0.0.7 refused")
-    assert "10.0.0.7" not in told(away, problem_of(away))
-    assert told(ValueError("secret"), INTERNAL) == INTERNAL.title
-    busy = errors.Overloaded("all 5 turns were taken")
-    assert told(busy, problem_of(busy)) == "all 5 turns were taken"
+    assert "10.0.0.7" not in public_detail(away, problem_of(away))
+    assert public_detail(ValueError("secret"), INTERNAL) == INTERNAL.title
+    busy = errors.Overloaded("at capacity: 5 calls in flight")
+    assert public_detail(busy, problem_of(busy)) == "at capacity: 5 calls in flight"
 
 
 def test_headers_of__say_when_to_come_again() -> None:

@@ -1,10 +1,10 @@
-"""Rates of those who are not known yet: by the address that they come from."""
+"""RateLimiter of those who are not known yet: by the address that they come from."""
 
 import pytest
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.http.rate_limit import Rates
+from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, TooManyRequests
 
@@ -14,20 +14,20 @@ def _settings(**service: object) -> ServiceSettings:
     return Settings.load(overrides={f"service.{name}": value for name, value in given.items()}).service
 
 
-def _refused(rates: Rates, address: str | None) -> str:
+def _refused(rates: RateLimiter, address: str | None) -> str:
     try:
-        with rates.showing_credentials(address):
+        with rates.count_refused_credentials(address):
             raise NotAuthenticated("no")
     except (NotAuthenticated, TooManyRequests) as error:
         return type(error).__name__
 
 
 def test_address__is_refused_unseen_after_so_many_bad_tries() -> None:
-    rates = Rates(_settings())
+    rates = RateLimiter(_settings())
     assert [_refused(rates, "192.0.2.7") for _ in range(4)] == ["NotAuthenticated"] * 3 + ["TooManyRequests"]
     with (
         pytest.raises(TooManyRequests, match="address has used up its 3") as refused,
-        rates.showing_credentials("192.0.2.7"),
+        rates.count_refused_credentials("192.0.2.7"),
     ):
         pass
     assert 1 <= refused.value.retry_after_s <= 60
@@ -35,9 +35,9 @@ def test_address__is_refused_unseen_after_so_many_bad_tries() -> None:
 
 
 def test_address__with_good_credentials_is_not_counted() -> None:
-    rates = Rates(_settings())
+    rates = RateLimiter(_settings())
     for _ in range(10):
-        with rates.showing_credentials("192.0.2.7"):
+        with rates.count_refused_credentials("192.0.2.7"):
             pass
         rates.count(Identity(tenant="acme", subject="anna", principals=(), scopes=frozenset()))
 
@@ -53,7 +53,7 @@ def test_address__with_good_credentials_is_not_counted() -> None:
     ],
 )
 def test_address__of_one_network_is_one(first: str, second: str, same: bool) -> None:
-    rates = Rates(_settings())
+    rates = RateLimiter(_settings())
     for _ in range(3):
         _refused(rates, first)
     assert (_refused(rates, second) == "TooManyRequests") == same
@@ -61,7 +61,7 @@ def test_address__of_one_network_is_one(first: str, second: str, same: bool) -> 
 
 @pytest.mark.parametrize("off", [{"trusted_proxies": ()}, {"rates.refused_per_minute": 0}])
 def test_address__is_not_counted_where_nobody_vouches_for_it(off: dict[str, object]) -> None:
-    rates = Rates(_settings(**off))
+    rates = RateLimiter(_settings(**off))
     assert {_refused(rates, "192.0.2.7") for _ in range(10)} == {"NotAuthenticated"}
 
 
