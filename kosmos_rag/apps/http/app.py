@@ -14,14 +14,21 @@ from kosmos_rag.apps.auth.identity import Authenticator
 from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
-from kosmos_rag.apps.http.console import routes_admin as console_holdings
+from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.csrf import SameOriginOnly
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import INVALID, body, headers_of, more_of, problem_of, public_detail
-from kosmos_rag.apps.http.grounding import Groundings
+from kosmos_rag.apps.http.errors import (
+    INVALID,
+    encode_problem,
+    extension_members,
+    public_detail,
+    response_headers,
+    to_problem,
+)
+from kosmos_rag.apps.http.grounding import GroundingCache
 from kosmos_rag.apps.http.metrics import ServiceMetrics
-from kosmos_rag.apps.http.middleware import Requests
-from kosmos_rag.apps.http.openapi import describe
+from kosmos_rag.apps.http.middleware import RequestMiddleware
+from kosmos_rag.apps.http.openapi import install_openapi
 from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.routes import grounding, health, resources, search, seed_api
@@ -32,13 +39,14 @@ from kosmos_rag.core.version import __version__
 from kosmos_rag.engine.aio import AsyncEngine
 
 _DESCRIPTION = """Cited retrieval over a tenant's documents. Errors are problems (RFC 9457) of media type
-`application/problem+json`, told apart by `type`. Each response has an `X-Request-ID`, yours where you send one."""
+`application/problem+json`; `type` identifies the error. Each response has an `X-Request-ID`, that of the request if it
+has one."""
 
 logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 def create_service(engine: AsyncEngine) -> Service:
-    """Compose the service over an open engine. Raises ConfigError."""
+    """Create the service for an open engine. Raises ConfigError."""
     settings = engine.settings
     metrics, limiter = ServiceMetrics(settings.observability), ConcurrencyLimiter(engine, settings)
     engine.parts.telemetry.attach(metrics.observer)
@@ -51,17 +59,17 @@ def create_service(engine: AsyncEngine) -> Service:
         streams=streams,
         authenticator=Authenticator(settings, ApiKeys(engine.parts.database), limiter),
         rate_limiter=RateLimiter(settings.service),
-        groundings=Groundings(),
+        groundings=GroundingCache(),
         metrics=metrics,
         readiness=Readiness(engine.parts.database),
     )
 
 
 def create_app(service: Service) -> FastAPI:
-    """Return the application of a service: any ASGI server runs it."""
+    """Create the ASGI application of a service."""
     settings = service.settings
     # A development service needs no credentials, so web pages of other origins must not reach it.
-    guard = [Middleware(SameOriginOnly)] if settings.service.development.tenant is not None else []
+    csrf = [Middleware(SameOriginOnly)] if settings.service.development.tenant is not None else []
     app = FastAPI(
         title="kosmos_rag",
         version=__version__,
@@ -69,44 +77,48 @@ def create_app(service: Service) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         middleware=[
-            Middleware(Requests, metrics=service.metrics),
-            *guard,
+            Middleware(RequestMiddleware, metrics=service.metrics),
+            *csrf,
             Middleware(BodyLimits, settings=settings),
         ],
     )
     app.state.service = service
-    for module in (search, grounding, resources, seed_api, health, console, console_holdings):
+    for module in (search, grounding, resources, seed_api, health, console, console_admin):
         app.include_router(module.router)
-    describe(app)
+    install_openapi(app)
     app.add_exception_handler(KosmosError, handle_library_error)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, handle_validation_error)
+    app.add_exception_handler(HTTPException, handle_http_error)
     return app
 
 
 async def handle_library_error(request: Request, error: Exception) -> Response:
-    """Return an error of the library as a problem, and log it where only an operator can repair it."""
-    problem = problem_of(error)
+    """Respond to a library error with a problem document; log server errors."""
+    problem = to_problem(error)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.warning(
             "%s %s: %s", request.method, problem.name, error,
             extra={"action": "request_refused", "texts": {"path": request.url.path}},
         )  # fmt: skip
-    return _response(problem, public_detail(error, problem), headers_of(error, problem), **more_of(error))
+    return _response(
+        problem, public_detail(error, problem), response_headers(error, problem), **extension_members(error)
+    )
 
 
-async def _of_validation(_: Request, error: Exception) -> Response:
+async def handle_validation_error(_: Request, error: Exception) -> Response:
+    """Respond to an invalid request with a problem document that lists each fault."""
     assert isinstance(error, RequestValidationError)
-    faults = [{"location": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
-    return _response(INVALID, "values are missing or not as they should be", {}, errors=faults)
+    errors = [{"location": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
+    return _response(INVALID, "values are missing or invalid; `errors` names each", {}, errors=errors)
 
 
-async def _of_http(_: Request, error: Exception) -> Response:
+async def handle_http_error(_: Request, error: Exception) -> Response:
+    """Respond to an unknown path or method with a problem document."""
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
     problem = Problem(status=error.status_code, name=phrase.lower().replace(" ", "-"), title=phrase)
     return _response(problem, str(error.detail), dict(error.headers or {}))
 
 
-def _response(problem: Problem, detail: str, headers: dict[str, str], **more: Any) -> Response:
-    return Response(body(problem, detail, **more), problem.status, headers, MEDIA_TYPE)
+def _response(problem: Problem, detail: str, headers: dict[str, str], **extensions: Any) -> Response:
+    return Response(encode_problem(problem, detail, **extensions), problem.status, headers, MEDIA_TYPE)

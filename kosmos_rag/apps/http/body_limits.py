@@ -1,4 +1,4 @@
-"""BodyLimits: what comes in has a limit, and no piece of what comes or goes is waited for without end."""
+"""Limits the size of request bodies, and the time to wait for each chunk of a body or a response."""
 
 import asyncio
 import logging
@@ -14,9 +14,9 @@ from kosmos_rag.core.errors import PayloadTooLarge, TimedOut
 from kosmos_rag.core.problem_details import PROBLEMS, Problem
 
 UPLOADS = frozenset({"/v1/documents", "/documents"})
-"""The paths whose bodies may be as large as a document: of the API, and of the console."""
+"""Paths of the API and the console whose bodies may be as large as `ingestion.max_file_mb`."""
 
-_LATE = replace(PROBLEMS[TimedOut], status=408)
+_REQUEST_TIMEOUT = replace(PROBLEMS[TimedOut], status=408)
 _LINGER_S = 1.0
 _LINGER_BYTES = 1 << 20
 
@@ -24,76 +24,79 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 class BodyLimits:
-    """Counts the bytes of a body as they come, whatever its headers say, and waits only so long for each, in or out."""
+    """Limits bodies by the bytes that arrive, not by their headers, and times out stalled clients.
+
+    A chunk of a body or a response takes at most `service.body_wait_s` seconds.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._limit = settings.service.max_body_kb * 1024
         self._upload_limit = settings.ingestion.max_file_bytes
-        self._wait_s = settings.service.body_wait_s
+        self._timeout_s = settings.service.body_wait_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; a body that is too large or too slow is answered here, whatever the route makes of it."""
+        """Serve one request; refuse a body that is too large (413) or too slow (408)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         upload = scope["method"] == "POST" and scope["path"] in UPLOADS
         limit = self._upload_limit if upload else self._limit
-        exchange = _Exchange(Headers(scope=scope), receive, send, limit=limit, wait_s=self._wait_s)
-        if not exchange.announces_too_much:
+        exchange = _Exchange(Headers(scope=scope), receive, send, limit=limit, timeout_s=self._timeout_s)
+        if not exchange.exceeds_limit:
             try:
                 await self._app(scope, exchange.receive, exchange.send)
             except Exception:
-                if not exchange.given_up:
+                if not exchange.aborted:
                     raise
-        with suppress(_GivenUp):
+        with suppress(_ExchangeAborted):
             await exchange.refuse()
 
 
-class _GivenUp(Exception):
-    """Ends whatever reads or writes a body that is given up."""
+class _ExchangeAborted(Exception):
+    """Stops the route that reads or writes an aborted exchange."""
 
 
 class _Exchange:
-    """One request and its answer, on their way through."""
+    """One request and its response; counts the bytes of the body."""
 
-    def __init__(self, headers: Headers, receive: Receive, send: Send, *, limit: int, wait_s: float) -> None:
-        length = headers.get("content-length", "0")
-        self._announced = int(length[:20]) if length.isdecimal() else 0
-        self._ended = self._announced == 0 and "transfer-encoding" not in headers
+    def __init__(self, headers: Headers, receive: Receive, send: Send, *, limit: int, timeout_s: float) -> None:
+        content_length = headers.get("content-length", "0")
+        self._content_length = int(content_length[:20]) if content_length.isdecimal() else 0
+        self._ended = self._content_length == 0 and "transfer-encoding" not in headers
         self._receive, self._send = receive, send
-        self._limit, self._wait_s = limit, wait_s
+        self._limit, self._timeout_s = limit, timeout_s
         self._read = 0
         self._refusal: tuple[Problem, str] | None = None
-        self.given_up = False
+        self.aborted = False
 
     @property
-    def announces_too_much(self) -> bool:
-        """Whether the body is too large by its own headers, and need not be looked at."""
-        if self._announced > self._limit:
-            self._give_up(PROBLEMS[PayloadTooLarge], self._too_large())
-        return self.given_up
+    def exceeds_limit(self) -> bool:
+        """Whether the content length exceeds the limit: the body is not read then."""
+        if self._content_length > self._limit:
+            self._abort(PROBLEMS[PayloadTooLarge], self._too_large_detail())
+        return self.aborted
 
-    def _give_up(self, problem: Problem, detail: str) -> None:
-        self.given_up, self._refusal = True, (problem, detail)
+    def _abort(self, problem: Problem, detail: str) -> None:
+        self.aborted, self._refusal = True, (problem, detail)
 
-    def _too_large(self) -> str:
-        return f"the body has more than the {self._limit:,} bytes that are taken; send less"
+    def _too_large_detail(self) -> str:
+        return f"the body exceeds the limit of {self._limit:,} bytes; send less"
 
     async def receive(self) -> Message:
-        """Return the next piece of the body, and after its end wait for the client to go, for as long as it takes."""
+        """Return the next chunk of the body; after its end, wait for the client to disconnect."""
         if self._ended:
             return await self._receive()
         try:
-            async with asyncio.timeout(self._wait_s):
+            async with asyncio.timeout(self._timeout_s):
                 message = await self._receive()
         except TimeoutError:
-            self._give_up(_LATE, f"no piece of the body came for {self._wait_s:g} seconds; send it again")
-            raise _GivenUp from None
+            self._abort(_REQUEST_TIMEOUT, f"no data of the body arrived for {self._timeout_s:g} seconds; send it again")
+            raise _ExchangeAborted from None
         self._count(message)
         if self._read > self._limit:
-            self._give_up(PROBLEMS[PayloadTooLarge], self._too_large())
-            raise _GivenUp
+            self._abort(PROBLEMS[PayloadTooLarge], self._too_large_detail())
+            raise _ExchangeAborted
         return message
 
     def _count(self, message: Message) -> None:
@@ -101,42 +104,42 @@ class _Exchange:
         self._ended = message["type"] != "http.request" or not message.get("more_body", False)
 
     async def send(self, message: Message) -> None:
-        """Send a piece of the answer, unless the body was given up: then what the route says of it is not sent."""
-        if not self.given_up:
-            await self._sent(message)
+        """Send a chunk of the response; drop it where the exchange is aborted."""
+        if not self.aborted:
+            await self._forward(message)
 
     async def refuse(self) -> None:
-        """Say why the body was given up, where it was; what the client still sends is not read."""
+        """Send the problem of an aborted exchange, and close the connection."""
         if self._refusal is not None:
-            await send_problem(self._sent, *self._refusal, connection="close")
+            await send_problem(self._forward, *self._refusal, connection="close")
 
-    async def _sent(self, message: Message) -> None:
+    async def _forward(self, message: Message) -> None:
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if last and not self._ended:
-            await self._in_time({**message, "more_body": True})
+            await self._send_with_timeout({**message, "more_body": True})
             await self._linger()
             message = {"type": "http.response.body", "body": b""}
-        await self._in_time(message)
+        await self._send_with_timeout(message)
 
-    async def _in_time(self, message: Message) -> None:
+    async def _send_with_timeout(self, message: Message) -> None:
         try:
-            async with asyncio.timeout(self._wait_s):
+            async with asyncio.timeout(self._timeout_s):
                 await self._send(message)
         except TimeoutError:
-            self.given_up = True
+            self.aborted = True
             logger.info(
-                "the client has read nothing for %g seconds: its answer is given up",
-                self._wait_s,
+                "the client has read nothing for %g seconds: its response is aborted",
+                self._timeout_s,
                 extra={"action": "client_stalled"},
             )
-            raise _GivenUp from None
+            raise _ExchangeAborted from None
 
     async def _linger(self) -> None:
-        """Give the answer time to arrive: a connection closed before all of a body was read may take it along."""
-        begun = self._read
+        """Read on for a moment: closing a connection with unread data may discard the response."""
+        read_before = self._read
         try:
             async with asyncio.timeout(_LINGER_S):
-                while not self._ended and self._read - begun < _LINGER_BYTES:
+                while not self._ended and self._read - read_before < _LINGER_BYTES:
                     self._count(await self._receive())
                 if not self._ended:
                     await asyncio.sleep(_LINGER_S)

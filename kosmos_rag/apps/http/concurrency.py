@@ -34,8 +34,11 @@ class ConcurrencyLimiter:
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call and return its value, or raise its error.
 
-        Raises Overloaded where no slot is free within `service.queue_timeout_s`, TimedOut where the call takes longer
-        than `service.timeout_s`. A call whose caller has gone keeps its slot until it ends: a thread cannot be stopped.
+        A call whose caller has disconnected keeps its slot until it ends: a thread cannot be stopped.
+
+        Raises:
+            Overloaded: no slot was free within `service.queue_timeout_s`.
+            TimedOut: the call took longer than `service.timeout_s`.
         """
         try:
             async with asyncio.timeout(self._queue_timeout_s):
@@ -49,11 +52,11 @@ class ConcurrencyLimiter:
         task = asyncio.ensure_future(self._engine.run(call, *args, **kwargs))
         task.add_done_callback(self._release)
         try:
-            async with asyncio.timeout(self._timeout_s) as limit:
+            async with asyncio.timeout(self._timeout_s) as deadline:
                 return await asyncio.shield(task)
         except TimeoutError:
-            if limit.expired():
-                raise TimedOut(f"it took longer than {self._timeout_s:g} seconds; ask for less") from None
+            if deadline.expired():
+                raise TimedOut(f"the call took longer than {self._timeout_s:g} seconds; request less") from None
             raise
 
     def _release(self, _: asyncio.Future[R]) -> None:

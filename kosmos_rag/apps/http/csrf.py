@@ -1,4 +1,4 @@
-"""Pages in a browser: which of them has sent a request, and no foreign one's where nobody needs credentials."""
+"""Protects a service without credentials from web pages of other origins (CSRF, DNS rebinding)."""
 
 from urllib.parse import urlsplit
 
@@ -14,7 +14,10 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_same_origin(headers: Headers) -> bool | None:
-    """Whether a page of this very origin has sent a request; None where no browser says. No page can change it."""
+    """Whether a page of this origin sent the request; None without a browser.
+
+    Browsers set these headers; no page can change them.
+    """
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
@@ -23,7 +26,7 @@ def is_same_origin(headers: Headers) -> bool | None:
 
 
 def is_loopback_host(headers: Headers) -> bool:
-    """Whether a request was sent to a name of the loopback address: any other name may be a foreign page's own."""
+    """Whether the request names the loopback host: another name may point here by DNS rebinding."""
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK
     except ValueError:
@@ -31,9 +34,9 @@ def is_loopback_host(headers: Headers) -> bool:
 
 
 class SameOriginOnly:
-    """Refuses what pages of others send, under a name of theirs, or to change something.
+    """Refuses requests to other host names, and unsafe methods from pages of other origins.
 
-    Any page can have a browser send a simple request, and its name can be pointed at this machine.
+    Any page can make a browser send a simple request, and its host name can resolve to this machine.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -50,7 +53,7 @@ class SameOriginOnly:
 
 def _refusal(method: str, headers: Headers) -> str | None:
     if not is_loopback_host(headers):
-        return f"a development service answers to {', '.join(sorted(LOOPBACK))} alone; ask it by one of these names"
+        return f"a development service answers only to {', '.join(sorted(LOOPBACK))}; use one of these host names"
     if method not in _SAFE and is_same_origin(headers) is False:
-        return "a page of another origin has sent this; send it from a program or from the console"
+        return "a page of another origin sent this request; send it from a program or from the console"
     return None

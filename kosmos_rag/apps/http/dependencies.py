@@ -1,4 +1,4 @@
-"""The caller of a request, as the routes use it: the identity, and its tenant in the library."""
+"""The caller of a request: its identity, and its tenant in the library."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from starlette.types import Scope
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Authenticator, Identity
 from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
-from kosmos_rag.apps.http.grounding import Groundings
+from kosmos_rag.apps.http.grounding import GroundingCache
 from kosmos_rag.apps.http.metrics import ServiceMetrics
 from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """The parts that the routes use."""
+    """The components that the routes use."""
 
     settings: Settings
     engine: AsyncEngine
@@ -34,23 +34,23 @@ class Service:
     streams: Streams
     authenticator: Authenticator
     rate_limiter: RateLimiter
-    groundings: Groundings
+    groundings: GroundingCache
     metrics: ServiceMetrics
     readiness: Readiness
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """The caller of a request; every call of the library is made with this identity."""
+    """The caller of a request; library calls run with its identity."""
 
     identity: Identity
     service: Service
 
-    def scope(self, collection: str | None = None) -> Tenant:
-        """Return the tenant as the caller sees it. Raises RequestError on a malformed collection."""
-        who = self.identity
+    def tenant(self, collection: str | None = None) -> Tenant:
+        """Open the tenant with the caller's principals. Raises RequestError on a malformed collection."""
+        identity = self.identity
         return self.service.engine.tenant(
-            who.tenant, principals=who.principals, collection=collection, subject=who.subject
+            identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
         )
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -59,7 +59,7 @@ class Caller:
 
 
 async def authenticate(service: Service, scope: Scope, authorization: str | None) -> Identity:
-    """Authenticate a request by its header, and count it for the rate limits.
+    """Authenticate a request and count it for the rate limits.
 
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
     """
@@ -73,7 +73,7 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
 _bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag api-key create`.")
 
 
-def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
+def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
         service: Service = request.app.state.service
         identity = await authenticate(service, request.scope, request.headers.get("authorization"))
@@ -83,6 +83,6 @@ def _needs(scope: str) -> Callable[..., Awaitable[Caller]]:
     return caller
 
 
-Reader = Annotated[Caller, Depends(_needs(READ))]
-Writer = Annotated[Caller, Depends(_needs(INGEST))]
-Administrator = Annotated[Caller, Depends(_needs(ADMIN))]
+Reader = Annotated[Caller, Depends(_require_scope(READ))]
+Writer = Annotated[Caller, Depends(_require_scope(INGEST))]
+Administrator = Annotated[Caller, Depends(_require_scope(ADMIN))]

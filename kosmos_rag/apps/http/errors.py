@@ -1,4 +1,4 @@
-"""Errors of the library as problems (RFC 9457)."""
+"""Maps errors of the library to problem documents (RFC 9457)."""
 
 import json
 from http import HTTPStatus
@@ -15,24 +15,27 @@ INTERNAL = Problem(status=500, name="internal", title="Something went wrong")
 INVALID = PROBLEMS[errors.RequestError]
 
 _CANCELLED = "57014"
-_TOO_LONG = PROBLEMS[errors.TimedOut]
+_TIMED_OUT = PROBLEMS[errors.TimedOut]
 
 
-def problem_of(error: Exception) -> Problem:
-    """Return the problem that an error is reported as."""
+def to_problem(error: Exception) -> Problem:
+    """Return the problem type of an error."""
     if isinstance(error, errors.StatementFailed) and error.sqlstate == _CANCELLED:
-        return _TOO_LONG
+        return _TIMED_OUT
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 
 
 def public_detail(error: Exception, problem: Problem) -> str:
-    """Return the detail for the client: messages of server errors may name hosts and files and go to the log only."""
+    """Return the message that the client may see.
+
+    Messages of server errors may name hosts and files: they go to the log only.
+    """
     if problem.status < HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, errors.ServiceError):
         return str(error)
     return problem.title
 
 
-def headers_of(error: Exception, problem: Problem) -> dict[str, str]:
+def response_headers(error: Exception, problem: Problem) -> dict[str, str]:
     """Return the response headers of an error."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
@@ -43,25 +46,26 @@ def headers_of(error: Exception, problem: Problem) -> dict[str, str]:
     return {}
 
 
-def more_of(error: Exception) -> dict[str, Any]:
+def extension_members(error: Exception) -> dict[str, Any]:
     """Return the extension members of an error's problem document."""
     return {"code": error.code} if isinstance(error, errors.IngestionError | errors.QueryRefused) else {}
 
 
-def body(problem: Problem, detail: str, **more: Any) -> bytes:
-    """Return a problem document as bytes; characters of a quoted request without an encoding become `?`."""
-    return json.dumps(document(problem, detail, **more), ensure_ascii=False, default=str).encode(errors="replace")
+def encode_problem(problem: Problem, detail: str, **extensions: Any) -> bytes:
+    """Encode a problem document as JSON; characters that UTF-8 cannot encode become `?`."""
+    members = problem_document(problem, detail, **extensions)
+    return json.dumps(members, ensure_ascii=False, default=str).encode(errors="replace")
 
 
-def document(problem: Problem, detail: str, **more: Any) -> dict[str, Any]:
+def problem_document(problem: Problem, detail: str, **extensions: Any) -> dict[str, Any]:
     """Return the members of a problem document."""
-    return {"type": problem.type, "title": problem.title, "status": problem.status, "detail": detail, **more}
+    return {"type": problem.type, "title": problem.title, "status": problem.status, "detail": detail, **extensions}
 
 
 async def send_problem(send: Send, problem: Problem, detail: str, **headers: str) -> None:
     """Send a problem as the response."""
-    content = body(problem, detail)
-    named = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **headers}
-    raw = [(name.encode(), value.encode()) for name, value in named.items()]
+    content = encode_problem(problem, detail)
+    fields = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **headers}
+    raw = [(name.encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": raw})
     await send({"type": "http.response.body", "body": content})

@@ -1,4 +1,4 @@
-"""Schema grounding over the wire, and the groundings that are kept between requests."""
+"""Request and response of schema grounding, and the cache of groundings."""
 
 import threading
 from dataclasses import asdict
@@ -14,25 +14,25 @@ from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
 from kosmos_rag.text2sql.prompt import as_json
 
-_KEPT = 64
+_CACHE_SIZE = 64
 _REFRESH_S = 30.0
-"""So long may an answer still name tables whose documents the reader has lost."""
+"""Seconds for which a result may still name tables that the reader may no longer see."""
 
 
 class GroundingRequest(RequestBody):
     """A question about a database."""
 
     question: Annotated[str, Field(min_length=1, examples=["What is the success count for the forest fire program"])]
-    collection: str = Field(default="schema", description="Where the schemas are, by `kosmos-rag schema build`.")
+    collection: str = Field(default="schema", description="Collection of the schemas, from `kosmos-rag schema build`.")
     database: str | None = Field(default=None, description="Only this database; else all.")
-    k: Annotated[int, Field(ge=1, le=1000)] = Field(default=10, description="Columns to name.")
-    tables: Annotated[int, Field(ge=1, le=1000)] = Field(default=5, description="Tables to find.")
+    k: Annotated[int, Field(ge=1, le=1000)] = Field(default=10, description="How many columns.")
+    tables: Annotated[int, Field(ge=1, le=1000)] = Field(default=5, description="How many tables.")
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = Field(default=700, description="Budget of the prompt.")
-    explain: bool = Field(default=False, description="Tell the scores of documents; needs the scope admin.")
+    explain: bool = Field(default=False, description="Add the scores of documents; needs the scope admin.")
 
 
 class TableView(BaseModel):
-    """A table, with what its score is made of."""
+    """A table and the parts of its score."""
 
     database: str
     table: str
@@ -53,7 +53,7 @@ class ColumnView(BaseModel):
 
 
 class EntitiesView(BaseModel):
-    """What the question names beside tables and columns."""
+    """Values, names, dates and numbers in the question."""
 
     quoted: list[str]
     values: list[str]
@@ -64,7 +64,7 @@ class EntitiesView(BaseModel):
 
 
 class SchemaDocumentView(BaseModel):
-    """A document of a table, a column or a recipe that was found."""
+    """A matching document of a table, a column or a recipe."""
 
     id: str
     kind: str | None
@@ -72,7 +72,7 @@ class SchemaDocumentView(BaseModel):
 
 
 class GroundingView(BaseModel):
-    """The part of the schemas that a question needs, and the block of a prompt that says it."""
+    """The tables and columns that a question needs, and a prompt that lists them."""
 
     question: str
     database: str | None
@@ -82,8 +82,8 @@ class GroundingView(BaseModel):
     schema_refs: list[ColumnView]
     join_hints: list[str]
     entities: EntitiesView
-    selection: dict[str, Any] | None = Field(description="Tables, columns, joins, ambiguities and recipes, as values.")
-    left_out: list[tuple[str, str]] = Field(description="Tables that the budget had no room for, with their database.")
+    selection: dict[str, Any] | None = Field(description="Tables, columns, joins, ambiguities and recipes as JSON.")
+    left_out: list[tuple[str, str]] = Field(description="Tables over the token budget, with their database.")
     docs: list[SchemaDocumentView]
     warnings: list[str]
     milliseconds: float
@@ -104,32 +104,41 @@ class GroundingView(BaseModel):
             entities=EntitiesView(**entities),
             selection=as_json(result.selection) if result.selection else None,
             left_out=list(result.left_out),
-            docs=[_document(told, explain=explain) for told in result.as_json()["docs"]],
+            docs=[_document(fields, explain=explain) for fields in result.as_json()["docs"]],
             warnings=list(result.warnings),
             milliseconds=round(sum(result.timings_ms[name] for name in ("total", "ground")), 1),
         )
 
 
-def _document(told: dict[str, Any], *, explain: bool) -> SchemaDocumentView:
-    document_id, kind = told.pop("id"), told.pop("kind")
-    return SchemaDocumentView(id=document_id, kind=kind, scores=told if explain else None)
+def _document(scores: dict[str, Any], *, explain: bool) -> SchemaDocumentView:
+    document_id, kind = scores.pop("id"), scores.pop("kind")
+    return SchemaDocumentView(id=document_id, kind=kind, scores=scores if explain else None)
 
 
-class Groundings:
-    """One grounding for each caller and collection, kept while others do not crowd it out: it has read the schemas."""
+class GroundingCache:
+    """LRU cache of `SchemaGrounding` per caller and collection: building one reads all schemas."""
 
     def __init__(self) -> None:
-        self._kept: LRUCache[tuple[str, ...], SchemaGrounding] = LRUCache(maxsize=_KEPT)
+        self._cache: LRUCache[tuple[str, ...], SchemaGrounding] = LRUCache(maxsize=_CACHE_SIZE)
         self._lock = threading.Lock()
 
-    def search(self, tenant: Tenant, who: Identity, query: GroundingRequest) -> GroundingResult:
-        """Ground a question in what a scope of this caller's may read. Raises what `SchemaGrounding.ask` raises."""
-        # With the subject: what is asked through it is in the log under that name.
-        key = (who.tenant, who.subject, query.collection, *who.principals)
+    def search(self, tenant: Tenant, identity: Identity, query: GroundingRequest) -> GroundingResult:
+        """Ground a question in the schemas that the caller may read.
+
+        Args:
+            tenant: the tenant, opened with the caller's principals.
+            identity: the caller; part of the cache key.
+            query: the question and its limits.
+
+        Raises:
+            KosmosError: as `SchemaGrounding.ask`.
+        """
+        # The subject is in the key because the audit log names it.
+        key = (identity.tenant, identity.subject, query.collection, *identity.principals)
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = SchemaGrounding(tenant, refresh_s=_REFRESH_S)
-            grounding = self._kept[key]
+            if key not in self._cache:
+                self._cache[key] = SchemaGrounding(tenant, refresh_s=_REFRESH_S)
+            grounding = self._cache[key]
         return grounding.ask(
             query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
         )

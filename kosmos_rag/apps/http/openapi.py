@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI reads off the routes, with the errors of each of them, and examples."""
+"""The OpenAPI document: that of FastAPI, with the errors of each route and examples."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -7,26 +7,26 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from kosmos_rag.apps.http.errors import document
+from kosmos_rag.apps.http.errors import problem_document
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 
-_SCHEMA: Told = {
+_SCHEMA: JsonObject = {
     "type": "object",
     "title": "Problem",
-    "description": "An error (RFC 9457); programs go by `type`.",
+    "description": "An error (RFC 9457); `type` identifies it.",
     "required": ["type", "title", "status", "detail"],
     "properties": {
         "type": {"type": "string", "format": "uri"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        "code": {"type": "string", "description": "Of a document that cannot be taken, why; stable."},
+        "code": {"type": "string", "description": "Why a document cannot be ingested, or SQL cannot run; stable."},
         "errors": {
             "type": "array",
-            "description": "Values that are missing or not as they should be.",
+            "description": "Missing or invalid values.",
             "items": {
                 "type": "object",
                 "required": ["location", "message"],
@@ -37,52 +37,59 @@ _SCHEMA: Told = {
 }
 _REFERENCE = {"$ref": "#/components/schemas/Problem"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
-_HEADERS: dict[int, Told] = {
+_HEADERS: dict[int, JsonObject] = {
     401: {"WWW-Authenticate": {"schema": {"const": "Bearer"}}},
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }
-_LOCATION = {"Location": {"description": "Where the job is told of.", "schema": {"type": "string"}}}
+_LOCATION = {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 
-# Beside what follows from credentials, parameters and bodies.
+# Routes with statuses that do not follow from credentials, parameters and bodies.
 _NOT_FOUND = {"/v1/feedback"}
-_BY_MODELS = {"/v1/search", "/v1/context", "/v1/answer", "/api/chat", "/v1/schema/grounding", "/api/schema/grounding"}
-_WRITTEN = {"/v1/documents", "/v1/documents/{document_id}", "/v1/collections", "/v1/collections/{name}"}
+_CALLS_MODELS = {
+    "/v1/search",
+    "/v1/context",
+    "/v1/answer",
+    "/api/chat",
+    "/v1/schema/grounding",
+    "/api/schema/grounding",
+}
+_WRITES = {"/v1/documents", "/v1/documents/{document_id}", "/v1/collections", "/v1/collections/{name}"}
 
 
-def describe(app: FastAPI) -> None:
-    """Make the application tell of itself by this document, which is made when it is first asked for."""
+def install_openapi(app: FastAPI) -> None:
+    """Replace the application's OpenAPI document; the first request for it builds it."""
 
-    def told() -> Told:
+    def cached_openapi() -> JsonObject:
         if app.openapi_schema is None:
             app.openapi_schema = openapi(app)
         return app.openapi_schema
 
-    app.openapi = told  # type: ignore[method-assign]  # as FastAPI's own guide has it
+    app.openapi = cached_openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
 
 
-def openapi(app: FastAPI) -> Told:
-    """Return the document of an application."""
-    told = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    schemas = told["components"]["schemas"]
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which no route answers with
+def openapi(app: FastAPI) -> JsonObject:
+    """Build the OpenAPI document of an application."""
+    spec = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    schemas = spec["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own; no route sends them
         schemas.pop(name, None)
     schemas["Problem"] = _SCHEMA
-    for path, operations in told["paths"].items():
+    for path, operations in spec["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
             for status in _statuses(path, method, operation):
                 if str(status) not in responses or status == HTTPStatus.UNPROCESSABLE_ENTITY:
                     responses[str(status)] = _error(status)
-            if "202" in responses and path in _WRITTEN:
+            if "202" in responses and path in _WRITES:
                 responses["202"]["headers"] = _LOCATION
             for content in _contents(operation):
                 _add_example(content)
-    return told
+    return spec
 
 
-def _statuses(path: str, method: str, operation: Told) -> Iterator[int]:
-    """Yield the statuses of the errors that may come of an operation."""
+def _statuses(path: str, method: str, operation: JsonObject) -> Iterator[int]:
+    """Yield the error statuses of an operation."""
     yield from (413, 500)
     if "security" in operation:
         yield from (401, 403, 429, 503, 504)
@@ -92,32 +99,32 @@ def _statuses(path: str, method: str, operation: Told) -> Iterator[int]:
         yield 422
     if "{" in path or path in _NOT_FOUND:
         yield 404
-    if path in _BY_MODELS:
+    if path in _CALLS_MODELS:
         yield 502
-    if path in _WRITTEN and method != "get":
+    if path in _WRITES and method != "get":
         yield 409
 
 
-def _error(status: int) -> Told:
+def _error(status: int) -> JsonObject:
     phrase = HTTPStatus(status).phrase
     problem = next((problem for problem in PROBLEMS.values() if problem.status == status), None)
-    content: Told = {"schema": _REFERENCE}
+    content: JsonObject = {"schema": _REFERENCE}
     if problem is not None:
-        content["example"] = document(problem, problem.title)
-    response: Told = {"description": phrase, "content": {MEDIA_TYPE: content}}
+        content["example"] = problem_document(problem, problem.title)
+    response: JsonObject = {"description": phrase, "content": {MEDIA_TYPE: content}}
     if headers := _HEADERS.get(status):
         response["headers"] = headers
     return response
 
 
-def _contents(operation: Told) -> Iterator[Told]:
-    """Yield the JSON that an operation takes and answers with."""
+def _contents(operation: JsonObject) -> Iterator[JsonObject]:
+    """Yield the JSON contents of an operation's request and responses."""
     for part in (operation.get("requestBody", {}), *operation["responses"].values()):
         if content := part.get("content", {}).get("application/json"):
             yield content
 
 
-def _add_example(content: Told) -> None:
+def _add_example(content: JsonObject) -> None:
     name = content["schema"].get("$ref", "").rpartition("/")[2]
     if name in EXAMPLES:
         content["example"] = EXAMPLES[name]

@@ -1,4 +1,4 @@
-"""RateLimiter: how much a tenant, a subject of it, and an address without valid credentials may ask in a minute, here."""
+"""Limits requests a minute by tenant, by subject, and by address for refused credentials; per process."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import NotAuthenticated, TooManyRequests
 
 _NETWORK_BITS = 64
-"""Of an IPv6 address: whoever has one has all of its network."""
+"""Prefix of an IPv6 address that counts as one client: a client has the whole network."""
 
 
 class RateLimiter:
@@ -24,7 +24,7 @@ class RateLimiter:
     def __init__(self, settings: ServiceSettings) -> None:
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
         rates = settings.rates
-        # An address that no proxy vouches for may be that of a balancer: all who come by it would be refused for one.
+        # Without trusted proxies the address may be the load balancer's: one client would have all of them refused.
         refused = rates.refused_per_minute if settings.trusted_proxies else 0
         amounts = {"tenant": rates.tenant_per_minute, "subject": rates.subject_per_minute, "address": refused}
         self._limits = {
@@ -32,7 +32,7 @@ class RateLimiter:
         }
 
     def count(self, identity: Identity) -> None:
-        """Count a request. Raises TooManyRequests; then it counts for nobody."""
+        """Count a request. Raises TooManyRequests; a refused request is not counted."""
         keys = {"tenant": (identity.tenant,), "subject": (identity.tenant, identity.subject)}
         counted = [(limit, keys[name]) for name, limit in self._limits.items() if name in keys]
         for limit, key in counted:
@@ -42,9 +42,9 @@ class RateLimiter:
 
     @contextmanager
     def count_refused_credentials(self, address: str | None) -> Iterator[None]:
-        """Let an address show credentials, and count where they are refused.
+        """Count NotAuthenticated errors of the block by client address.
 
-        Raises TooManyRequests before they are looked at where that was too often.
+        Raises TooManyRequests before the block runs where the address is over its limit.
         """
         limit = self._limits.get("address")
         if limit is None or address is None:
@@ -69,7 +69,7 @@ class RateLimiter:
 
 
 def _address_key(address: str) -> str:
-    """Return what is counted of an address; what a proxy has written there may be none."""
+    """Return the key that an address is counted by; a proxy may send one that is malformed."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""BodyLimits of requests, and the pages of lists. Results are the records themselves (`core/types/serialize.py`)."""
+"""Request bodies and pages of lists. Results are the records themselves (`core/types/serialize.py`)."""
 
 import uuid
 from typing import Annotated, Any
@@ -19,10 +19,12 @@ class RequestBody(BaseModel):
 
 
 class SearchRequest(RequestBody):
-    """A question, and which documents may answer it."""
+    """A question and a filter on documents."""
 
     question: Question
-    k: Annotated[int, Field(ge=1, le=1000)] | None = Field(default=None, description="How many hits; else as set.")
+    k: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="How many hits; else as configured."
+    )
     collection: str | None = Field(default=None, description="Only this collection; else all.", examples=["handbook"])
     sources: list[str] = Field(default=[], description="Only these sources, or folders of sources.")
     where: dict[str, Any] = Field(
@@ -39,9 +41,11 @@ class SearchRequest(RequestBody):
 
 
 class ContextRequest(SearchRequest):
-    """A question that needs evidence for a prompt."""
+    """A question and the token budget of its context."""
 
-    max_tokens: Annotated[int, Field(ge=1)] | None = Field(default=None, description="Budget; else as set.")
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Budget in tokens; else as configured."
+    )
 
 
 class TurnRequest(RequestBody):
@@ -63,7 +67,7 @@ class AnswerRequest(ContextRequest):
 
 
 def to_turns(history: list[TurnRequest]) -> list[Turn]:
-    """Return a conversation as the library takes it."""
+    """Convert a conversation to records of the library."""
     return [Turn(question=turn.question, answer=turn.answer) for turn in history]
 
 
@@ -112,7 +116,7 @@ class CollectionList(BaseModel):
 
 
 class Reload(BaseModel):
-    """Jobs that read their sources again, and the totals at present."""
+    """Jobs that read their sources again, and the current totals."""
 
     status: str
     jobs: list[int]

@@ -1,4 +1,4 @@
-"""The server: models first, then the port; on SIGTERM no new request, and time for those that run."""
+"""Runs the HTTP server: loads the models, then opens the port; drains requests on SIGTERM."""
 
 import asyncio
 import math
@@ -20,12 +20,11 @@ from kosmos_rag.engine.engine import Engine
 
 _GRACE_S = 5
 _KEEP_ALIVE_S = 75
-"""Longer than the 60 seconds for which balancers usually keep an idle connection: a request sent on one that is just
-being closed here would fail there."""
+"""Longer than the usual 60 seconds of load balancers: a request on a connection that closes here would fail there."""
 
 
 class Server(uvicorn.Server):
-    """Serves an application of one service; `should_exit` ends it."""
+    """Serves one application; `should_exit` ends it."""
 
     def __init__(self, service: Service, app: ASGIApp) -> None:
         settings = service.settings.service
@@ -49,36 +48,36 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT, and end well: the usual server kills itself with the signal once more."""
+        """Stop at SIGTERM and SIGINT with exit status 0: uvicorn would raise the signal again."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        previous = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the port, let requests end, and tell streams to end when their time is up."""
-        ending = asyncio.get_running_loop().call_later(
+        """Close the port, let requests end, and stop streams after `service.drain_s`."""
+        stop_streams = asyncio.get_running_loop().call_later(
             self._service.settings.service.drain_s, self._service.streams.stop
         )
         await super().shutdown(sockets)
-        ending.cancel()
+        stop_streams.cancel()
         self._service.streams.close()
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable: nothing is served then."""
+    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable before the port opens."""
     asyncio.run(_serve(settings))
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Service]:
-    """Open a service with its models loaded and its metrics told. Raises what `serve` raises."""
+async def open_service(settings: Settings) -> AsyncIterator[Service]:
+    """Open a service: load its models and serve its metrics. Raises as `serve`."""
     engine = Engine.open(settings)
     async with AsyncEngine(engine) as shared:
         await shared.run(engine.warm_up)
@@ -88,5 +87,5 @@ async def opened(settings: Settings) -> AsyncIterator[Service]:
 
 
 async def _serve(settings: Settings) -> None:
-    async with opened(settings) as service:
+    async with open_service(settings) as service:
         await Server(service, create_app(service)).serve()

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from kosmos_rag.answering.stream import AnswerStream
-from kosmos_rag.apps.http.errors import document, problem_of, public_detail
+from kosmos_rag.apps.http.errors import problem_document, public_detail, to_problem
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import Overloaded
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
@@ -38,7 +38,7 @@ FinalEvent = Callable[[Answer], bytes]
 
 
 class Streams:
-    """Limits concurrent streams to `service.streams`, and ends them when the service stops."""
+    """Limits concurrent streams to `service.max_streams`, and ends them when the service stops."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limit = settings.max_streams
@@ -134,7 +134,7 @@ class AnswerEventStream:
                 yield item
                 continue
             if isinstance(item, Exception):
-                self.status = problem_of(item).status
+                self.status = to_problem(item).status
             for event in _encode_item(item, warning, explain=explain):
                 yield event
             if final_event is not None and isinstance(item, AnswerDone):
@@ -176,14 +176,14 @@ def _read_answer(stream: AnswerStream, put: Callable[[Item], None]) -> None:
 
 def _encode_item(item: AnswerEvent | Exception, warning: str | None, *, explain: bool) -> list[bytes]:
     if isinstance(item, Exception):
-        problem = problem_of(item)
+        problem = to_problem(item)
         if problem.status >= 500:
             logger.warning(
                 "an answer ended early: %s", problem.name,
                 exc_info=item if problem.name == "internal" else None,
                 extra={"action": "answer_ended_early", "texts": {"error": str(item)}},
             )  # fmt: skip
-        return [format_event("error", document(problem, public_detail(item, problem)))]
+        return [format_event("error", problem_document(problem, public_detail(item, problem)))]
     if isinstance(item, AnswerSources):
         sources = to_dict(item, explain=explain)
         return [format_event("sources", sources | {"warnings": sources["warnings"] + ([warning] if warning else [])})]

@@ -17,7 +17,7 @@ from kosmos_rag.apps.http import server as http
 from kosmos_rag.apps.http.app import handle_library_error
 from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.dependencies import Service, authenticate
-from kosmos_rag.apps.http.middleware import Requests
+from kosmos_rag.apps.http.middleware import RequestMiddleware
 from kosmos_rag.apps.http.routes import health
 from kosmos_rag.apps.mcp.server import Server
 from kosmos_rag.core.config import Settings
@@ -64,7 +64,10 @@ def create_app(service: Service, server: Server) -> ASGIApp:
             Route("/readyz", health.readyz),
             Route(PATH, Access(_protocol(server, service.settings), service)),
         ],
-        middleware=[Middleware(Requests, metrics=service.metrics), Middleware(BodyLimits, settings=service.settings)],
+        middleware=[
+            Middleware(RequestMiddleware, metrics=service.metrics),
+            Middleware(BodyLimits, settings=service.settings),
+        ],
         exception_handlers={KosmosError: handle_library_error},
     )
     app.state.service = service
@@ -96,7 +99,7 @@ def serve(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    async with http.opened(settings) as service:
+    async with http.open_service(settings) as service:
         server = create_server(service)
         app = create_app(service, server)
         async with server.session_manager.run():

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import problem_of, public_detail
+from kosmos_rag.apps.http.errors import public_detail, to_problem
 from kosmos_rag.apps.mcp.tools import Identify, Tools
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.types import Answer, SearchResult
@@ -76,7 +76,7 @@ def _message(name: str, error: ToolError) -> str | None:
         return f"arguments of {name} are not as they should be: {'; '.join(faults)}"
     if not isinstance(cause, KosmosError):
         return None
-    problem = problem_of(cause)
+    problem = to_problem(cause)
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.warning("%s: %s", name, cause, extra={"action": "tool_failed", "tool": name})
     return public_detail(cause, problem)

@@ -17,7 +17,7 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import forget, kept, require_own_page, visitor_of
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import headers_of, problem_of, public_detail
+from kosmos_rag.apps.http.errors import public_detail, response_headers, to_problem
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
 from kosmos_rag.core.version import __version__
 
@@ -119,14 +119,14 @@ def _of_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, title, detail, headers = error.status_code, HTTPStatus(error.status_code).phrase, error.detail, {}
     elif isinstance(error, KosmosError):
-        problem = problem_of(error)
+        problem = to_problem(error)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             logger.warning(
                 "%s %s: %s", request.method, problem.name, error,
                 extra={"action": "page_refused", "texts": {"path": request.url.path}},
             )  # fmt: skip
         status, title, detail = problem.status, problem.title, public_detail(error, problem)
-        headers = headers_of(error, problem)
+        headers = response_headers(error, problem)
     else:
         status, title, detail, headers = 422, "The address is not one of a page", "a part of it is no number or id", {}
     response = page(request, "error.html", status=status, code=status, title=title, detail=detail)

@@ -124,7 +124,7 @@ async def source(
 ) -> Response:
     """Show a document's text around a line; `span` is what a citation points at, and each `mark` a part of that."""
     first = max(1, line - BEFORE)
-    shown = await caller.run(_lines, caller.scope(), document_id, first, cited=version is not None)
+    shown = await caller.run(_lines, caller.tenant(), document_id, first, cited=version is not None)
     if shown is None:
         raise NotFound("there is no such document, or none that you may read")
     # Places are those of the version that was cited: in another one they say nothing.
@@ -164,7 +164,7 @@ async def inspector(request: Request, caller: VisitingAdministrator) -> Response
     fields = await form(request)
     question, collection = _question(fields), fields.get("collection")
     depth = next((depth for depth in _DEPTHS if str(depth) == fields.get("depth")), _DEPTHS[0])
-    found = await caller.run(caller.scope(collection).search, question, depth)
+    found = await caller.run(caller.tenant(collection).search, question, depth)
     chosen = await _chosen(caller, collection)
     return page(
         request,

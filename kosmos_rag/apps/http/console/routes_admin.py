@@ -63,7 +63,7 @@ def _enqueue(caller: Caller, given: FormData) -> list[JobInfo]:
     if not files:
         raise RequestError("no file was chosen; choose one and send the form again")
     readers = [reader for name in _field(given, "acl").split(",") if (reader := name.strip())]
-    queue = caller.scope(_field(given, "collection") or None).jobs
+    queue = caller.tenant(_field(given, "collection") or None).jobs
     ids = [
         queue.enqueue(
             SourceDocument(source=file.filename or "", data=file.file.read(), acl=tuple(readers or [EVERYONE]))
@@ -103,7 +103,7 @@ async def states(
     ids: Annotated[list[Annotated[int, Field(ge=1, lt=2**63)]], Query(alias="id", min_length=1, max_length=_FOLLOWED)],
 ) -> JobPage:
     """Tell a script how far jobs are, all that it follows at once."""
-    found = await caller.run(caller.scope().jobs.find, ids=ids, limit=len(ids))
+    found = await caller.run(caller.tenant().jobs.find, ids=ids, limit=len(ids))
     return JobPage(jobs=found, next=None)
 
 
@@ -127,7 +127,7 @@ async def health(request: Request, caller: VisitingReader) -> Response:
 
     Where the database is away, the process alone is told of.
     """
-    ready = await service_of(request).readiness.ready()
+    ready = await service_of(request).readiness.is_ready()
     stats = await resources.stats(caller) if ready else None
     inside = await _inside(caller, ready=ready) if caller.identity.has(ADMIN) else None
     return page(request, "health.html", ready=ready, stats=stats, inside=inside)
@@ -135,7 +135,7 @@ async def health(request: Request, caller: VisitingReader) -> Response:
 
 async def _inside(caller: Caller, *, ready: bool) -> dict[str, Any]:
     service = caller.service
-    indexes = await caller.run(caller.scope().indexes.status) if ready else None
+    indexes = await caller.run(caller.tenant().indexes.status) if ready else None
     runs = await caller.run(_runs, caller) if ready else []
     stages, routes = service.metrics.durations()
     pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}

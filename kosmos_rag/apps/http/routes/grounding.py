@@ -16,6 +16,6 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
     if query.explain:
         caller.identity.require(ADMIN)
     needed("dateparser", "rapidfuzz", extra="schema")
-    tenant = caller.scope(query.collection)
+    tenant = caller.tenant(query.collection)
     result = await caller.run(caller.service.groundings.search, tenant, caller.identity, query)
     return GroundingView.from_record(result, explain=query.explain)

@@ -33,6 +33,6 @@ async def livez() -> str:
 async def readyz(request: Request) -> PlainTextResponse:
     """Answer whether the database is reachable, at a known revision and with its row-level security."""
     service: Service = request.app.state.service
-    if await service.readiness.ready():
+    if await service.readiness.is_ready():
         return PlainTextResponse("ok\n")
     return PlainTextResponse("not now\n", status_code=503)

@@ -17,7 +17,7 @@ from kosmos_rag.apps.http.schemas import (
     JobPage,
     JobsChanged,
 )
-from kosmos_rag.apps.http.uploads import enqueue_once, spooled
+from kosmos_rag.apps.http.uploads import enqueue_once, spool_body
 from kosmos_rag.core.config.presets import shipped
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import (
@@ -35,9 +35,9 @@ from kosmos_rag.storage.queue import kinds
 
 router = APIRouter()
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many on a page.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Page size.")]
 Cursor = Annotated[
-    str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the page before.")
+    str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the previous page.")
 ]
 JobId = Annotated[int, Path(ge=1, lt=2**63)]
 
@@ -74,8 +74,8 @@ async def upload(
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         # Boundaries and headers of the form would be ingested with it.
         raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
-    scope = caller.scope(collection)
-    empty = SourceDocument(
+    tenant = caller.tenant(collection)
+    document_without_data = SourceDocument(
         source=source,
         data=b"",
         title=title,
@@ -84,13 +84,13 @@ async def upload(
         metadata=_metadata(metadata),
     )
     database = caller.service.engine.parts.database
-    with await spooled(request.stream()) as file:
+    with await spool_body(request.stream()) as file:
 
         def enqueue() -> int:
-            document = replace(empty, data=file.read())
+            document = replace(document_without_data, data=file.read())
             return enqueue_once(
                 database,
-                scope,
+                tenant,
                 document,
                 collection=collection or DEFAULT_COLLECTION,
                 subject=caller.identity.subject,
@@ -118,11 +118,11 @@ async def documents(
 ) -> DocumentPage:
     """List the documents that you may read, by source."""
     after = None if cursor is None else decode_cursor(cursor, str, str)
-    scope = caller.scope(collection)
-    found = await caller.run(scope.documents, after=after, limit=limit + 1)
-    page = found[:limit]
-    more = encode_cursor(page[-1].source, page[-1].collection) if len(found) > limit else None
-    return DocumentPage(documents=page, next=more)
+    tenant = caller.tenant(collection)
+    rows = await caller.run(tenant.documents, after=after, limit=limit + 1)
+    page = rows[:limit]
+    next_cursor = encode_cursor(page[-1].source, page[-1].collection) if len(rows) > limit else None
+    return DocumentPage(documents=page, next=next_cursor)
 
 
 @router.get("/v1/documents/{document_id}", tags=["documents"])
@@ -132,17 +132,17 @@ async def document(document_id: uuid.UUID, caller: Reader) -> DocumentInfo:
 
 
 async def _get_document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
-    found = await caller.run(caller.scope().documents, ids=[document_id])
-    if not found:
+    rows = await caller.run(caller.tenant().documents, ids=[document_id])
+    if not rows:
         raise NotFound("there is no such document, or none that you may read")
-    return found[0]
+    return rows[0]
 
 
 @router.delete("/v1/documents/{document_id}", status_code=204, tags=["documents"])
 async def delete(document_id: uuid.UUID, caller: Writer) -> None:
     """Delete a document that you may read, with all its rows."""
     info = await _get_document(document_id, caller)
-    await caller.run(caller.scope(info.collection).delete, info.source)
+    await caller.run(caller.tenant(info.collection).delete, info.source)
 
 
 @router.get("/v1/jobs", tags=["jobs"])
@@ -154,19 +154,19 @@ async def jobs(
 ) -> JobPage:
     """List the jobs of the tenant, the newest first."""
     (before,) = (None,) if cursor is None else decode_cursor(cursor, int)
-    queue = caller.scope().jobs
-    found = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
-    page = found[:limit]
-    return JobPage(jobs=page, next=encode_cursor(page[-1].id) if len(found) > limit else None)
+    queue = caller.tenant().jobs
+    rows = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
+    page = rows[:limit]
+    return JobPage(jobs=page, next=encode_cursor(page[-1].id) if len(rows) > limit else None)
 
 
 @router.get("/v1/jobs/{job_id}", tags=["jobs"])
 async def job(job_id: JobId, caller: Writer) -> JobInfo:
     """Return a job."""
-    found = await caller.run(caller.scope().jobs.find, ids=[job_id])
-    if not found:
+    rows = await caller.run(caller.tenant().jobs.find, ids=[job_id])
+    if not rows:
         raise NotFound("there is no such job")
-    return found[0]
+    return rows[0]
 
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
@@ -174,26 +174,26 @@ async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
     """Cancel a job; a finished one stays as it is. Only administrators cancel maintenance."""
     if (await job(job_id, caller)).kind in kinds.UPKEEP:
         caller.identity.require(ADMIN)
-    return JobsChanged(jobs=await caller.run(caller.scope().jobs.cancel, [job_id]))
+    return JobsChanged(jobs=await caller.run(caller.tenant().jobs.cancel, [job_id]))
 
 
 @router.post("/v1/jobs/{job_id}/retry", tags=["jobs"])
 async def retry(job_id: JobId, caller: Writer) -> JobsChanged:
     """Queue a dead or cancelled job again; any other stays as it is."""
     await job(job_id, caller)
-    return JobsChanged(jobs=await caller.run(caller.scope().jobs.retry, [job_id]))
+    return JobsChanged(jobs=await caller.run(caller.tenant().jobs.retry, [job_id]))
 
 
 @router.get("/v1/collections", tags=["collections"])
 async def collections(caller: Reader) -> CollectionList:
     """List the collections that have a preset, or documents that you may read."""
-    return CollectionList(collections=await caller.run(caller.scope().collections.infos))
+    return CollectionList(collections=await caller.run(caller.tenant().collections.infos))
 
 
 @router.get("/v1/collections/{name}", tags=["collections"])
 async def collection(name: str, caller: Reader) -> CollectionInfo:
     """Return a collection."""
-    for info in await caller.run(caller.scope().collections.infos):
+    for info in await caller.run(caller.tenant().collections.infos):
         if info.name == name:
             return info
     raise NotFound("there is no such collection, or none that you may read")
@@ -204,7 +204,7 @@ async def create(body: CollectionRequest, caller: Administrator) -> CollectionIn
     """Create a collection with a preset that comes with the library."""
     if body.preset not in shipped():  # no path: that would read the files of this machine
         raise RequestError(f"there is no preset {body.preset[:60]!r}; use {', '.join(shipped())}")
-    collections = caller.scope().collections
+    collections = caller.tenant().collections
     return await caller.run(collections.create, body.name, preset=body.preset)
 
 
@@ -212,13 +212,13 @@ async def create(body: CollectionRequest, caller: Administrator) -> CollectionIn
 async def remove(name: str, caller: Administrator) -> None:
     """Delete a collection with its preset and all its documents, including those that you may not read."""
     await collection(name, caller)
-    await caller.run(caller.scope().collections.delete, name)
+    await caller.run(caller.tenant().collections.delete, name)
 
 
 @router.get("/v1/stats", tags=["operations"])
 async def stats(caller: Reader) -> Stats:
     """Count the documents and chunks that you may read."""
-    documents, chunks_by_acl = await caller.run(caller.scope().totals)
+    documents, chunks_by_acl = await caller.run(caller.tenant().totals)
     prefix = f"{caller.service.settings.rag.access.key}:"
     departments: dict[str, int] = {}
     for acl, chunks in chunks_by_acl.items():
@@ -240,9 +240,9 @@ async def reload(caller: Administrator) -> JobsChanged:
 
 
 def _enqueue_recurring(caller: Caller) -> list[int]:
-    scheduled = caller.scope().jobs.find(states=[JobState.SCHEDULED], limit=_MAX_RELOADED)
+    scheduled = caller.tenant().jobs.find(states=[JobState.SCHEDULED], limit=_MAX_RELOADED)
     recurring = [info for info in scheduled if info.kind == kinds.SYNC and info.every_s is not None]
-    tenants: dict[str, Tenant] = {info.collection: caller.scope(info.collection) for info in recurring}
+    tenants: dict[str, Tenant] = {info.collection: caller.tenant(info.collection) for info in recurring}
     return [
         tenants[info.collection].jobs.enqueue(info.payload["spec"], prune=info.payload["prune"]) for info in recurring
     ]

@@ -22,7 +22,7 @@ router = APIRouter(tags=["questions"])
 
 _EVENT = {
     "type": "object",
-    "description": "Of each event; docs/service.md lists what they carry.",
+    "description": "One event; docs/service.md lists their data.",
     "required": ["event", "data"],
     "properties": {
         "event": {"enum": ["sources", "token", "citations", "done", "error"]},
@@ -33,7 +33,7 @@ EVENTS = {MEDIA_TYPE: {"schema": _EVENT, "example": {"event": "token", "data": '
 
 
 def _respond(record: SearchResult | Context | Answer, *, explain: bool) -> Response:
-    # Not by a return annotation: FastAPI would write what only administrators may see.
+    # Not by a return annotation: FastAPI would serialise fields that only administrators may see.
     return Response(to_json(record, explain=explain), media_type="application/json")
 
 
@@ -47,7 +47,7 @@ def _check_scope(query: SearchRequest, caller: Caller) -> None:
 async def search(query: SearchRequest, caller: Reader) -> Response:
     """Find the best passages for a question."""
     _check_scope(query, caller)
-    tenant = caller.scope(query.collection)
+    tenant = caller.tenant(query.collection)
     result = await caller.run(tenant.search, query.question, query.k, query.filter)
     return _respond(result, explain=query.explain)
 
@@ -56,7 +56,7 @@ async def search(query: SearchRequest, caller: Reader) -> Response:
 async def context(query: ContextRequest, caller: Reader) -> Response:
     """Collect numbered, cited evidence for a question within a budget of tokens."""
     _check_scope(query, caller)
-    tenant = caller.scope(query.collection)
+    tenant = caller.tenant(query.collection)
     result = await caller.run(tenant.context, query.question, query.k, query.filter, max_tokens=query.max_tokens)
     return _respond(result, explain=query.explain)
 
@@ -74,8 +74,8 @@ async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Resp
     events = await start_answer(caller, query.collection, query.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
         return EventStreamResponse(events, explain=query.explain)
-    whole = await events.answer(request.receive)
-    return Response(status_code=499) if whole is None else _respond(whole, explain=query.explain)
+    complete = await events.answer(request.receive)
+    return Response(status_code=499) if complete is None else _respond(complete, explain=query.explain)
 
 
 async def start_answer(
@@ -86,7 +86,7 @@ async def start_answer(
     Only the search counts as a concurrent call, because a language model may write for long. Raises Overloaded.
 
     Args:
-        caller: who asks, with the service.
+        caller: the identity, with the service.
         collection: name of the collection; None for the default one.
         question: the question.
         options: further arguments of `Tenant.stream_answer`.
@@ -94,7 +94,7 @@ async def start_answer(
     streams = caller.service.streams
     streams.reserve()
     try:
-        stream = await caller.run(caller.scope(collection).stream_answer, question, **options)
+        stream = await caller.run(caller.tenant(collection).stream_answer, question, **options)
     except BaseException:
         streams.release()
         raise
@@ -105,7 +105,7 @@ async def start_answer(
 async def feedback(body: FeedbackRequest, caller: Reader) -> Feedback:
     """Rate a result or one of its passages; a new rating replaces your previous one of the same."""
     return await caller.run(
-        caller.scope(body.collection).feedback,
+        caller.tenant(body.collection).feedback,
         body.rating,
         retrieval_id=body.retrieval_id,
         question=body.question,

@@ -28,7 +28,7 @@ class ChatRequest(RequestBody):
 @router.post(
     "/chat",
     tags=["questions"],
-    response_class=Response,  # of no media type: else the document says that the route answers with JSON too
+    response_class=Response,  # without a media type: else the OpenAPI document lists JSON too
     responses={200: {"description": "The events of the answer.", "content": EVENTS}},
 )
 async def chat(body: ChatRequest, caller: Reader) -> Response:
@@ -38,8 +38,8 @@ async def chat(body: ChatRequest, caller: Reader) -> Response:
     served = settings.language_model.model
     warning = None
     if body.model is not None and not (generates and body.model == served):
-        writer = f"the model {served}" if generates else "no model: answers are sentences of the documents"
-        warning = f"{body.model} is not served here; {writer}"
+        served_by = f"the model {served}" if generates else "no model: answers are sentences of the documents"
+        warning = f"{body.model} is not served here; {served_by}"
     events = await start_answer(caller, body.collection, body.query, {"history": to_turns(body.history)})
     return EventStreamResponse(events, warning=warning)
 

@@ -16,7 +16,7 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.client import AsyncClient, Client
-from kosmos_rag.apps.http.errors import body as problem_body
+from kosmos_rag.apps.http.errors import encode_problem
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import PROBLEMS
 from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Turn
@@ -245,7 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _busy(kind: type[Exception], seconds: str | None) -> tuple[int, dict[str, str], bytes]:
     problem = PROBLEMS[kind]
     headers = {} if seconds is None else {"retry-after": seconds}
-    return problem.status, headers, problem_body(problem, "come again")
+    return problem.status, headers, encode_problem(problem, "come again")
 
 
 STATS = b'{"total_documents": 1, "total_chunks": 2, "departments": {}, "embedding_dimension": 3}'
@@ -275,7 +275,7 @@ def test_patience__has_an_end(seconds: str | None) -> None:
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_problem__is_the_error_that_it_was_made_of(kind: type[Exception]) -> None:
-    content = problem_body(PROBLEMS[kind], "what was wrong", code="empty")
+    content = encode_problem(PROBLEMS[kind], "what was wrong", code="empty")
     with _Answers((PROBLEMS[kind].status, {}, content)) as service, Client(service.url) as client:
         with pytest.raises(errors.KosmosError, match="what was wrong") as refused:
             client.stats()

@@ -305,7 +305,7 @@ def test_health__tells_of_a_database_that_is_away(
         assert "Latency" in told.text
         asked = client.post("/", data={"question": QUESTION})
     assert asked.status_code == 503
-    assert "The database is away" in asked.text
+    assert "The database is unavailable" in asked.text
     assert 'href="/health"' in asked.text
     assert name not in asked.text
     assert any("POST" in record.message and "cannot connect" in record.message for record in caplog.records), (

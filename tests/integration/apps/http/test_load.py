@@ -74,7 +74,7 @@ def test_body__is_refused_where_it_passes_the_limit_and_takes_no_memory(running:
                 sent = [0]
                 response = client.post("/v1/documents", params={"source": "a"}, content=_endless(64 * MB, sent))
                 assert response.status_code == 413
-                assert response.json()["type"] == "urn:kosmos-rag:problem:too-large"
+                assert response.json()["type"] == "urn:kosmos-rag:problem:payload-too-large"
                 # What the client's own buffers and the sockets' take, it may have sent in vain.
                 assert sent[0] < 32 * MB
             assert process.memory_info().rss - before < 20 * MB

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.apps.client.events import EventDecoder
-from kosmos_rag.apps.http.errors import document
+from kosmos_rag.apps.http.errors import problem_document
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import PROBLEMS
@@ -64,7 +64,7 @@ def test_events__are_the_same_however_they_are_cut(cuts: set[int]) -> None:
 
 
 def test_error__is_raised_as_the_library_raises_it() -> None:
-    told = document(PROBLEMS[errors.ModelError], "the model failed")
+    told = problem_document(PROBLEMS[errors.ModelError], "the model failed")
     with pytest.raises(errors.ModelError, match="the model failed"):
         _read([_event("sources", _SOURCES), _event("error", told)])
 

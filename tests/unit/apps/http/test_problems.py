@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kosmos_rag.apps.http.errors import INTERNAL, body, headers_of, problem_of, public_detail
+from kosmos_rag.apps.http.errors import INTERNAL, encode_problem, public_detail, response_headers, to_problem
 from kosmos_rag.core import errors
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.problem_details import PROBLEMS
@@ -41,27 +41,27 @@ def test_problems__are_told_apart_by_their_types() -> None:
     ],
 )
 def test_problem_of__is_that_of_the_nearest_class(error: Exception, status: int) -> None:
-    assert problem_of(error).status == status
+    assert to_problem(error).status == status
 
 
 def test_told__keeps_to_itself_what_is_wrong_inside() -> None:
     away = errors.DatabaseUnavailable("cannot connect to PostgreSQL: 10.0.0.7 refused")
-    assert "10.0.0.7" not in public_detail(away, problem_of(away))
+    assert "10.0.0.7" not in public_detail(away, to_problem(away))
     assert public_detail(ValueError("secret"), INTERNAL) == INTERNAL.title
     busy = errors.Overloaded("at capacity: 5 calls in flight")
-    assert public_detail(busy, problem_of(busy)) == "at capacity: 5 calls in flight"
+    assert public_detail(busy, to_problem(busy)) == "at capacity: 5 calls in flight"
 
 
 def test_headers_of__say_when_to_come_again() -> None:
     slow = errors.TooManyRequests("x", retry_after_s=7)
-    assert headers_of(slow, problem_of(slow)) == {"retry-after": "7"}
+    assert response_headers(slow, to_problem(slow)) == {"retry-after": "7"}
     away = errors.DatabaseUnavailable("x")
-    assert headers_of(away, problem_of(away)) == {"retry-after": "1"}
+    assert response_headers(away, to_problem(away)) == {"retry-after": "1"}
 
 
 def test_body__is_a_document_of_rfc_9457() -> None:
     problem = PROBLEMS[errors.NotFound]
-    assert json.loads(body(problem, "nö")) == {
+    assert json.loads(encode_problem(problem, "nö")) == {
         "type": "urn:kosmos-rag:problem:not-found",
         "title": problem.title,
         "status": 404,
