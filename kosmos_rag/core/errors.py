@@ -64,10 +64,10 @@ class StatementFailed(DatabaseError):
         super().__init__(message)
 
 
-RETRY_WITH_BACKOFF = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal"})
+RETRY_WITH_BACKOFF = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal", "preset_changed"})
 """Codes of what may pass: the reason is where a document lies or who works on it, not what it is."""
 
-RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused"})
+RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
 """Codes of what no other try mends, and the next pass over the source may: the document may be there by then, alone and
 open, with the mark that it had."""
 
@@ -75,7 +75,8 @@ open, with the mark that it had."""
 class IngestionError(KosmosError):
     """One document could not be ingested. `code` is stable and meant for programs, the message for people.
 
-    Codes of its own: `unknown_language`, `no_department`, `storage`, `lease_lost`, `internal`.
+    Codes of its own: `unknown_language`, `no_department`, `storage`, `lease_lost`, `internal`; `preset_changed` and
+    `preset_missing` where the collection no longer has the preset that the document was to be ingested under.
     """
 
     def __init__(self, code: str, message: str) -> None:

@@ -1,12 +1,11 @@
 """Collections, their presets, and the pipelines of each preset."""
 
 import threading
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cachetools import LRUCache
 
@@ -15,9 +14,13 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset, load
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
+from kosmos_rag.ingestion.state import load_preset, load_sources
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
+from kosmos_rag.storage.lexical_statistics import lock_collection
 from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.publish import remove_documents
+from kosmos_rag.storage.queue.queue import cancel_collection_jobs, change_jobs_preset
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
 
@@ -65,9 +68,31 @@ class Collections:
             name, content = connection.execute(statement("preset_of_collection"), values).fetchone() or ("", "")
         if content != requested.content:
             raise RequestError(
-                f"the collection {collection} goes by the preset {name} with other settings; delete it first, or "
-                "create one of another name"
+                f"the collection {collection} has the preset {name} with other settings; change it with "
+                f"`collection set-preset {collection}`, or create one of another name"
             )
+
+    def set_preset(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
+        """Give a collection a preset in place of its own; its unfinished jobs go by the new one.
+
+        Args:
+            owner: Tenant of the collection.
+            collection: Its name; it need not exist.
+            preset: Name of a shipped preset, or path of a YAML file.
+
+        Raises ConfigError on the preset.
+        """
+        requested = load(preset, self._settings, validate=build_signal_rules)
+        now = datetime.now(UTC)
+        scope = {"tenant_id": owner.id, "collection": collection}
+        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            create_tenant(connection, owner, now=now)
+            row = connection.execute(statement("lock_preset"), scope).fetchone()
+            values = {**scope, "name": requested.name, "content": requested.content, "now": now}
+            connection.execute(statement("set_preset"), values)
+            if row is not None:
+                before = Preset(name=row[0], content=row[1]).version
+                change_jobs_preset(connection, owner, collection, before=before, after=requested.version)
 
     def infos(self, owner: TenantRef, principals: Sequence[str]) -> list[CollectionInfo]:
         """List collections with a preset or with documents that the reader may see, by name."""
@@ -80,33 +105,27 @@ class Collections:
         preset = preset_of(self._database.worker, owner, collection)
         return {} if preset is None else preset.values
 
-    def delete(self, owner: TenantRef, collection: str) -> None:
-        """Remove the preset of a collection; its documents stay."""
-        values = {"tenant_id": owner.id, "collection": collection}
+    def delete(self, owner: TenantRef, collection: str) -> int:
+        """Remove jobs, documents and preset of a collection in one transaction; returns the number of documents.
+
+        The locks are taken in the order of every other transaction: preset, jobs, collection.
+        """
+        scope = {"tenant_id": owner.id, "collection": collection}
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            connection.execute(statement("delete_preset"), values)
-
-
-class Documents(Protocol):
-    """Lists and removes the documents of a collection."""
-
-    def list_sources(self, tenant: TenantRef, collection: str) -> Mapping[str, uuid.UUID]:
-        """Return the ids of all documents of a collection by source."""
-        ...
-
-    def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
-        """Remove documents by source and return their number."""
-        ...
+            connection.execute(statement("lock_preset"), scope)
+            cancel_collection_jobs(connection, owner, collection)
+            lock_collection(connection, scope)
+            ids = list(load_sources(connection, owner.id, collection).values())
+            removed = remove_documents(connection, owner.id, ids, collection=collection)
+            connection.execute(statement("delete_preset"), scope)
+        return removed
 
 
 class TenantCollections:
     """The collections of one tenant."""
 
-    def __init__(
-        self, collections: Collections, documents: Documents, owner: TenantRef, principals: Sequence[str]
-    ) -> None:
+    def __init__(self, collections: Collections, owner: TenantRef, principals: Sequence[str]) -> None:
         self._collections = collections
-        self._documents = documents
         self._owner = owner
         self._principals = principals
 
@@ -117,6 +136,15 @@ class TenantCollections:
         if the collection has another preset, ConfigError on the preset, DatabaseError.
         """
         self._collections.create(self._owner, validate_name("collection", name), preset)
+        return next(info for info in self.infos() if info.name == name)
+
+    def set_preset(self, name: str, *, preset: str | Path) -> CollectionInfo:
+        """Give a collection a preset in place of its own: a shipped one by name, or a YAML file by path.
+
+        The collection is never without one meanwhile, and its jobs go by the new one. Documents take it when they are
+        ingested again. Raises RequestError on a malformed name, ConfigError on the preset, DatabaseError.
+        """
+        self._collections.set_preset(self._owner, validate_name("collection", name), preset)
         return next(info for info in self.infos() if info.name == name)
 
     def infos(self) -> list[CollectionInfo]:
@@ -131,24 +159,17 @@ class TenantCollections:
         return self._collections.settings(self._owner, validate_name("collection", name))
 
     def delete(self, name: str) -> int:
-        """Remove a collection with documents and preset, and return the number of documents.
+        """Remove a collection with jobs, documents and preset, and return the number of documents.
 
         Raises RequestError on a malformed name, DatabaseError.
         """
-        collection = validate_name("collection", name)
-        removed = self._documents.delete(
-            self._owner, collection, list(self._documents.list_sources(self._owner, collection))
-        )
-        self._collections.delete(self._owner, collection)
-        return removed
+        return self._collections.delete(self._owner, validate_name("collection", name))
 
 
 def preset_of(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset | None:
     """Read the stored preset of a collection; None without one."""
-    values = {"tenant_id": owner.id, "collection": collection}
     with role.transaction(owner.id, [EVERYONE]) as connection:
-        row = connection.execute(statement("preset_of_collection"), values).fetchone()
-    return None if row is None else Preset(name=row[0], content=row[1])
+        return load_preset(connection, owner.id, collection)
 
 
 class PipelineCache:

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.ingestion.document import check_document, document_id
@@ -20,6 +21,7 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.queue.uploads import store_upload
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
 MAX_INTERVAL = timedelta(days=366)
@@ -77,13 +79,20 @@ class TenantJobs:
         jobs = {f"{kind} {self._collection} {_digest(identity)}": payload}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             self._ensure_tenant(connection)
-            (job_id,) = enqueue(connection, self._owner, self._collection, kind, jobs, every=every)
+            preset = self._preset_version(connection)
+            (job_id,) = enqueue(connection, self._owner, self._collection, kind, jobs, every=every, preset=preset)
         return job_id
 
     def _ensure_tenant(self, connection: psycopg.Connection) -> None:
         """Create the tenant where it is missing, and its periodic maintenance."""
         create_tenant(connection, self._owner, now=datetime.now(UTC))
         enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
+
+    def _preset_version(self, connection: psycopg.Connection) -> str | None:
+        """Return the version of the collection's preset, and keep the preset until the transaction ends."""
+        values = {"tenant_id": self._owner.id, "collection": self._collection}
+        row = connection.execute(statement("share_preset"), values).fetchone()
+        return None if row is None else Preset(name=row[0], content=row[1]).version
 
     def _validate(
         self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
@@ -118,8 +127,16 @@ class TenantJobs:
         else:
             kind, key = kinds.SYNC, f"sync {self._collection} {_digest(item)}"
             payload = {"spec": item, "prune": prune}
+        preset = self._preset_version(connection)
         (job_id,) = enqueue(
-            connection, self._owner, self._collection, kind, {key: payload}, every=every, priority=priority
+            connection,
+            self._owner,
+            self._collection,
+            kind,
+            {key: payload},
+            every=every,
+            priority=priority,
+            preset=preset,
         )
         return job_id
 

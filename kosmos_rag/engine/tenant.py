@@ -95,7 +95,7 @@ class Tenant:
     @property
     def collections(self) -> TenantCollections:
         """The tenant's collections, and the presets that they go by."""
-        return TenantCollections(self._parts.collections, self._parts.ingest_pipeline, self._tenant, self._principals)
+        return TenantCollections(self._parts.collections, self._tenant, self._principals)
 
     @property
     def audit(self) -> TenantAudit:

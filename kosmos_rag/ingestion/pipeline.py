@@ -23,7 +23,7 @@ from kosmos_rag.ingestion.discovery import Discovery, PendingDocument, discover,
 from kosmos_rag.ingestion.document import ChunkedDocument, DocumentProcessor, check_source_name, document_id
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument, ReportBuilder
-from kosmos_rag.ingestion.state import CollectionState, load_preset, load_sources, load_state
+from kosmos_rag.ingestion.state import CollectionState, load_preset, load_sources, load_state, require_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.documents import update_source_etags
 from kosmos_rag.storage.pool import Database
@@ -131,6 +131,7 @@ class IngestPipeline:
         documents: Sequence[PendingDocument],
         *,
         recorder: OutcomeRecorder,
+        preset_version: str | None = None,
         lease: Lease = NO_LEASE,
         executor: PublishExecutor = SYNCHRONOUS,
     ) -> None:
@@ -141,6 +142,7 @@ class IngestPipeline:
             collection: name of the collection.
             documents: what to ingest, in this order.
             recorder: receives the outcomes. An error that it raises ends the run.
+            preset_version: version of the preset that the collection must have, or all documents fail; None for any.
             lease: fences the documents off from other writers.
             executor: publishes the batches.
         """
@@ -148,6 +150,7 @@ class IngestPipeline:
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
                 state = load_state(connection, tenant.id, collection, [key for key, _ in named])
+            require_preset(collection, preset_version, state.preset)
             processor = self._processor_for(state.preset)
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return recorder.record_failure([document for _, document in named], error)
@@ -162,6 +165,11 @@ class IngestPipeline:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             preset = load_preset(connection, tenant.id, collection)
         return self._processor_for(preset)
+
+    def require_preset(self, tenant: TenantRef, collection: str, enqueued: str | None) -> None:
+        """Raise IngestionError unless a collection has the preset that a job was enqueued under."""
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            require_preset(collection, enqueued, load_preset(connection, tenant.id, collection))
 
     def list_sources(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
         """Return the ids of all documents of a collection by source, ordered by source, whoever may read them."""
@@ -308,6 +316,7 @@ class _Run:
                 self.tenant,
                 self.collection,
                 [document for _, document in batch.documents.values()],
+                preset_version=self.state.preset_version,
                 spaces=self.state.spaces,
                 lease=self.lease,
             ):

@@ -18,6 +18,7 @@ from kosmos_rag.core.types import EVERYONE, Outcome, Space
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version_id
 from kosmos_rag.ingestion.embedding import TextVectors
+from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
@@ -92,6 +93,8 @@ class _Batch:
     collection: str
     documents: Sequence[ChunkedDocument]
     vectors: TextVectors
+    preset_version: str | None
+    """Version of the preset that the documents were processed under."""
     first_space: Space | None
     """The space to create with the first document of a tenant; None where the tenant has one."""
 
@@ -116,6 +119,7 @@ class Publisher:
         collection: str,
         documents: Sequence[ChunkedDocument],
         *,
+        preset_version: str | None = None,
         spaces: Sequence[Space] | None = None,
         lease: Lease = NO_LEASE,
     ) -> Iterator[PublishResult]:
@@ -127,6 +131,7 @@ class Publisher:
             tenant: owner of the collection.
             collection: name of the collection.
             documents: the batch; ids are distinct.
+            preset_version: version of the preset of the collection that they were processed under.
             spaces: embedding spaces of the tenant, the live one first; None to read them.
             lease: verified first and completed last in the publishing transaction.
 
@@ -134,15 +139,16 @@ class Publisher:
             EmbeddingSpaceMismatch: the model of the live space is not configured here.
             ModelError: the model cannot embed.
             DatabaseUnavailable: nothing more can be written.
+            IngestionError: code `preset_changed`; nothing is written.
         """
         if not documents:
             return
-        batch = self._prepare(tenant, collection, documents, spaces)
+        batch = self._prepare(tenant, collection, documents, preset_version, spaces)
         try:
             results = self._write(batch, lease)
         except EmbeddingSpaceChanged:
             # Texts with a vector in both spaces are found by their hash, the others are embedded by the other model.
-            yield from self.publish(tenant, collection, documents, lease=lease)
+            yield from self.publish(tenant, collection, documents, preset_version=preset_version, lease=lease)
         except StatementFailed:
             # One document may have failed the transaction of all: find it by writing them one by one.
             for document, start, end in batch.spans():
@@ -151,7 +157,12 @@ class Publisher:
             yield from results
 
     def _prepare(
-        self, tenant: TenantRef, collection: str, documents: Sequence[ChunkedDocument], spaces: Sequence[Space] | None
+        self,
+        tenant: TenantRef,
+        collection: str,
+        documents: Sequence[ChunkedDocument],
+        preset_version: str | None,
+        spaces: Sequence[Space] | None,
     ) -> _Batch:
         if spaces is None:
             with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
@@ -164,6 +175,7 @@ class Publisher:
             collection=collection,
             documents=documents,
             vectors=TextVectors(texts, writable),
+            preset_version=preset_version,
             first_space=first_space,
         )
 
@@ -207,6 +219,7 @@ class Publisher:
         now = datetime.now(UTC)
         ensure_tenant(connection, batch.tenant, batch.collection, batch.first_space, now=now)
         replaced = publish(connection, batch.tenant.id, ours, collection=batch.collection, now=now)
+        _require_unchanged_preset(connection, batch)
         completions = {
             document.id: Completion(
                 outcome=Outcome.CHANGED if document.id in replaced else Outcome.NEW, chunks=len(document.chunks)
@@ -234,6 +247,15 @@ class Publisher:
                 document=document, outcome=None, error=IngestionError("storage", message), reused=reused
             )
         return _result(document, completions.get(document.id), reused)
+
+
+def _require_unchanged_preset(connection: psycopg.Connection, batch: _Batch) -> None:
+    """Raise IngestionError if the preset changed since the batch was processed; after the lock on the collection."""
+    preset = load_preset(connection, batch.tenant.id, batch.collection)
+    if (None if preset is None else preset.version) != batch.preset_version:
+        raise IngestionError(
+            "preset_changed", f"the preset of the collection {batch.collection} changed meanwhile; ingest it again"
+        )
 
 
 def _result(document: ChunkedDocument, completion: Completion | None, reused: int) -> PublishResult:

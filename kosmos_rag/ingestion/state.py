@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import psycopg
 
 from kosmos_rag.core.config.presets import Preset
+from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import writable_spaces
@@ -24,6 +25,11 @@ class CollectionState:
     """Embedding spaces that vectors are written to, the live one first; empty for a new tenant."""
     fingerprints: dict[uuid.UUID, str]
     """Of those of the documents that are stored, by id."""
+
+    @property
+    def preset_version(self) -> str | None:
+        """Version of the preset; None without one."""
+        return None if self.preset is None else self.preset.version
 
 
 def load_state(
@@ -44,6 +50,29 @@ def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection
     values = {"tenant_id": tenant_id, "collection": collection}
     row = connection.execute(statement("preset_of_collection"), values).fetchone()
     return None if row is None else Preset(name=row[0], content=row[1])
+
+
+def require_preset(collection: str, enqueued: str | None, current: Preset | None) -> None:
+    """Raise IngestionError unless a collection has the preset that a job was enqueued under.
+
+    A document of a collection that restricts its readers must not be ingested under settings that do not.
+
+    Args:
+        collection: name of the collection.
+        enqueued: version of the preset that the job was enqueued under; None requires none.
+        current: preset that the collection has now.
+    """
+    if enqueued is None or (current is not None and current.version == enqueued):
+        return
+    if current is None:
+        raise IngestionError(
+            "preset_missing", f"the preset of the collection {collection} was deleted; create it again and enqueue anew"
+        )
+    raise IngestionError(
+        "preset_changed",
+        f"the job was enqueued under another preset than {current.name}, which the collection {collection} has now; "
+        "enqueue it again",
+    )
 
 
 def load_sources(

@@ -44,7 +44,9 @@ def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
 
     refused = kosmos("collection", "create", "kb", "--preset", "analytics")
     assert refused.exit_code == 1
-    assert "delete it first" in refused.stderr
+    assert "collection set-preset kb" in refused.stderr
+    changed = kosmos("collection", "set-preset", "kb", "--preset", "analytics")
+    assert changed.stdout.split("; ")[0] == "the collection kb of tenant default has the preset analytics"
     assert kosmos("collection", "delete", "kb").stdout.startswith("1 documents removed")
     assert kosmos("collection", "list").stdout == "0 collections in tenant default\n"
 

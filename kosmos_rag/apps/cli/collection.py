@@ -34,6 +34,21 @@ def create(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -
         console().print(f"the collection {name} of tenant {common.tenant} goes by the preset {made.preset}")
 
 
+@app.command("set-preset")
+@command
+def set_preset(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -> None:
+    """Change the preset of a collection; documents take it with their next ingestion."""
+    with common.open_tenant() as owner:
+        changed = owner.collections.set_preset(name, preset=preset)
+    if common.as_json:
+        print_json({"tenant": common.tenant, "collection": asdict(changed)})
+    else:
+        console().print(
+            f"the collection {name} of tenant {common.tenant} has the preset {changed.preset}; "
+            "its documents take it with their next ingestion"
+        )
+
+
 @app.command("list")
 @command
 def list_(principal: PrincipalOption = None, *, common: TenantOptions) -> None:
@@ -71,7 +86,7 @@ def show(name: NameArgument, *, common: TenantOptions) -> None:
 @app.command("delete")
 @command
 def delete(name: NameArgument, *, common: TenantOptions) -> None:
-    """Remove a collection, with its documents and its preset."""
+    """Remove a collection, with its jobs, its documents and its preset."""
     with common.open_tenant() as owner:
         removed = owner.collections.delete(name)
     if common.as_json:

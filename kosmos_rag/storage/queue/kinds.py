@@ -18,6 +18,8 @@ RECONCILE = "reconcile"
 AUDIT = "audit"
 """Seal the audit log, and rotate its partitions."""
 
+OF_COLLECTIONS = ((SYNC, SCHEMA), (DOCUMENT,))
+"""Jobs that write documents of one collection: those that enqueue others, then those others."""
 UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
 """Periodic jobs of every tenant; an ingesting client may not cancel them."""
 ALL = (DOCUMENT, SYNC, SCHEMA, *UPKEEP)

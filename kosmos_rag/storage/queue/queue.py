@@ -20,6 +20,7 @@ from kosmos_rag.core.errors import RETRY_ON_NEXT_SYNC, RETRY_WITH_BACKOFF, Inges
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -48,6 +49,7 @@ def enqueue(
     delay: timedelta = timedelta(),
     every: timedelta | None = None,
     run: uuid.UUID | None = None,
+    preset: str | None = None,
 ) -> list[int]:
     """Add jobs to the queue in the caller's transaction, and return their ids.
 
@@ -63,20 +65,22 @@ def enqueue(
         delay: earliest start, from now.
         every: interval of a periodic job.
         run: sync run whose counts the outcome adds to.
+        preset: version of the preset that the collection has now; the jobs fail once it has none.
     """
     if not jobs:
         return []
     connection.execute(statement("replace_dead_jobs"), {"tenant_id": owner.id, "keys": list(jobs)})
     # A periodic job belongs to no request.
     traceparent = None if every is not None else tracing.current_traceparent()
-    traced = {} if traceparent is None else {"traceparent": traceparent}
+    added = {"traceparent": traceparent, "preset": preset}
+    common = {name: value for name, value in added.items() if value is not None}
     values = {
         "tenant_id": owner.id,
         "tenant": owner.name,
         "collection": collection,
         "kind": kind,
         "keys": list(jobs),
-        "payloads": [Jsonb({**payload, **traced}) for payload in jobs.values()],
+        "payloads": [Jsonb({**payload, **common}) for payload in jobs.values()],
         "priority": priority,
         "delay_s": delay.total_seconds(),
         "every_s": None if every is None else every.total_seconds(),
@@ -106,6 +110,33 @@ def enqueue_periodic(
         "every_s": [pause.total_seconds() for pause in every.values()],
     }
     connection.execute(statement("enqueue_periodic"), values)
+
+
+def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, collection: str) -> None:
+    """Cancel all unfinished jobs that write documents of a collection, in the caller's transaction.
+
+    The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
+    """
+    for kind in kinds.OF_COLLECTIONS:
+        values = {"tenant_id": owner.id, "collection": collection, "kinds": list(kind)}
+        connection.execute(statement("cancel_jobs_of_collection"), values)
+
+
+def change_jobs_preset(
+    connection: psycopg.Connection, owner: TenantRef, collection: str, *, before: str, after: str
+) -> None:
+    """Have the jobs of a collection go by its new preset, in the transaction that changes it.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        owner: tenant of the collection.
+        collection: name of the collection.
+        before: version of the preset that the jobs were enqueued under.
+        after: version of the new preset.
+    """
+    for kind in kinds.OF_COLLECTIONS:
+        values = {"tenant_id": owner.id, "collection": collection, "kinds": list(kind)}
+        connection.execute(statement("change_preset_of_jobs"), {**values, "before": before, "after": after})
 
 
 def permanently_failed(

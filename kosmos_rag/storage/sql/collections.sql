@@ -8,6 +8,24 @@ SELECT p.name, p.content
   FROM kosmos.collection_presets p
  WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
 
+-- name: share_preset
+-- Held by a transaction that enqueues jobs: the preset is changed or deleted before it or after it.
+SELECT p.name, p.content
+  FROM kosmos.collection_presets p
+ WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
+   FOR SHARE
+
+-- name: lock_preset
+SELECT p.name, p.content
+  FROM kosmos.collection_presets p
+ WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
+   FOR UPDATE
+
+-- name: set_preset
+INSERT INTO kosmos.collection_presets AS p (tenant_id, collection, name, content, created_at)
+VALUES (%(tenant_id)s, %(collection)s, %(name)s, %(content)s, %(now)s)
+ON CONFLICT (tenant_id, collection) DO UPDATE SET name = excluded.name, content = excluded.content
+
 -- name: delete_preset
 DELETE FROM kosmos.collection_presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 

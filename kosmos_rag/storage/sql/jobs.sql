@@ -201,6 +201,42 @@ WITH cancelled AS (
 )
 SELECT id FROM cancelled
 
+-- name: cancel_jobs_of_collection
+-- Locks in the order of `lock_leases`: no deadlock with a worker that publishes.
+WITH unfinished AS (
+    SELECT j.tenant_id, j.id
+      FROM kosmos.jobs j
+     WHERE j.tenant_id = %(tenant_id)s AND j.collection = %(collection)s AND j.kind = ANY (%(kinds)s)
+       AND j.state IN ('scheduled', 'queued', 'running')
+     ORDER BY j.tenant_id, j.key
+       FOR UPDATE
+), cancelled AS (
+    UPDATE kosmos.jobs j
+       SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
+           outcome = 'failed', code = 'cancelled', error = 'the collection was deleted'
+      FROM unfinished u
+     WHERE j.tenant_id = u.tenant_id AND j.id = u.id
+ RETURNING j.tenant_id, j.id, j.sync_run_ids
+), accounted AS (
+    UPDATE kosmos.sync_runs r
+       SET failed = r.failed + c.jobs
+      FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.sync_run_ids) AS run GROUP BY 1, 2) c
+     WHERE r.tenant_id = c.tenant_id AND r.id = c.run
+)
+SELECT id FROM cancelled
+
+-- name: change_preset_of_jobs
+-- Locks in the order of `lock_leases`. Jobs that remember another preset than the previous one stay as they are.
+UPDATE kosmos.jobs j
+   SET payload = jsonb_set(j.payload, '{preset}', to_jsonb(%(after)s::text))
+  FROM (SELECT o.tenant_id, o.id
+          FROM kosmos.jobs o
+         WHERE o.tenant_id = %(tenant_id)s AND o.collection = %(collection)s AND o.kind = ANY (%(kinds)s)
+           AND o.state <> 'done' AND o.payload ->> 'preset' = %(before)s
+         ORDER BY o.tenant_id, o.key
+           FOR UPDATE) old
+ WHERE j.tenant_id = old.tenant_id AND j.id = old.id
+
 -- name: retry_jobs
 -- A key has one dead or cancelled job at most, and none that newer work replaced.
 UPDATE kosmos.jobs j

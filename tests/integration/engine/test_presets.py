@@ -174,7 +174,9 @@ def test_create__with_the_same_preset_changes_nothing_and_with_another_is_refuse
 ) -> None:
     collections = engine.tenant(tenant_name).collections
     assert collections.create("kb", preset="keyword") == collections.create("kb", preset="keyword")
-    with pytest.raises(RequestError, match="goes by the preset keyword with other settings; delete it first"):
+    with pytest.raises(
+        RequestError, match="has the preset keyword with other settings; change it with `collection set-preset kb`"
+    ):
         collections.create("kb", preset="analytics")
     with pytest.raises(RequestError, match="malformed"):
         collections.create("K B", preset="analytics")
@@ -213,11 +215,10 @@ def test_kept_results__are_those_of_the_preset(settings: Settings, tmp_path: Pat
         for weight in (0.2, 0.9):
             rag = {"chunking": _chunking(settings), "signals": {"sql_keywords": {"weight": weight}}}
             preset = _write(tmp_path / "mine.yaml", json.dumps({"rag": rag}))
-            collections.create("sql", preset=preset)
+            collections.set_preset("sql", preset=preset)
             first, second = scope.search("sum of sales"), scope.search("sum of sales")
             assert (first.cached, second.cached) == (False, True)
             weights.append(second.hits[0].signals["sql_keywords"])
-            collections._collections.delete(scope._tenant, "sql")
         assert weights == [0.2, 0.9]
 
 

@@ -232,14 +232,15 @@ class DocumentHandler:
 
         Returns when the last batch has been handed to a publishing thread.
         """
-        ordered = sorted(jobs, key=lambda job: (job.tenant_id, job.collection))
-        for (tenant_id, collection), group in groupby(ordered, key=lambda job: (job.tenant_id, job.collection)):
+        ordered = sorted(jobs, key=_run_of)
+        for (tenant_id, collection, preset_version), group in groupby(ordered, key=_run_of):
             claimed = list(group)
             leases = {document_id(tenant_id, collection, source_of(job)): job for job in claimed}
             self._pipeline.run(
                 TenantRef(id=tenant_id, name=claimed[0].tenant),
                 collection,
                 [_JobDocument(job=job, load_document=self._load) for job in claimed],
+                preset_version=preset_version or None,
                 lease=_JobLeases(leases, tenant_id, channel, until),
                 recorder=_JobOutcomes(channel, self._counters),
                 executor=_BackgroundExecutor(threads=self._threads, channel=channel),
@@ -263,6 +264,11 @@ class DocumentHandler:
         if key not in self._sources:
             self._sources[key] = create_source(spec, self._pipeline.settings.ingestion)
         return self._sources[key]
+
+
+def _run_of(job: Job) -> tuple[uuid.UUID, str, str]:
+    """Return what jobs that are ingested together have in common: tenant, collection, version of the preset."""
+    return job.tenant_id, job.collection, job.payload.get("preset", "")
 
 
 def _job_of(document: PendingDocument) -> Job:

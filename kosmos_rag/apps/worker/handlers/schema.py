@@ -7,6 +7,7 @@ from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, SourceError
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.engine.engine import Engine
+from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
 from kosmos_rag.text2sql.linking.grounder import BuildReport, SchemaGrounding
@@ -49,6 +50,9 @@ class SchemaHandler:
         return channel.report_ended([job], _counts(done))
 
     def _synced(self, job: Job) -> BuildReport:
+        self._engine.parts.ingest_pipeline.require_preset(
+            TenantRef(id=job.tenant_id, name=job.tenant), job.collection, job.payload.get("preset")
+        )
         source, readers = SchemaSource.from_json(job.payload["schema"]), tuple(job.payload["acl"])
         schema = _read(source)
         scope = self._engine.tenant(job.tenant, principals=readers, collection=job.collection)

@@ -18,6 +18,7 @@ from kosmos_rag.ingestion.document import DocumentProcessor, document_id
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
+from kosmos_rag.ingestion.state import load_preset, require_preset
 from kosmos_rag.storage.documents import source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove_documents
@@ -94,6 +95,7 @@ class _Pass:
         self._channel = channel
         self._owner = TenantRef(id=job.tenant_id, name=job.tenant)
         self._spec: Mapping[str, Any] = job.payload["spec"]
+        self._preset_version: str | None = job.payload.get("preset")
         self._source = create_source(self._spec, processor.settings.ingestion)
         self.seen: set[bytes] = set()
         self.found: Counter[Outcome] = Counter()
@@ -129,6 +131,8 @@ class _Pass:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             if not lock_leases(connection, [self._job.token]):
                 raise _Interrupted
+            preset = load_preset(connection, self._owner.id, self._job.collection)
+            require_preset(self._job.collection, self._preset_version, preset)
             yield connection
 
     def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry]) -> None:
@@ -153,7 +157,8 @@ class _Pass:
                 for key, (code, message) in broken.items()
             ]
             todo = {key: payload for key, payload in work.items() if key not in broken}
-            enqueue(connection, owner, collection, kinds.DOCUMENT, todo, run=run)
+            preset = self._preset_version
+            enqueue(connection, owner, collection, kinds.DOCUMENT, todo, run=run, preset=preset)
             unchanged = len(ids) - len(work)
             add_counts(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
