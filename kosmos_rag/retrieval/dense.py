@@ -48,12 +48,7 @@ class DensePlan:
     values: Mapping[str, Any]
     """Values of the plan; the query adds its own."""
     index_options: Mapping[str, int] | None = None
-    """`probes` and `ef_search` of an index scan; None for an exact one."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether all vectors in question are scored."""
-        return self.index_options is None
+    """`probes` and `ef_search` of an index scan; None for an exact one, which scores all vectors in question."""
 
 
 def materialise_small_filter(
@@ -138,55 +133,49 @@ def _plan_exact(snapshot: Snapshot) -> DensePlan:
     return DensePlan(name="exact scan", read={"rows": snapshot.chunks}, text=statement("dense_exact"), values={})
 
 
+@dataclass(kw_only=True, slots=True)
 class DenseSearch:
     """One dense retrieval. `send` does not wait for its rows, so that other statements share the round trip."""
 
-    def __init__(
-        self,
-        connection: psycopg.Connection,
-        query: RetrieverQuery,
-        snapshot: Snapshot,
-        plan: DensePlan | None,
-    ) -> None:
-        assert query.vector is not None, "the dense retriever runs"
-        self._connection = connection
-        self._query = query
-        self._snapshot = snapshot
-        self._plan = plan
-        self._dimensions = len(query.vector)
-        half = HalfVector(query.vector.astype("float16"))
-        self._values = {
-            **query.scope,
-            "required": snapshot.required,
-            "vector": half,
-            "depth": query.candidates,
-            "space_id": snapshot.space_id,
-        }
-
-        self._cursor: psycopg.Cursor[Any] | None = None
+    connection: psycopg.Connection
+    query: RetrieverQuery
+    snapshot: Snapshot
+    plan: DensePlan | None
+    """None if the tenant has no vectors."""
+    cursor: psycopg.Cursor[Any] | None = None
+    """Of the statement that was sent."""
 
     def send(self) -> None:
         """Send the statement of the plan; the pipeline of the connection does not wait."""
-        plan = self._plan
+        plan, vector = self.plan, self.query.vector
+        assert vector is not None, "the dense retriever runs"
         if plan is None:
             return
         text: sql.SQL | sql.Composed = sql.SQL(plan.text)
         if plan.index_options is not None:
-            self._connection.execute(statement("set_vector_search"), plan.index_options)
-            text = sql.SQL(plan.text).format(dimensions=sql.Literal(self._dimensions))
-        self._cursor = self._connection.execute(text, {**self._values, **plan.values})
+            self.connection.execute(statement("set_vector_search"), plan.index_options)
+            text = sql.SQL(plan.text).format(dimensions=sql.Literal(len(vector)))
+        values = {
+            **self.query.scope,
+            "required": self.snapshot.required,
+            "vector": HalfVector(vector.astype("float16")),
+            "depth": self.query.candidates,
+            "space_id": self.snapshot.space_id,
+            **plan.values,
+        }
+        self.cursor = self.connection.execute(text, values)
 
     def receive(self) -> CandidateList:
         """Fetch the rows and rank those above the similarity threshold."""
-        rows = self._cursor.fetchall() if self._cursor else []
-        query, threshold = self._query, self._query.similarity_threshold
-        if self._plan is not None and not self._plan.exact and len(rows) < query.candidates:
+        rows = self.cursor.fetchall() if self.cursor else []
+        query, threshold, plan = self.query, self.query.similarity_threshold, self.plan
+        if plan is not None and plan.index_options is not None and len(rows) < query.candidates:
             # An index scan may stop early: fewer rows are returned only if there are no more.
-            exact = _plan_exact(self._snapshot)
-            name = f"exact scan, for {self._plan.name} found {len(rows)} only"
-            self._plan = replace(exact, name=name, read={**self._plan.read, **exact.read})
+            exact = _plan_exact(self.snapshot)
+            name = f"exact scan, for {plan.name} found {len(rows)} only"
+            self.plan = plan = replace(exact, name=name, read={**plan.read, **exact.read})
             self.send()
-            rows = self._cursor.fetchall() if self._cursor else []
+            rows = self.cursor.fetchall() if self.cursor else []
         similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
         reason = None
         if len(similar) < query.candidates:
@@ -197,7 +186,7 @@ class DenseSearch:
         return rank_candidates(
             similar,
             limit=query.candidates,
-            plan=self._plan.name if self._plan else "exact scan",
-            read=self._plan.read if self._plan else {},
+            plan=plan.name if plan else "exact scan",
+            read=plan.read if plan else {},
             reason=reason,
         )

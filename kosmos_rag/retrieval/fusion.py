@@ -3,7 +3,7 @@
 import math
 import statistics
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -12,9 +12,6 @@ from kosmos_rag.core.types import Candidate, RetrieverStats
 
 Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
 """Candidates by name of their list, each list best first."""
-
-_Contribution: TypeAlias = Callable[[Candidate], float]
-"""Contribution of a list to the fused score of one of its candidates."""
 
 _SPREAD = 3
 """Standard deviations below and above the mean that are scaled to 0 and 1."""
@@ -78,12 +75,10 @@ def reciprocal_rank_fusion(
     _validate(lists, weights)
     if k < 0:
         raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
-
-    def contribution_of(name: str) -> _Contribution:
-        weight = weights[name]
-        return lambda candidate: weight / (k + candidate.rank)
-
-    return _fuse(lists, contribution_of, limit)
+    contributions = {
+        name: [weights[name] / (k + candidate.rank) for candidate in candidates] for name, candidates in lists.items()
+    }
+    return _fuse(lists, contributions, limit)
 
 
 def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:
@@ -96,17 +91,19 @@ def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | Non
     invalid weights.
     """
     _validate(lists, weights)
+    contributions = {
+        name: _scale([candidate.score for candidate in candidates], weights[name]) for name, candidates in lists.items()
+    }
+    return _fuse(lists, contributions, limit)
 
-    def contribution_of(name: str) -> _Contribution:
-        weight = weights[name]
-        scores = [candidate.score for candidate in lists[name]]
-        reach = _SPREAD * _standard_deviation(scores)
-        if reach == 0:
-            return lambda _: weight / 2
-        low = statistics.fmean(scores) - reach
-        return lambda candidate: weight * max(0.0, (candidate.score - low) / (2 * reach))
 
-    return _fuse(lists, contribution_of, limit)
+def _scale(scores: Sequence[float], weight: float) -> list[float]:
+    """Scale the scores of a list to 0 and `weight`, at three standard deviations below and above their mean."""
+    reach = _SPREAD * _standard_deviation(scores)
+    if reach == 0:
+        return [weight / 2] * len(scores)
+    low = statistics.fmean(scores) - reach
+    return [weight * max(0.0, (score - low) / (2 * reach)) for score in scores]
 
 
 def _standard_deviation(scores: Sequence[float]) -> float:
@@ -126,22 +123,22 @@ def _validate(lists: Lists, weights: Mapping[str, float]) -> None:
         raise ConfigError(f"the weights of {', '.join(lists)} are all 0; give at least one of them more")
 
 
-def _fuse(lists: Lists, contribution_of: Callable[[str], _Contribution], limit: int | None) -> list[FusedCandidate]:
+def _fuse(lists: Lists, contributions: Mapping[str, Sequence[float]], limit: int | None) -> list[FusedCandidate]:
+    """Order chunks by the sum of their contributions, which are parallel to the candidates of each list."""
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
     by_chunk: dict[int, tuple[dict[str, Candidate], dict[str, float]]] = {}
     for name, candidates in lists.items():
-        contribution = contribution_of(name)
-        for candidate in candidates:
-            by_list, contributions = by_chunk.setdefault(candidate.chunk_id.int, ({}, {}))
+        for candidate, contribution in zip(candidates, contributions[name], strict=True):
+            by_list, by_name = by_chunk.setdefault(candidate.chunk_id.int, ({}, {}))
             by_list[name] = candidate
-            contributions[name] = contribution(candidate)
-    scored = [(-math.fsum(contributions.values()), number) for number, (_, contributions) in by_chunk.items()]
-    return [_entry(-score, *by_chunk[number]) for score, number in sorted(scored)[:limit]]
-
-
-def _entry(score: float, by_list: dict[str, Candidate], contributions: dict[str, float]) -> FusedCandidate:
-    chunk_id = next(iter(by_list.values())).chunk_id
-    return FusedCandidate(chunk_id=chunk_id, score=score, by_list=by_list, score_contributions=contributions)
+            by_name[name] = contribution
+    scored = sorted((-math.fsum(by_name.values()), number) for number, (_, by_name) in by_chunk.items())
+    fused = []
+    for negated, number in scored[:limit]:
+        by_list, by_name = by_chunk[number]
+        chunk_id = next(iter(by_list.values())).chunk_id
+        fused.append(FusedCandidate(chunk_id=chunk_id, score=-negated, by_list=by_list, score_contributions=by_name))
+    return fused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
@@ -21,41 +22,27 @@ def hydrate(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Seq
     if not fused:
         return []
     values = {**scope, "chunk_ids": [entry.chunk_id for entry in fused]}
-    rows = {row[0]: row for row in connection.execute(statement("passages"), values).fetchall()}
-    return [_passage(rank, entry, rows[entry.chunk_id]) for rank, entry in enumerate(fused, start=1)]
-
-
-def _passage(rank: int, fused: FusedCandidate, row: tuple[Any, ...]) -> Passage:
-    dense, lexical = fused.by_list.get(DENSE), fused.by_list.get(LEXICAL)
-    return Passage(
-        rank=rank,
-        score=fused.score,
-        chunk_id=row[0],
-        document_id=row[1],
-        version_id=row[2],
-        version=row[3],
-        source=row[4],
-        title=row[5],
-        media_type=row[6],
-        metadata=row[7],
-        chunk_index=row[8],
-        section=tuple(row[9]),
-        start=row[10],
-        end=row[11],
-        line_start=row[12],
-        line_end=row[13],
-        page_start=row[14],
-        page_end=row[15],
-        text=row[16],
-        chunker=row[17],
-        collection=row[18],
-        dense_rank=dense.rank if dense else None,
-        dense_score=dense.score if dense else None,
-        lexical_rank=lexical.rank if lexical else None,
-        lexical_score=lexical.score if lexical else None,
-        fused_rank=rank,
-        fused_score=fused.score,
-        score_contributions=fused.score_contributions,
-        rerank_score=None,
-        parent_span=None if row[19] is None else (row[19], row[20]),
-    )
+    cursor = connection.cursor(row_factory=dict_row).execute(statement("passages"), values)
+    rows = {row["chunk_id"]: row for row in cursor.fetchall()}
+    passages = []
+    for rank, entry in enumerate(fused, start=1):
+        row = rows[entry.chunk_id]
+        dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
+        parent = row.pop("parent_start"), row.pop("parent_end")
+        passages.append(
+            Passage(
+                **row | {"section": tuple(row["section"])},
+                rank=rank,
+                score=entry.score,
+                dense_rank=dense.rank if dense else None,
+                dense_score=dense.score if dense else None,
+                lexical_rank=lexical.rank if lexical else None,
+                lexical_score=lexical.score if lexical else None,
+                fused_rank=rank,
+                fused_score=entry.score,
+                score_contributions=entry.score_contributions,
+                rerank_score=None,
+                parent_span=None if parent[0] is None else parent,
+            )
+        )
+    return passages

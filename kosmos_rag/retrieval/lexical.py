@@ -7,6 +7,7 @@ enough are visible.
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,19 @@ class LexicalSearch:
         collections = [stats for stats in snapshot.collections if stats.weights]
         self._unindexed_rows = sum(stats.unsegmented_chunks for stats in collections)
         self._scans = [
-            _UnindexedScan(connection, scope, stats, query.candidates)
+            _UnindexedScan(
+                connection=connection, scope=scope, stats=stats, limit=self._limit, pool=self._limit + self._limit // 2
+            )
             for stats in collections
             if stats.unsegmented_chunks
         ]
+        for scan in self._scans:
+            scan.send()
         self._requests = [
             (stats, PostingsRequest(connection, scope["tenant_id"], segment.id, stats.weights, cache))
             for stats in collections
             for segment in stats.segments
         ]
-
         self._filtered: psycopg.Cursor[Any] | None = None
         if filtered is not None and self._requests:
             values = {**scope, "document_ids": filtered.document_ids}
@@ -71,10 +75,11 @@ class LexicalSearch:
         scores, candidates = self._best_visible(segments)
         for scan in self._scans:
             scores |= scan.best(list(scores.values()))
+        plan = "segments, exact scan of the rest" if self._scans else "segments"
         return rank_candidates(
             scores.items(),
             limit=self._limit,
-            plan=self._plan(len(segments)),
+            plan=plan if segments else "exact scan",
             read={
                 "rows": self._unindexed_rows,
                 "segments": len(segments),
@@ -83,11 +88,6 @@ class LexicalSearch:
             },
             reason=self._reason(len(scores)),
         )
-
-    def _plan(self, segments: int) -> str:
-        if not segments:
-            return "exact scan"
-        return "segments, exact scan of the rest" if self._scans else "segments"
 
     def _reason(self, returned: int) -> str | None:
         if not self._chunks:
@@ -104,77 +104,78 @@ class LexicalSearch:
         looked_up, target = 0, self._limit + self._limit // 4
         while any(segment.terms for segment in segments):
             which, offsets = _best(segments, target)
-            new = [offsets[looked_up:][which[looked_up:] == number] for number in range(len(segments))]
-            lookups = [
-                self._look_up(segment, added) for segment, added in zip(segments, new, strict=True) if len(added)
-            ]
-            for scores, cursor in lookups:
-                visible |= {chunk_id: scores[sequence] for sequence, chunk_id in cursor.fetchall()}
+            lookups = []
+            for number, segment in enumerate(segments):
+                new = offsets[looked_up:][which[looked_up:] == number]
+                if len(new):
+                    sequences = segment.chunks.offsets[new]
+                    bound = array(self._connection, "int4", sequences)
+                    values = {**self._scope, "collection": segment.collection, "sequences": bound}
+                    cursor = self._connection.cursor(binary=True).execute(statement("visible_chunks"), values)
+                    lookups.append((segment, new, sequences, cursor))
+            for segment, new, sequences, cursor in lookups:
+                exact = dict(zip(sequences.tolist(), segment.exact(new).tolist(), strict=True))
+                visible |= {chunk_id: exact[sequence] for sequence, chunk_id in cursor.fetchall()}
             looked_up = len(offsets)
             if len(visible) >= self._limit or looked_up < target:
                 break
             target = looked_up * _GROWTH
         return visible, looked_up
 
-    def _look_up(
-        self, segment: SegmentScores, offsets: NDArray[np.intp]
-    ) -> tuple[dict[int, float], psycopg.Cursor[Any]]:
-        """Send the look-up of visible chunks. Returns exact scores by sequence number, and the cursor."""
-        sequences = segment.chunks.offsets[offsets]
-        scores = dict(zip(sequences.tolist(), segment.exact(offsets).tolist(), strict=True))
-        bound = array(self._connection, "int4", sequences)
-        values = {**self._scope, "collection": segment.collection, "sequences": bound}
-        return scores, self._connection.cursor(binary=True).execute(statement("visible_chunks"), values)
 
-
+@dataclass(kw_only=True, slots=True)
 class _UnindexedScan:
-    """BM25 scan of the chunks of one collection outside all segments. Sent when created."""
+    """BM25 scan of the chunks of one collection outside all segments. `send` does not wait for its rows."""
 
-    def __init__(
-        self, connection: psycopg.Connection, scope: Mapping[str, Any], stats: CollectionStats, limit: int
-    ) -> None:
-        self._connection = connection
-        self._stats = stats
-        self._limit = limit
-        self._values = {
-            **scope,
-            "collection": stats.collection,
-            "weights": SparseVector({key - 1: weight for key, weight in stats.weights.items()}, bm25.DIMENSIONS),
-            "average": stats.average,
-            "pool": limit + limit // 2,
+    connection: psycopg.Connection
+    scope: Mapping[str, Any]
+    """Bound values of the query, with its condition on chunks."""
+    stats: CollectionStats
+    limit: int
+    """Chunks of the result."""
+    pool: int
+    """Rows to request; they are ordered by an upper bound of their score."""
+    cursor: psycopg.Cursor[Any] = field(init=False)
+
+    def send(self) -> None:
+        """Send the statement; the pipeline of the connection does not wait."""
+        weights = {lexeme_id - 1: weight for lexeme_id, weight in self.stats.weights.items()}
+        values = {
+            **self.scope,
+            "collection": self.stats.collection,
+            "weights": SparseVector(weights, bm25.DIMENSIONS),
+            "average": self.stats.average,
+            "pool": self.pool,
         }
-        self._cursor = self._send()
-
-    def _send(self) -> psycopg.Cursor[Any]:
-        return self._connection.cursor(binary=True).execute(statement("unsegmented_scan"), self._values)
+        self.cursor = self.connection.cursor(binary=True).execute(statement("unsegmented_scan"), values)
 
     def best(self, others: Sequence[float]) -> dict[uuid.UUID, float]:
         """Return the exact scores of the chunks that may be among the best `limit`, given scores of others.
 
-        Rows are ordered by an upper bound of their score: more are fetched while one beyond them could belong.
+        More rows are fetched while one beyond them could belong.
         """
         while True:
-            rows = self._cursor.fetchall()
+            rows = self.cursor.fetchall()
             scores = self._score(rows)
-            ranked = sorted((*others, *scores.values()), reverse=True)[: self._limit]
-            complete = len(rows) < self._values["pool"]
-            if complete or (len(ranked) == self._limit and ranked[-1] > rows[-1][4] * (1 + MARGIN)):
+            ranked = sorted((*others, *scores.values()), reverse=True)[: self.limit]
+            complete = len(rows) < self.pool
+            if complete or (len(ranked) == self.limit and ranked[-1] > rows[-1][4] * (1 + MARGIN)):
                 return scores
-            self._values["pool"] *= _GROWTH
-            self._cursor = self._send()
+            self.pool *= _GROWTH
+            self.send()
 
     def _score(self, rows: Sequence[tuple[Any, ...]]) -> dict[uuid.UUID, float]:
         """Derive term frequencies from the stored weights, and score them with the current average length."""
         entries = sparse_entries([row[3] for row in rows])
         lengths = np.array([row[1] for row in rows], dtype=np.float64)
         pivots = np.array([row[2] for row in rows], dtype=np.float64)
-        ids = np.fromiter(self._stats.weights, dtype=np.int64)
-        query_weights = np.fromiter(self._stats.weights.values(), dtype=np.float64)
+        ids = np.fromiter(self.stats.weights, dtype=np.int64)
+        query_weights = np.fromiter(self.stats.weights.values(), dtype=np.float64)
         positions = np.minimum(np.searchsorted(ids, entries.lexeme_ids), len(ids) - 1)
         matches = ids[positions] == entries.lexeme_ids
         of_row = entries.rows[matches]
         frequencies = bm25.frequencies(entries.values[matches], bm25.norms(lengths, pivots)[of_row])
-        norms = bm25.norms(lengths, self._stats.average)[of_row]
+        norms = bm25.norms(lengths, self.stats.average)[of_row]
         weights = bm25.contributions(frequencies, norms, query_weights[positions[matches]])
         order = np.argsort(weights, kind="stable")  # the order of summation of `SegmentScores.exact`
         scores = np.bincount(of_row[order], weights=weights[order], minlength=len(rows))

@@ -112,17 +112,6 @@ class RetrieverQuery:
     """Least cosine of a dense candidate."""
     use_vector_index: bool
 
-    @property
-    def terms(self) -> dict[str, Any]:
-        """Bound values: texts with weights, and the phrases that are required or excluded."""
-        required = (*self.parsed.phrases, *self.parsed.required)
-        return {
-            "texts": list(self.texts),
-            "weights": list(self.texts.values()),
-            "phrases": [*required, *self.parsed.excluded],
-            "excluded": [False] * len(required) + [True] * len(self.parsed.excluded),
-        }
-
 
 def parse_query(
     text: str,

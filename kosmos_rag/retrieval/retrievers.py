@@ -34,7 +34,8 @@ def run_retrievers(
     filtered = materialise_small_filter(connection, scope, snapshot, query.principals)
     dense = None
     if query.vector is not None:
-        dense = DenseSearch(connection, query, snapshot, plan_dense(query, snapshot, filtered))
+        plan = plan_dense(query, snapshot, filtered)
+        dense = DenseSearch(connection=connection, query=query, snapshot=snapshot, plan=plan)
     timer.record("plan")
     clocks: list[psycopg.Cursor[tuple[datetime]]] = []
     if dense is not None:
@@ -48,7 +49,9 @@ def run_retrievers(
     if query.lexical:
         lexical = LexicalSearch(connection, query, snapshot, filtered, postings)
         if clocks:
-            timer.record_server_time(DENSE, *(clock.fetchall()[0][0] for clock in clocks))
+            begin, end = (clock.fetchall()[0][0] for clock in clocks)
+            # The clock of a server may be set between the two readings.
+            timer.record(DENSE, max(0.0, (end - begin).total_seconds()))
         candidates[LEXICAL] = lexical.receive()
         timer.record(LEXICAL)
     if dense is not None:

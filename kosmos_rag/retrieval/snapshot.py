@@ -138,7 +138,14 @@ class Snapshot:
 
 def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snapshot:
     """Read the snapshot in one round trip."""
-    values = {**query.scope, **query.terms}
+    required, excluded = (*query.parsed.phrases, *query.parsed.required), query.parsed.excluded
+    values = {
+        **query.scope,
+        "texts": list(query.texts),
+        "weights": list(query.texts.values()),
+        "phrases": [*required, *excluded],
+        "excluded": [False] * len(required) + [True] * len(excluded),
+    }
     # All statements are sent before the first result is fetched: the pipeline makes them one round trip.
     collections_cursor = connection.execute(statement("search_snapshot"), values)
     terms_cursor = connection.execute(statement("query_terms"), values)

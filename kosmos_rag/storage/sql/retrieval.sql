@@ -309,9 +309,10 @@ SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
 SELECT clock_timestamp()
 
 -- name: passages
-SELECT c.id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata, c.chunk_index,
-       c.section, c.start_offset, c.end_offset, c.line_start, c.line_end, c.page_start, c.page_end, c.text, c.chunker,
-       d.collection, c.parent_start, c.parent_end
+-- Columns are named like the fields of Passage.
+SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata,
+       c.chunk_index, c.section, c.start_offset AS start, c.end_offset AS "end", c.line_start, c.line_end, c.page_start,
+       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end
   FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*
