@@ -37,8 +37,11 @@ UNREGISTERED = ("alembic_version",)
 POLICY_FUNCTIONS = ("kosmos.current_tenant()", "kosmos.current_principals()", "kosmos.audit_expired_before()")
 """Functions that policies call; they are distributed before the tables."""
 
-ROW_FUNCTIONS = ("kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[])",)
-"""Functions with a row type as parameter; they are distributed after the tables."""
+ROW_FUNCTIONS = (
+    "kosmos.visible_principals(text[])",
+    "kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[])",
+)
+"""Functions of filters; one has a row type as parameter, so they are distributed after the tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -205,8 +205,25 @@ def test_sources_conditions_collection_and_readers__must_all_hold(library: Libra
     assert library.letters(Filter(sources=("/kb",)), collection="wiki") == {"e"}
     # A filter narrows what a reader may read, and never widens it.
     assert library.letters(Filter(where={"department": "legal"}), principals=(EVERYONE,)) == set()
-    assert library.letters(Filter(where={"department": "legal"}), principals=("department:sales",)) == {"d"}
+    assert library.letters(Filter(where={"department": "sales"}), principals=("department:sales",)) == {"d"}
     assert library.letters(Filter(sources=("/kb",)), principals=(EVERYONE,)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"department": "legal"},
+        {"department": {"$in": ["legal", "hr"]}},
+        {"acl": "department:legal"},
+        {"acl": {"$gte": "department:l", "$lt": "department:m"}},
+        {"acl": {"$gt": "a", "$lt": "department:sales"}},
+        {"$not": {"acl": {"$nin": ["department:legal"]}}},
+    ],
+)
+def test_filter__sees_no_principal_that_the_reader_does_not_hold(where: dict[str, Any], library: Library) -> None:
+    """`d` may be read by sales and by legal; a reader of sales must not find out about legal."""
+    assert "d" in library.letters(Filter(where=where))
+    assert library.letters(Filter(where=where), principals=("department:sales",)) == set()
 
 
 def test_filter__that_leaves_nothing_says_so(library: Library) -> None:

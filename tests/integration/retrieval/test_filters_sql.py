@@ -33,6 +33,7 @@ def connection(server: Any, template: str) -> Iterator[psycopg.Connection]:
         admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         with psycopg.connect(server.url(name), autocommit=True) as opened:
             opened.execute("SET TimeZone = 'Asia/Kathmandu'")
+            opened.execute("SET kosmos.principals = '{everyone, department:sales, department:x, x}'")
             yield opened
         admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 

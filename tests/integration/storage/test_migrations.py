@@ -37,7 +37,10 @@ def test_head_is_the_revision_that_the_code_expects() -> None:
 
 
 # A published revision is never edited: databases that ran it would differ from those that run it tomorrow.
-PUBLISHED = {"0001_baseline.py": "6ad7a5d93e6b226ea1d8611d845714481e73cac81f9f74797587220f9712eee7"}
+PUBLISHED = {
+    "0001_baseline.py": "6ad7a5d93e6b226ea1d8611d845714481e73cac81f9f74797587220f9712eee7",
+    "0002_visible_principals.py": "1bd39415fea954243abbe4194dade8c7135ef3684db561ae2aa9d0b26672dffc",
+}
 
 
 def test_published_revisions_are_never_edited() -> None:
@@ -133,8 +136,8 @@ REVISION_THAT_ADDS = '''"""Add a column."""
 
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
 
@@ -152,9 +155,9 @@ def downgrade() -> None:
 def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A revision after the newest: what an upgrade of tomorrow finds."""
     folder = shutil.copytree(script_location(), tmp_path / "migrations")
-    (folder / "versions" / "0002_extra.py").write_text(REVISION_THAT_ADDS)
+    (folder / "versions" / "0003_extra.py").write_text(REVISION_THAT_ADDS)
     monkeypatch.setattr(migrate_module, "script_location", lambda: folder)
-    return "0002"
+    return "0003"
 
 
 def _oldest_code(url: str) -> str | None:
