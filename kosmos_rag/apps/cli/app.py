@@ -28,6 +28,7 @@ from kosmos_rag.apps.cli import (
     worker,
 )
 from kosmos_rag.core.version import __version__
+from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
 
 app = typer.Typer(
     name="kosmos-rag",
@@ -79,5 +80,6 @@ app.add_typer(config.app, name="config")
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, out of sight of the parsers' processes: its environment holds addresses and keys."""
+    clear_dumpable()
     app()

@@ -25,6 +25,7 @@ from kosmos_rag.apps.worker.channel import (
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry.logging import set_up_logging
 from kosmos_rag.core.types import Job
+from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.queue.queue import Queue
 
 OpenWork = Callable[[Settings], Work]
@@ -33,6 +34,7 @@ OpenWork = Callable[[Settings], Work]
 
 def run(connection: Connection, settings: Settings, open_work: OpenWork) -> None:
     """Work until the supervisor says stop, or is gone."""
+    clear_dumpable()
     for number in (signal.SIGTERM, signal.SIGINT):
         # A terminal or an init system signals the whole group: when to end is the supervisor's to say.
         signal.signal(number, signal.SIG_IGN)

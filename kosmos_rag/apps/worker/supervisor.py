@@ -25,6 +25,7 @@ from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.process import OpenWork, WorkerProcess
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError
+from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
@@ -361,6 +362,7 @@ def run_worker(
 
     Returns the supervisor, for what it counted. Raises ConfigError, DatabaseError.
     """
+    clear_dumpable()
     supervisor = Supervisor(settings, kinds=kinds, open_work=open_work, until_idle=until_idle, on_progress=on_progress)
     with stop_on_signals(supervisor):
         supervisor.run()

@@ -6,16 +6,20 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 from kosmos_rag.core.errors import ParseError, first_line
-from kosmos_rag.ingestion.sandbox.protocol import FORK, READY
+from kosmos_rag.ingestion.sandbox.isolation import Isolation
+from kosmos_rag.ingestion.sandbox.protocol import FORK, receive_frame
 
 _START_S = 60.0
 _STOP_S = 5.0
 _FORK_S = 10.0
-_MODULE = "kosmos_rag.ingestion.sandbox.zygote"
+_LARGEST_READY = 2**12
+_ZYGOTE = "kosmos_rag.ingestion.sandbox.zygote"
+_PROBE = "kosmos_rag.ingestion.sandbox.isolation"
 
 
 class ForkServerLost(Exception):
@@ -36,16 +40,16 @@ class ForkServer:
             self._control.close()
             raise
         try:
-            self._wait_until_ready()
+            self.isolation = self._wait_until_ready()
+            """What its children cannot reach: it has tried."""
         except BaseException:
             self.stop()
             raise
 
-    def _wait_until_ready(self) -> None:
-        self._control.settimeout(_START_S)
-        if self._control.recv(len(READY)) != READY:
-            raise EOFError("it ended before it was ready")
+    def _wait_until_ready(self) -> Isolation:
+        frame = receive_frame(self._control, _LARGEST_READY, time.monotonic() + _START_S)
         self._control.settimeout(_FORK_S)
+        return Isolation.decode(frame)
 
     def fork(self, connection: socket.socket, end: socket.socket) -> None:
         """Ask for a child that serves `connection`; its exit code is written to `end`. Raises ForkServerLost."""
@@ -73,12 +77,16 @@ class ForkServer:
 
 def _popen(control: socket.socket) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(  # noqa: S603 — our own module by our own interpreter
-        [sys.executable, "-P", "-m", _MODULE],
+        _command(_ZYGOTE),
         stdin=control.fileno(),
         stdout=subprocess.DEVNULL,
         env=_environment(),
         start_new_session=True,  # Ctrl-C is for us; we end it
     )
+
+
+def _command(module: str) -> list[str]:
+    return [sys.executable, "-P", "-m", module]
 
 
 def _environment() -> dict[str, str]:
@@ -141,6 +149,19 @@ def _start() -> ForkServer:
         return ForkServer()
     except (OSError, EOFError) as error:
         message = f"the process that parses files cannot be started ({first_line(error)}); see its output"
+        raise ParseError("crashed", message) from error
+
+
+def probe_isolation() -> Isolation:
+    """Return what a parser of this process could not reach, tried in a short-lived process. Raises ParseError."""
+    command = _command(_PROBE)
+    try:
+        done = subprocess.run(  # noqa: S603 — our own module by our own interpreter
+            command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_START_S
+        )
+        return Isolation.decode(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        message = f"what a parser's process can reach was not found out ({first_line(error)}); see its output"
         raise ParseError("crashed", message) from error
 
 

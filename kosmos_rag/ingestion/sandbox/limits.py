@@ -7,9 +7,14 @@ import resource
 import signal
 import sys
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_CLONE_NEWUSER = 0x10000000  # linux/sched.h
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_NO_NEW_PRIVS = 38
+# linux/sched.h
+_CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
+_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 _MOST_OPEN_FILES = 64
 _CPU_GRACE_S = 5
 _HIGHEST_DESCRIPTOR = 2**16
@@ -18,14 +23,30 @@ _HIGHEST_DESCRIPTOR = 2**16
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def leave_network() -> None:
-    """Enter a network namespace with nothing in it, where the kernel lets an ordinary user do so.
+def clear_dumpable() -> None:
+    """Hide the environment and memory of this process from the user's other processes, and leave no core dump.
+
+    Linux only. Debuggers and profilers cannot attach either, but those of root. A program started later is not hidden.
+    """
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def drop_privileges() -> None:
+    """Give up all capabilities, root's too, and the means to gain any by starting a program. Linux only."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        _LIBC.capset(header, (ctypes.c_uint32 * 6)())
+
+
+def leave_network() -> bool:
+    """Enter a network namespace with nothing in it. Returns whether the kernel lets an ordinary user do so.
 
     The user namespace that this takes also hides the environment and memory of this user's other processes. Only for
     a process of one thread: the kernel refuses others.
     """
-    if _LIBC is not None:
-        _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+    return _LIBC is not None and _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
 
 
 def die_with(parent: int) -> None:
@@ -39,14 +60,17 @@ def die_with(parent: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def keep_only(descriptor: int) -> None:
-    """Close every file but one; the standard three lead nowhere."""
+def keep_only(*descriptors: int) -> None:
+    """Close every file but these; the standard three lead nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nowhere, standard)
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, min(allowed, _HIGHEST_DESCRIPTOR))
+    first = 3
+    for descriptor in sorted(descriptors):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, min(allowed, _HIGHEST_DESCRIPTOR))
 
 
 def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:

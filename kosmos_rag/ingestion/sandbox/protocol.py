@@ -15,8 +15,6 @@ from kosmos_rag.ingestion.parsing.limits import OutputLimits
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-READY = b"R"
-"""What the zygote says once it can fork."""
 FORK = b"F"
 """Asks the zygote for a child; two sockets travel with it: the child's, and the one for the child's end."""
 OUT_OF_MEMORY = 3

@@ -1,6 +1,6 @@
 """The process that forks the children. It imports the parsers once, so that a child costs milliseconds.
 
-It has one thread, no network where the kernel allows that, and nothing of the environment it was started from. Run as a
+It has one thread and nothing of the environment it was started from; `isolation` closes its children off. Run as a
 module with the control socket as standard input; it ends when that closes.
 """
 
@@ -13,8 +13,9 @@ import signal
 import socket
 import warnings
 
-from kosmos_rag.ingestion.sandbox.limits import die_with, keep_only, leave_network
-from kosmos_rag.ingestion.sandbox.protocol import FORK, OUT_OF_MEMORY, READY
+from kosmos_rag.ingestion.sandbox.isolation import Confinement
+from kosmos_rag.ingestion.sandbox.limits import die_with, keep_only
+from kosmos_rag.ingestion.sandbox.protocol import FORK, OUT_OF_MEMORY, send_frame
 from kosmos_rag.ingestion.sandbox.worker import work
 
 _LIBRARIES = (
@@ -32,8 +33,9 @@ _LIBRARIES = (
 class _Zygote:
     """Forks a child for each pair of sockets that comes, and says how each ended."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, confinement: Confinement) -> None:
         self._control = control
+        self._confinement = confinement
         self._pid = os.getpid()
         self._ends: dict[int, socket.socket] = {}
         """By the child's pid: the socket that takes its end. When the other side closes it, the child is killed."""
@@ -75,7 +77,7 @@ class _Zygote:
             _tell(end, os.EX_OSERR)
             return
         if pid == 0:
-            _live(connection.detach(), self._pid)
+            _live(connection.detach(), self._pid, self._confinement)
         self._ends[pid] = end
         self._selector.register(end, selectors.EVENT_READ, pid)
 
@@ -106,14 +108,15 @@ def _tell(end: socket.socket, exit_code: int) -> None:
         end.sendall(str(exit_code).encode())
 
 
-def _live(descriptor: int, parent: int) -> None:
+def _live(descriptor: int, parent: int, confinement: Confinement) -> None:
     """Be a child: never returns."""
     exit_code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with(parent)
-        keep_only(descriptor)
+        keep_only(descriptor, *confinement.descriptors)
+        confinement.apply()
         with socket.socket(fileno=descriptor) as connection:
             work(connection)
         exit_code = 0
@@ -124,15 +127,16 @@ def _live(descriptor: int, parent: int) -> None:
 
 
 def main() -> None:
-    """Import the parsers, leave the network, and serve."""
+    """Import the parsers, close what can be closed, say what that was, and serve."""
     warnings.simplefilter("ignore")  # nobody reads what a library says about a file
     for name in _LIBRARIES:
         importlib.import_module(name)
-    leave_network()
+    confinement = Confinement.prepare()
+    isolation = confinement.probe()
     gc.freeze()  # a collection in a child would copy every page that holds an object
     with socket.socket(fileno=0) as control:
-        control.sendall(READY)
-        _Zygote(control).serve()
+        send_frame(control, isolation.encode())
+        _Zygote(control, confinement).serve()
 
 
 if __name__ == "__main__":

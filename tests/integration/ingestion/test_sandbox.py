@@ -25,6 +25,7 @@ sys.stdin.read()
 """
 KINDS = ("net", "user")
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="the zygote hides its entries in /proc from all but root")
 
 
 def start_owner() -> "subprocess.Popen[str]":
@@ -55,6 +56,7 @@ def test_ingest__a_file_that_cannot_be_parsed_fails_alone(engine: Engine, tenant
 
 
 @needs_proc
+@needs_root
 def test_zygote__knows_no_secret_and_ends_with_its_owner() -> None:
     with start_owner() as owner:
         zygote = zygote_of(owner)
@@ -78,6 +80,7 @@ def test_zygote__ends_when_its_owner_is_killed(sent: signal.Signals) -> None:
 
 
 @needs_proc
+@needs_root
 def test_zygote__has_namespaces_of_its_own_where_the_kernel_allows_that() -> None:
     allowed = subprocess.run(["unshare", "--user", "--net", "true"], capture_output=True, check=False)
     if allowed.returncode:

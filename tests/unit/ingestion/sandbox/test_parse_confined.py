@@ -21,6 +21,7 @@ from tests.unit.ingestion.sandbox.zygotes import busy_child, children, is_alive,
 
 LIMITS = ParsingSettings()
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="the zygote hides its entries in /proc from all but root")
 
 
 def document(data: bytes, source: str = "a.txt") -> SourceDocument:
@@ -210,6 +211,7 @@ def test_parse_confined__in_a_fork_of_ours() -> None:
 
 
 @needs_proc
+@needs_root
 def test_zygote__has_one_thread_and_none_of_our_files(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w"):
         os.kill(zygote(), signal.SIGKILL)
@@ -224,6 +226,7 @@ def test_zygote__has_one_thread_and_none_of_our_files(tmp_path: Path) -> None:
 
 
 @needs_proc
+@needs_root
 def test_zygote__never_imports_models_or_settings() -> None:
     maps = Path(f"/proc/{zygote()}/maps").read_text()
     assert "pdfium" in maps

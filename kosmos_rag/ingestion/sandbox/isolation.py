@@ -1,0 +1,180 @@
+"""What a parser's process cannot reach: the layers that close it off, and a probe that tries to get through them.
+
+Each layer may be missing: containers refuse namespaces, old kernels lack Landlock. What counts is what the probe could
+not reach. Run as a module it prints that for its parent.
+"""
+
+import json
+import os
+import socket
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from kosmos_rag.ingestion.sandbox import landlock, seccomp
+from kosmos_rag.ingestion.sandbox.limits import clear_dumpable, drop_privileges, leave_network
+
+LAYERS = ("namespaces", "seccomp", "landlock")
+TARGETS = ("network", "processes", "files")
+"""What is to be out of reach: any socket; environment, memory and signals of other processes; files of others."""
+
+_PACKAGE = Path(__file__).parents[2]
+_SYSTEM = (
+    "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/dev/null", "/dev/urandom",
+    "/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Isolation:
+    """What a child of the fork server cannot reach here, and by which layers."""
+
+    layers: tuple[str, ...]
+    """Those of `LAYERS` that are in force."""
+    denied: tuple[str, ...]
+    """Those of `TARGETS` that a child tried to reach in vain."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of `TARGETS` is in reach."""
+        return not self.reachable
+
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """Those of `TARGETS` that a child can reach."""
+        return tuple(target for target in TARGETS if target not in self.denied)
+
+    @property
+    def missing_layers(self) -> tuple[str, ...]:
+        """Those of `LAYERS` that are not in force."""
+        return tuple(layer for layer in LAYERS if layer not in self.layers)
+
+    def describe(self) -> str:
+        """Return one line: what is in reach, and which layers are missing."""
+        without = f"; without {', '.join(self.missing_layers)}" if self.missing_layers else ""
+        if self.complete:
+            return f"a parser's process reaches no {', '.join(TARGETS[:-1])} or {TARGETS[-1]} of others{without}"
+        return f"a parser's process can reach: {', '.join(self.reachable)}{without}"
+
+    def encode(self) -> bytes:
+        """Write it as JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray) -> Self:
+        """Read what `encode` wrote. Raises ValueError."""
+        try:
+            fields = json.loads(data)
+            return cls(layers=tuple(fields["layers"]), denied=tuple(fields["denied"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError("no description of an isolation") from error
+
+
+class Confinement:
+    """The layers that this process closes its children off with."""
+
+    def __init__(self, *, namespaces: bool, ruleset: int | None, filtered: bool) -> None:
+        self._namespaces = namespaces
+        self._ruleset = ruleset
+        self._filtered = filtered
+
+    @classmethod
+    def prepare(cls) -> Self:
+        """Close off this process, of one thread, as far as its children go on from it, and prepare the rest."""
+        clear_dumpable()
+        ruleset = landlock.create_ruleset(_readable())
+        namespaces = leave_network()
+        drop_privileges()
+        return cls(namespaces=namespaces, ruleset=ruleset, filtered=seccomp.is_available())
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a child must have open until `apply`."""
+        return () if self._ruleset is None else (self._ruleset,)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Those of `LAYERS` that there are."""
+        states = {"namespaces": self._namespaces, "seccomp": self._filtered, "landlock": self._ruleset is not None}
+        return tuple(layer for layer in LAYERS if states[layer])
+
+    def apply(self) -> None:
+        """Close off this process, a child that has only just been forked. Raises OSError."""
+        if self._ruleset is not None:
+            landlock.restrict(self._ruleset)
+            os.close(self._ruleset)
+        if self._filtered:
+            seccomp.install(seccomp.confining_filter(os.getpid()))
+
+    def probe(self) -> Isolation:
+        """Fork a child that tries to reach what it must not."""
+        parents = [pid for pid in (os.getpid(), os.getppid()) if pid]
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.apply()
+                os.write(write, json.dumps(list(_denied(parents))).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            said = pipe.read()
+        os.waitpid(pid, 0)
+        return Isolation(layers=self.layers, denied=tuple(json.loads(said or b"[]")))
+
+
+def _readable() -> Iterator[Path]:
+    """Yield what the parsers' libraries are loaded from: installed packages, ours, and the system's libraries.
+
+    Not every folder of `sys.path`: that of a program has its settings in it, and its secrets.
+    """
+    yield _PACKAGE
+    for name in ("stdlib", "platstdlib"):
+        yield Path(sysconfig.get_path(name))
+    for prefix in (sys.prefix, sys.base_prefix):
+        yield Path(prefix, "lib")
+    for entry in filter(None, sys.path):
+        if any(Path(entry).glob("*.dist-info")):
+            yield Path(entry)
+    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        yield Path(folder)
+    yield from map(Path, _SYSTEM)
+
+
+def _denied(parents: list[int]) -> Iterator[str]:
+    """Yield those of `TARGETS` that this process fails to reach. Only Linux is known well enough to say so."""
+    if sys.platform != "linux":
+        return
+    families = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+    if not any(_succeeds(_open_socket, family) for family in families):
+        yield "network"
+    signalled = any(_succeeds(os.kill, pid, 0) for pid in parents)
+    paths = [f"/proc/{pid}/{name}" for pid in parents for name in ("environ", "mem")]
+    if not signalled and not any(_succeeds(_open, path) for path in paths):
+        yield "processes"
+    if not _succeeds(_open, "/"):
+        yield "files"
+
+
+def _open_socket(family: int) -> None:
+    socket.socket(family).close()
+
+
+def _open(path: str) -> None:
+    os.close(os.open(path, os.O_RDONLY))
+
+
+def _succeeds(attempt: Callable[..., None], *arguments: object) -> bool:
+    with suppress(OSError):
+        attempt(*arguments)
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(Confinement.prepare().probe().encode())

@@ -1,0 +1,93 @@
+"""Restrict the files that a process may open, by Landlock: https://docs.kernel.org/userspace-api/landlock.html.
+
+Called through ctypes: the packages for it on the index are pre-releases, or were first released this year.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+# linux/landlock.h; system calls of this age have one number on all processors.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
+"""By the first version of the interface that has them: how many rights there are, one bit each."""
+_TCP, _TCP_VERSION = 0b11, 4
+_ABSTRACT_SOCKETS_AND_SIGNALS, _SCOPE_VERSION = 0b11, 6
+
+_LIBC: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class _RulesetAttributes(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def version() -> int:
+    """Return the version of the kernel's interface; 0 where it has none, or refuses it."""
+    if _LIBC is None:
+        return 0
+    try:
+        return _call(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
+
+
+def create_ruleset(readable: Iterable[Path]) -> int | None:
+    """Return the descriptor of a ruleset that allows to read what lies at or below these paths, and nothing else.
+
+    As far as the kernel's version goes it also forbids TCP, abstract sockets and signals to processes outside. Returns
+    None where the kernel has no Landlock. Raises OSError.
+    """
+    supported = version()
+    if not supported:
+        return None
+    attributes = _RulesetAttributes(
+        handled_access_fs=(1 << max(n for since, n in _FILE_RIGHTS.items() if since <= supported)) - 1,
+        handled_access_net=_TCP if supported >= _TCP_VERSION else 0,
+        scoped=_ABSTRACT_SOCKETS_AND_SIGNALS if supported >= _SCOPE_VERSION else 0,
+    )
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    for path in readable:
+        _allow_reading(ruleset, path)
+    return ruleset
+
+
+def restrict(ruleset: int) -> None:
+    """Enforce a ruleset on this thread and what it starts, for good. Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError."""
+    _call(_RESTRICT_SELF, ruleset, 0)
+
+
+def _allow_reading(ruleset: int, path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # it is not there, so nobody needs it
+    try:
+        rights = _READ_FILE | _READ_DIR if path.is_dir() else _READ_FILE
+        rule = _PathBeneath(allowed_access=rights, parent_fd=descriptor)
+        _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _call(number: int, *arguments: Any) -> int:
+    # Of the width of a register: ctypes would pass 32 bits, and the kernel reads 64.
+    result = int(_LIBC.syscall(number, *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
