@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.command import command, parse, temporary_folder
 from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases, settings_of
 from kosmos_rag import Engine
-from kosmos_rag.text2sql.linking.evaluation import prompt_holds
+from kosmos_rag.text2sql.linking.evaluation import prompt_contains_tables
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.sql.gold import read_questions
 
@@ -43,7 +43,7 @@ def main() -> None:
         for tables, points in lines.items():
             for budget in BUDGETS:
                 results = [(gold, grounding.ask(gold.question, tables=tables, max_tokens=budget)) for gold in questions]
-                held = statistics.fmean(prompt_holds(result, gold) for gold, result in results)
+                held = statistics.fmean(prompt_contains_tables(result, gold) for gold, result in results)
                 tokens = statistics.fmean(result.tokens for _, result in results)
                 points.append((tokens, held))
                 print(

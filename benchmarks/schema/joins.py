@@ -23,13 +23,13 @@ from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
-from kosmos_rag.text2sql.catalog.naming import plural, singular, spoken
-from kosmos_rag.text2sql.catalog.roles import label_of, referenced
+from kosmos_rag.text2sql.catalog.naming import humanize, plural, singular
+from kosmos_rag.text2sql.catalog.roles import foreign_keys_with_targets, label_column
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.evaluation import keys_of
+from kosmos_rag.text2sql.linking.evaluation import join_column_pairs
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
-from kosmos_rag.text2sql.linking.select import join_hints, references, select
+from kosmos_rag.text2sql.linking.select import column_references, join_hints, select_parts
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.gold import read_questions
 
@@ -63,7 +63,7 @@ class Outcome:
 
 def generated(schema: DatabaseSchema, chance: random.Random) -> Iterator[Question]:
     """Give at most one question of each form."""
-    keys = [(table, key, parent) for table in schema.tables for key, parent in referenced(schema, table)]
+    keys = [(table, key, parent) for table in schema.tables for key, parent in foreign_keys_with_targets(schema, table)]
     pairs = [(*found, _said(found[0], chance), _said(found[2], chance)) for found in keys]
     pairs = [found for found in pairs if found[3] and found[4]]
     if pairs:
@@ -76,9 +76,9 @@ def generated(schema: DatabaseSchema, chance: random.Random) -> Iterator[Questio
     bridges = [
         (table, one, other)
         for table in schema.tables
-        for one in referenced(schema, table)
-        for other in referenced(schema, table)
-        if one[1].full_name < other[1].full_name and label_of(one[1]) and label_of(other[1])
+        for one in foreign_keys_with_targets(schema, table)
+        for other in foreign_keys_with_targets(schema, table)
+        if one[1].full_name < other[1].full_name and label_column(one[1]) and label_column(other[1])
     ]
     if bridges:
         table, (one_key, one), (other_key, other_table) = chance.choice(bridges)
@@ -101,16 +101,16 @@ def _said(table: TableSchema, chance: random.Random) -> str:
 
 
 def _name(column: ColumnSchema) -> str:
-    return column.aliases[0] if column.aliases else spoken(column.name)
+    return column.aliases[0] if column.aliases else humanize(column.name)
 
 
 def _label(table: TableSchema) -> str:
-    label = label_of(table)
+    label = label_column(table)
     return _name(label) if label else ""
 
 
 def _row(table: TableSchema) -> str:
-    words = (table.aliases[0] if table.aliases else spoken(table.name)).split()
+    words = (table.aliases[0] if table.aliases else humanize(table.name)).split()
     return " ".join([*words[:-1], singular(words[-1])])
 
 
@@ -131,15 +131,15 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
                 tables[said["database"], said["table"]] = float(cosines[at])
             else:
                 columns[said["database"], said["table"], said["column"]] = float(cosines[at])
-        entities = find_entities(question.text, known=linker.known_values, today=_TODAY)
+        entities = find_entities(question.text, known_values=linker.known_values, today=_TODAY)
         evidence = Evidence(tables=tables, columns=columns)
         linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
-        selection = select(schema, linker, linked, references(schema.name, schema, linked, 10), ())
-        every = keys_of(selection.plans, selection.further)
+        selection = select_parts(schema, linker, linked, column_references(schema.name, schema, linked, 10), ())
+        every = join_column_pairs(selection.plans, selection.further)
         found.append(
             Outcome(
                 form=question.form,
-                needed=question.keys <= keys_of(selection.plans),
+                needed=question.keys <= join_column_pairs(selection.plans),
                 all=question.keys <= every,
                 hints=len(join_hints(selection)),
                 right=len(question.keys & every),

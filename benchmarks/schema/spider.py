@@ -29,7 +29,14 @@ from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_spider
-from kosmos_rag.text2sql.linking.evaluation import Judged, figures, holds_all, holds_joins, judge, r_precision
+from kosmos_rag.text2sql.linking.evaluation import (
+    QuestionScore,
+    aggregate,
+    contains_all,
+    contains_joins,
+    r_precision,
+    score_question,
+)
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.sql.gold import GoldQuestion, read_questions
 
@@ -97,14 +104,14 @@ def plain(scope: Tenant, gold: GoldQuestion) -> Figures:
     in_own = scope.search(text, 50, Filter(where={"metadata.kind": "schema_model", **own})).hits
     measured = {
         "database_first": float(bool(found) and found[0][0] == gold.database),
-        "tables_in_5": float(holds_all(found, wanted, 5)),
-        "tables_in_10": float(holds_all(found, wanted, 10)),
+        "tables_in_5": float(contains_all(found, wanted, 5)),
+        "tables_in_10": float(contains_all(found, wanted, 10)),
         "r_precision": r_precision([hit.metadata["table"] for hit in in_own], gold.tables),
     }
     if gold.columns:
         columns = scope.search(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
         refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
-        measured |= {f"columns_in_{k}": float(holds_all(refs, gold.columns, k)) for k in (5, 10)}
+        measured |= {f"columns_in_{k}": float(contains_all(refs, gold.columns, k)) for k in (5, 10)}
     return measured
 
 
@@ -118,13 +125,13 @@ def joins_of_gold(schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQue
     """Return the share of joining questions whose gold keys are in the join paths of the gold tables."""
     graphs = {schema.name: JoinGraph(schema) for schema in schemas}
     return statistics.fmean(
-        holds_joins(graphs[gold.database].plans(gold.tables), gold) for gold in questions if gold.joins
+        contains_joins(graphs[gold.database].plans(gold.tables), gold) for gold in questions if gold.joins
     )
 
 
 def measured_by_question(
     schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path, model: KeptVectors
-) -> tuple[list[Judged], dict[str, list[Figures]]]:
+) -> tuple[list[QuestionScore], dict[str, list[Figures]]]:
     """Ask every question in every way."""
     # All settings first: a run of minutes goes by what stood there when it began.
     plain_ways = {name: settings_of(_PRESETS.get(name, "schema"), changed, folder) for name, changed in PLAIN.items()}
@@ -139,10 +146,10 @@ def measured_by_question(
         )
         scope.indexes.build()
         grounding = SchemaGrounding(scope)
-        judged = list(pool.map(partial(judge, grounding), questions))
+        judged = list(pool.map(partial(score_question, grounding), questions))
         for part, members in parts(questions).items():
             own = [found for found in judged if found.gold in members]
-            print(f"grounding, {part}: {figures(own).as_json()}", flush=True)
+            print(f"grounding, {part}: {aggregate(own).as_json()}", flush=True)
         model.save()
     ways: dict[str, list[Figures]] = {}
     for name, settings in plain_ways.items():
@@ -172,7 +179,7 @@ def main() -> None:
         databases = {gold.database for gold in members}
         own = [at for at, gold in enumerate(questions) if gold.database in databases]
         report[part] = {name: means([rows[at] for at in own]) for name, rows in ways.items()}
-        report[part]["grounding"] = figures([judged[at] for at in own]).as_json()
+        report[part]["grounding"] = aggregate([judged[at] for at in own]).as_json()
         show(part, report[part], len(own), databases)
         if any(gold.joins for gold in members):
             print(f"\nThe SQL's own tables: the hints hold all keys of {joins_of_gold(schemas, members):.3f}\n")
@@ -191,7 +198,7 @@ def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[
         print(f"| {said} | {' | '.join(cells)} |", flush=True)
 
 
-def show_misses(judged: Sequence[Judged]) -> None:
+def show_misses(judged: Sequence[QuestionScore]) -> None:
     """Print the questions of which something was not found, with what."""
     for found in judged:
         names = ("database_first", "tables_in_5", "columns_in_10", "joins")

@@ -25,7 +25,7 @@ from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.entities import Entities, find_entities
-from kosmos_rag.text2sql.linking.evaluation import holds_all, holds_joins, r_precision
+from kosmos_rag.text2sql.linking.evaluation import contains_all, contains_joins, r_precision
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker, Weights
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.sql.gold import GoldQuestion, read_questions
@@ -72,14 +72,14 @@ def _measured(case: Case, every: Linker, own: Linker) -> dict[str, float]:
     columns = [(column.table, column.column) for column in over_own.columns]
     measured = {
         "database_first": float(found[0][0] == gold.database),
-        "tables_in_5": float(holds_all(found, wanted, 5)),
-        "tables_in_10": float(holds_all(found, wanted, 10)),
+        "tables_in_5": float(contains_all(found, wanted, 5)),
+        "tables_in_10": float(contains_all(found, wanted, 10)),
         "r_precision": r_precision([table.table for table in over_own.tables], gold.tables),
     }
     if gold.columns:
-        measured |= {f"columns_in_{k}": float(holds_all(columns, gold.columns, k)) for k in (5, 10)}
+        measured |= {f"columns_in_{k}": float(contains_all(columns, gold.columns, k)) for k in (5, 10)}
     if gold.joins:
-        measured["joins"] = float(holds_joins(own.graph(gold.database).plans(over_own.chosen), gold))
+        measured["joins"] = float(contains_joins(own.graph(gold.database).plans(over_own.chosen), gold))
     return measured
 
 

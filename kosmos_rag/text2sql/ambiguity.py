@@ -1,4 +1,4 @@
-"""What a question leaves open about a schema, and must be settled before SQL is written."""
+"""Ambiguities of a question about a schema, to be settled before SQL is written."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,36 +6,46 @@ from typing import Literal
 
 from kosmos_rag.text2sql.catalog.joins import JoinPlan
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, ForeignKey, TableSchema
-from kosmos_rag.text2sql.catalog.roles import is_measure, is_moment, referenced, variant_keys
+from kosmos_rag.text2sql.catalog.roles import foreign_keys_with_targets, is_measure, is_temporal, variant_keys
 from kosmos_rag.text2sql.recipes import variant_note
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ambiguity:
-    """One thing that is open."""
+    """One ambiguity."""
 
     kind: Literal["variant", "same_name", "join_path", "aggregate_or_latest"]
     about: tuple[str, ...]
-    """Full names of the tables, or `table.column`, that it is about."""
+    """Full names of the tables, or `table.column`."""
     text: str
-    """What may be meant, in one sentence."""
+    """The possible meanings, in one sentence."""
 
 
 def find_ambiguities(
     schema: DatabaseSchema, tables: Sequence[str], columns: Sequence[ColumnRef], plans: Sequence[JoinPlan]
 ) -> tuple[Ambiguity, ...]:
-    """Find what is open where these tables and columns are used, joined by these plans. Deterministic.
+    """Find the ambiguities of these tables, columns and join plans.
 
-    `tables` may hold more than the columns' own: those that were found as well, and that may be meant instead.
+    The result is deterministic.
+
+    Args:
+        schema: The schema of the database.
+        tables: Full names of candidate tables; may hold more than those of `columns`.
+        columns: The columns that the query uses.
+        plans: Join plans of the tables.
     """
-    chosen = [table for name in dict.fromkeys(tables) if (table := schema.table(name)) is not None]
+    selected = [table for name in dict.fromkeys(tables) if (table := schema.table(name)) is not None]
     used = {name: {column for table, column in columns if table == name} for name, _ in columns}
     return (
-        *(found for table in chosen for found in _variants(schema, table)),
-        *_same_names(schema, chosen, columns),
-        *(found for plan in plans for found in _paths(plan)),
-        *(found for table in chosen for found in _several_rows(schema, table, used.get(table.full_name, set()))),
+        *(ambiguity for table in selected for ambiguity in _variants(schema, table)),
+        *_same_names(schema, selected, columns),
+        *(ambiguity for plan in plans for ambiguity in _paths(plan)),
+        *(
+            ambiguity
+            for table in selected
+            for ambiguity in _several_rows(schema, table, used.get(table.full_name, set()))
+        ),
     )
 
 
@@ -46,16 +56,16 @@ def _variants(schema: DatabaseSchema, table: TableSchema) -> Iterator[Ambiguity]
 
 
 def _same_names(
-    schema: DatabaseSchema, chosen: Sequence[TableSchema], columns: Sequence[ColumnRef]
+    schema: DatabaseSchema, selected: Sequence[TableSchema], columns: Sequence[ColumnRef]
 ) -> Iterator[Ambiguity]:
-    """Find columns that are used and that another of the tables has as well; of keys that is no question."""
+    """Find used columns whose name several tables have, keys excepted."""
     plain = {
         name
         for table_name, name in columns
         if (table := schema.table(table_name)) is not None and name not in table.key_columns
     }
     for name in dict.fromkeys(name for _, name in columns if name in plain):
-        holders = [table for table in chosen if table.column(name) and name not in table.key_columns]
+        holders = [table for table in selected if table.column(name) and name not in table.key_columns]
         if len(holders) > 1:
             about = tuple(f"{table.full_name}.{name}" for table in holders)
             yield Ambiguity(
@@ -65,19 +75,19 @@ def _same_names(
 
 def _paths(plan: JoinPlan) -> Iterator[Ambiguity]:
     if len(plan.paths) > 1:
-        ways = " or ".join(f"({'; '.join(join.hint for join in path.joins)})" for path in plan.paths)
+        alternatives = " or ".join(f"({'; '.join(join.hint for join in path.joins)})" for path in plan.paths)
         more = ", and in more ways" if plan.more else ""
-        text = f"{', '.join(plan.tables)} can be joined in several ways: {ways}{more}."
+        text = f"{', '.join(plan.tables)} can be joined in several ways: {alternatives}{more}."
         yield Ambiguity(kind="join_path", about=plan.tables, text=text)
 
 
 def _several_rows(schema: DatabaseSchema, table: TableSchema, used: set[str]) -> Iterator[Ambiguity]:
-    """Find measures of which there are several a parent, in time."""
+    """Find measures with several rows over time for one parent."""
     measures = [column.name for column in table.columns if column.name in used and is_measure(table, column)]
     if not measures:
         return
-    moment = next((column for column in table.columns if is_moment(column)), None)
-    several = [key for key, _ in referenced(schema, table) if not table.identifies(key.columns)]
+    moment = next((column for column in table.columns if is_temporal(column)), None)
+    several = [key for key, _ in foreign_keys_with_targets(schema, table) if not table.identifies(key.columns)]
     if moment is None or not several:
         return
     yield Ambiguity(

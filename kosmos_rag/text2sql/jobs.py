@@ -11,19 +11,20 @@ from kosmos_rag.text2sql.catalog.sources import SchemaSource
 def enqueue_sync(
     jobs: TenantJobs, source: SchemaSource, *, acl: tuple[str, ...] = (EVERYONE,), every: timedelta | None = None
 ) -> int:
-    """Have a worker update the collection from the schema of a source. Returns the job's id.
+    """Enqueue a job that updates the collection from a schema source.
 
-    A source has one unfinished job in a collection; enqueued again, it takes the new recipes, samples, acl, interval.
+    Returns the job's id. A source has one unfinished job in a collection; enqueued again, it takes the new recipes,
+    samples, acl and interval.
 
     Args:
-        jobs: of the tenant and the collection.
-        source: where the schema is read from.
-        acl: principals that may read the schema.
-        every: interval between two runs; None for a single one.
+               jobs: Jobs of the tenant and the collection.
+        source: Where the schema is read from.
+        acl: Principals that may read the schema.
+        every: Interval between two runs; None for a single one.
 
     Raises:
-        RequestError: the interval is out of range.
-        DatabaseError: the job is not enqueued.
+        RequestError: The interval is out of range.
+        DatabaseError: The job is not enqueued.
     """
     payload = {"schema": source.as_json(), "acl": list(acl)}
     return jobs.enqueue_job(kinds.SCHEMA, source.identity, payload, every=every)

@@ -308,7 +308,7 @@ def suggest(
     """Propose synonyms from questions and what was chosen for them, to be looked through and kept by hand."""
     import yaml
 
-    from kosmos_rag.text2sql.linking.synonym_mining import read_log, suggested
+    from kosmos_rag.text2sql.linking.synonym_mining import read_log, suggest_synonyms
 
-    entries = [{"from": [found.word], "to": [found.name]} for found in suggested(read_log(log), minimum=minimum)]
+    entries = [{"from": [found.word], "to": [found.name]} for found in suggest_synonyms(read_log(log), minimum=minimum)]
     typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, default_flow_style=None), nl=False)

@@ -12,7 +12,7 @@ from kosmos_rag.apps.http.schemas import RequestBody
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
-from kosmos_rag.text2sql.prompt import as_json
+from kosmos_rag.text2sql.prompt import selection_as_json
 
 _CACHE_SIZE = 64
 _REFRESH_S = 30.0
@@ -102,7 +102,7 @@ class GroundingView(BaseModel):
             schema_refs=[ColumnView(name=ref.name, **asdict(ref)) for ref in result.schema_refs],
             join_hints=list(result.join_hints),
             entities=EntitiesView(**entities),
-            selection=as_json(result.selection) if result.selection else None,
+            selection=selection_as_json(result.selection) if result.selection else None,
             left_out=list(result.left_out),
             docs=[_document(fields, explain=explain) for fields in result.as_json()["docs"]],
             warnings=list(result.warnings),

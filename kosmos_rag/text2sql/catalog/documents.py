@@ -10,14 +10,14 @@ from typing import Any
 
 from kosmos_rag.core.types import EVERYONE, SourceDocument, storable
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
-from kosmos_rag.text2sql.catalog.naming import aliases, spoken, words
+from kosmos_rag.text2sql.catalog.naming import aliases, humanize, words
 from kosmos_rag.text2sql.catalog.sources.schema_json import column_as_json, table_as_json
 from kosmos_rag.text2sql.recipes import Recipe
 
 MAX_CHARS = 800
-"""What a document may have: about 200 tokens of names, which the smallest models still read whole."""
+"""Characters of a document: about 200 tokens, within the input limit of the smallest models."""
 
-_VALUES_SHOWN = 12
+_MAX_VALUES = 12
 
 
 def schema_documents(
@@ -27,20 +27,26 @@ def schema_documents(
     acl: tuple[str, ...] = (EVERYONE,),
     language: str | None = "english",
 ) -> Iterator[SourceDocument]:
-    """Make the documents of a schema and of recipes, tables first.
+    """Build the documents of a schema and of recipes, tables first.
 
     `metadata.kind` is `schema_model`, `schema_column` or `query_recipe`; docs/schema.md lists the other keys.
+
+    Args:
+        schema: The schema to describe.
+        recipes: Recipes of the schema.
+        acl: Principals that may read the documents.
+        language: Text search configuration of PostgreSQL; None detects it.
     """
-    incoming = _incoming(schema)
+    incoming = _incoming_keys(schema)
     for table in schema.tables:
         owner = _owner(schema, table)
         yield _document(
             f"schema_model:{owner}",
-            [*_table_lines(table, incoming.get(table.full_name, ())), _list_of_columns(table)],
+            [*_table_lines(table, incoming.get(table.full_name, ())), _columns_line(table)],
             title=table.full_name,
             metadata={
                 "kind": "schema_model",
-                **_about_table(schema, table),
+                **_table_metadata(schema, table),
                 "keywords": _keywords(table.name),
                 **({"dialect": schema.dialect} if schema.dialect else {}),
                 "definition": _definition(table_as_json(table)),
@@ -55,8 +61,8 @@ def schema_documents(
                 title=f"{table.full_name}.{column.name}",
                 metadata={
                     "kind": "schema_column",
-                    **_about_table(schema, table),
-                    **_about_column(table, column),
+                    **_table_metadata(schema, table),
+                    **_column_metadata(table, column),
                     "position": position,
                     "definition": _definition(column_as_json(column)),
                 },
@@ -68,80 +74,86 @@ def schema_documents(
             f"query_recipe:{recipe.slug}",
             _recipe_lines(recipe),
             title=recipe.title,
-            metadata={"kind": "query_recipe", "database": schema.name, **_about_recipe(recipe)},
+            metadata={"kind": "query_recipe", "database": schema.name, **_recipe_metadata(recipe)},
             acl=acl,
             language=language,
         )
 
 
 def _owner(schema: DatabaseSchema, table: TableSchema) -> str:
-    """Return `{module}.{model}`; a table without a class stands in its database and namespace."""
+    """Return `{module}.{model}`, or `{database}.{table}` for a table without a class."""
     if table.model and table.module:
         return f"{table.module}.{table.model}"
     return f"{schema.name}.{table.full_name}"
 
 
-def _document(source: str, lines: Iterable[str], **given: Any) -> SourceDocument:
+def _document(source: str, lines: Iterable[str], **fields: Any) -> SourceDocument:
     text = "\n".join(" ".join(line.split()) for line in lines if line)
     if len(text) > MAX_CHARS:
         text = text[: max(text.rfind(" ", 0, MAX_CHARS), 0) or MAX_CHARS].rstrip(",")
-    given["title"] = storable(given["title"])
-    return SourceDocument(source=storable(source), data=storable(text).encode(), **given)
+    fields["title"] = storable(fields["title"])
+    return SourceDocument(source=storable(source), data=storable(text).encode(), **fields)
 
 
-def _definition(said: dict[str, Any]) -> str:
-    """Return what the schema's JSON says, as text: a filter goes by the other keys."""
-    return storable(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+def _definition(definition: dict[str, Any]) -> str:
+    """Return the JSON of a table or column as text.
+
+    Text, because filters use the other keys.
+    """
+    return storable(json.dumps(definition, ensure_ascii=False, separators=(",", ":")))
 
 
-def _incoming(schema: DatabaseSchema) -> dict[str, list[tuple[str, ForeignKey]]]:
-    found: dict[str, list[tuple[str, ForeignKey]]] = {}
+def _incoming_keys(schema: DatabaseSchema) -> dict[str, list[tuple[str, ForeignKey]]]:
+    incoming: dict[str, list[tuple[str, ForeignKey]]] = {}
     for table in schema.tables:
         for key in table.foreign_keys:
             if key.table != table.full_name:
-                found.setdefault(key.table, []).append((table.full_name, key))
-    return found
+                incoming.setdefault(key.table, []).append((table.full_name, key))
+    return incoming
 
 
 def _table_lines(table: TableSchema, incoming: Sequence[tuple[str, ForeignKey]]) -> Iterator[str]:
-    said = ", ".join(dict.fromkeys([spoken(table.name), *table.aliases]))
-    yield f"{said}: table {table.full_name}" + (f", model {_model(table)}" if table.model else "")
+    names = ", ".join(dict.fromkeys([humanize(table.name), *table.aliases]))
+    yield f"{names}: table {table.full_name}" + (f", model {_model_words(table)}" if table.model else "")
     yield table.comment or ""
     parents = dict.fromkeys(key.table for key in table.foreign_keys)
     if parents:
-        yield f"Refers to {', '.join(map(spoken, parents))}."
+        yield f"Refers to {', '.join(map(humanize, parents))}."
     children = list(dict.fromkeys(name for name, _ in incoming))
     if children:
-        more = f" and {len(children) - _VALUES_SHOWN} more" if len(children) > _VALUES_SHOWN else ""
-        yield f"Referred to by {', '.join(map(spoken, children[:_VALUES_SHOWN]))}{more}."
+        more = f" and {len(children) - _MAX_VALUES} more" if len(children) > _MAX_VALUES else ""
+        yield f"Referred to by {', '.join(map(humanize, children[:_MAX_VALUES]))}{more}."
     if table.relationships:
-        yield f"Relationships: {', '.join(spoken(item.name) for item in table.relationships[:_VALUES_SHOWN])}."
+        yield f"Relationships: {', '.join(humanize(item.name) for item in table.relationships[:_MAX_VALUES])}."
 
 
-def _model(table: TableSchema) -> str:
-    """Return the name of a model, and its words: no tokenizer takes `LocalLLMDecisionRun` apart."""
+def _model_words(table: TableSchema) -> str:
+    """Return the name of a model with its words.
+
+    No tokenizer splits `LocalLLMDecisionRun`.
+    """
     model = table.model or ""
-    return model if spoken(model) == model.lower() else f"{model} ({' '.join(words(model))})"
+    return model if humanize(model) == model.lower() else f"{model} ({' '.join(words(model))})"
 
 
-def _list_of_columns(table: TableSchema) -> str:
+def _columns_line(table: TableSchema) -> str:
     # Keys last: they say what belongs together, and little of what a table is about.
     ordered = sorted(table.columns, key=lambda column: column.name in table.key_columns)
-    return "Columns: " + ", ".join(spoken(column.name) for column in ordered)
+    return "Columns: " + ", ".join(humanize(column.name) for column in ordered)
 
 
 def _column_lines(table: TableSchema, column: ColumnSchema) -> Iterator[str]:
-    named = dict.fromkeys([*aliases(column.name), *column.aliases])
-    yield f"{', '.join(named)}: column {column.name} of {spoken(table.name)}"
-    about = f"Table {table.full_name}" + (f", model {_model(table)}" if table.model else "")
-    yield ", ".join(filter(None, [about, column.type])) + "."
+    names = dict.fromkeys([*aliases(column.name), *column.aliases])
+    yield f"{', '.join(names)}: column {column.name} of {humanize(table.name)}"
+    context = f"Table {table.full_name}" + (f", model {_model_words(table)}" if table.model else "")
+    yield ", ".join(filter(None, [context, column.type])) + "."
     yield column.comment or ""
     if column.enum or column.samples:
-        shown = (column.enum or column.samples)[:_VALUES_SHOWN]
-        yield f"Values: {', '.join(shown)}."
+        values = (column.enum or column.samples)[:_MAX_VALUES]
+        yield f"Values: {', '.join(values)}."
     for key in table.foreign_keys:
         if column.name in key.columns:
-            yield f"Refers to {spoken(key.table)} ({key.table}.{key.target[key.columns.index(column.name)]})."
+            yield f"Refers to {humanize(key.table)} ({key.table}.{key.target[key.columns.index(column.name)]})."
 
 
 def _recipe_lines(recipe: Recipe) -> Iterator[str]:
@@ -152,11 +164,11 @@ def _recipe_lines(recipe: Recipe) -> Iterator[str]:
 
 
 def _keywords(*names: str) -> list[str]:
-    found = (word for name in names for word in (*words(name), *spoken(name).split()))
-    return [storable(word) for word in dict.fromkeys(found)]
+    keywords = (word for name in names for word in (*words(name), *humanize(name).split()))
+    return [storable(word) for word in dict.fromkeys(keywords)]
 
 
-def _about_table(schema: DatabaseSchema, table: TableSchema) -> dict[str, Any]:
+def _table_metadata(schema: DatabaseSchema, table: TableSchema) -> dict[str, Any]:
     values = {
         "database": schema.name,
         "table": table.full_name,
@@ -167,18 +179,18 @@ def _about_table(schema: DatabaseSchema, table: TableSchema) -> dict[str, Any]:
     return {key: storable(value) for key, value in values.items() if value is not None}
 
 
-def _about_column(table: TableSchema, column: ColumnSchema) -> dict[str, Any]:
+def _column_metadata(table: TableSchema, column: ColumnSchema) -> dict[str, Any]:
     return {
         "column": storable(column.name),
         "type": storable(column.type),
         "nullable": column.nullable,
         "key": column.name in table.key_columns,
         "keywords": _keywords(column.name, *column.aliases),
-        "values": [storable(value) for value in (column.enum or column.samples)[:_VALUES_SHOWN]],
+        "values": [storable(value) for value in (column.enum or column.samples)[:_MAX_VALUES]],
     }
 
 
-def _about_recipe(recipe: Recipe) -> dict[str, Any]:
+def _recipe_metadata(recipe: Recipe) -> dict[str, Any]:
     return {
         "slug": recipe.slug,
         "text": recipe.text,

@@ -1,6 +1,6 @@
-"""How chosen tables hang together: the shortest join trees over foreign keys, with the tables between them.
+"""Shortest join trees between selected tables over foreign keys.
 
-That is the Steiner tree problem with edges of length one. Up to `EXACT_TABLES` chosen tables it is solved exactly, by
+That is the Steiner tree problem with edges of length one. Up to `MAX_EXACT_TABLES` tables it is solved exactly, by
 the dynamic programme of Dreyfus and Wagner (Networks 1, 1971, p. 195); above that by the tree of shortest paths of
 Kou, Markowsky and Berman (Acta Informatica 15, 1981, p. 141), which is at most twice as long.
 """
@@ -12,19 +12,22 @@ from itertools import islice, product
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, ForeignKey
-from kosmos_rag.text2sql.catalog.steiner import Edge, Graph, edge_of, shortest_trees
+from kosmos_rag.text2sql.catalog.steiner import Edge, Graph, make_edge, shortest_trees
 
-EXACT_TABLES = 6
-MOST_PATHS = 4
-MOST_APART = 20
-"""Joins from one table to another that a plan may need: a query over more is nobody's, and finding it takes long."""
-_KEPT_PLANS = 1_000
-"""Questions need the same few tables together again and again."""
+MAX_EXACT_TABLES = 6
+MAX_PATHS = 4
+MAX_JOINS_BETWEEN = 20
+"""Maximum number of joins between two tables. Longer paths are of no use in a query and slow to find."""
+_PLAN_CACHE_SIZE = 1_000
+"""Questions use the same few combinations of tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Join:
-    """A foreign key as a join. A composite key is one join, always with all of its columns."""
+    """A foreign key as a join.
+
+    A composite key is one join with all of its columns.
+    """
 
     table: str
     """Full name of the table that has the key."""
@@ -33,57 +36,63 @@ class Join:
     @property
     def hint(self) -> str:
         """The join as `program_statistics.program_id -> programs.id`."""
-        return f"{_listed(self.table, self.key.columns)} -> {_listed(self.key.table, self.key.target)}"
+        return f"{_qualify(self.table, self.key.columns)} -> {_qualify(self.key.table, self.key.target)}"
 
     @property
     def tables(self) -> Edge:
         """Both tables, sorted."""
-        return edge_of(self.table, self.key.table)
+        return make_edge(self.table, self.key.table)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JoinPath:
-    """One way to join the tables of a plan."""
+    """One path that joins the tables of a plan."""
 
     joins: tuple[Join, ...]
-    """In an order in which each one meets a table that is there already."""
+    """In join order: each join shares a table with an earlier one."""
     bridges: tuple[str, ...]
-    """Tables that nobody chose and that lie between those chosen."""
+    """Tables between the selected ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JoinPlan:
-    """Chosen tables that can be joined, and how. Several paths: all are shortest, and mean different things."""
+    """Selected tables that can be joined, with their shortest join paths.
+
+    Several paths are equally short and differ in meaning.
+    """
 
     tables: tuple[str, ...]
-    """The chosen ones, in the order in which they were chosen."""
+    """The selected tables, in selection order."""
     paths: tuple[JoinPath, ...]
-    """At least one; that of a table alone has no join. Those over keys that are never null come first."""
+    """At least one; the path of a single table has no join. Paths over keys that are never null come first."""
     more: bool = False
     """Whether there are more shortest paths than `paths` shows."""
     self_joins: tuple[Join, ...] = ()
-    """Keys by which a chosen table refers to itself."""
+    """Keys by which a selected table refers to itself."""
 
 
-def _listed(table: str, columns: Sequence[str]) -> str:
+def _qualify(table: str, columns: Sequence[str]) -> str:
     return ", ".join(f"{table}.{column}" for column in columns)
 
 
 class JoinGraph:
-    """The foreign keys of a schema as a graph, without keys to tables that the schema does not have. Thread-safe."""
+    """The foreign keys of a schema as a graph. Thread-safe.
+
+    Keys to tables that the schema lacks are left out.
+    """
 
     def __init__(self, schema: DatabaseSchema) -> None:
         self._schema = schema
         self._keys: dict[Edge, list[Join]] = {}
-        self._own: dict[str, list[Join]] = {}
-        self._kept_plans = lru_cache(maxsize=_KEPT_PLANS)(self._plans)
+        self._self_joins: dict[str, list[Join]] = {}
+        self._cached_plans = lru_cache(maxsize=_PLAN_CACHE_SIZE)(self._plans)
         for table in schema.tables:
             for key in table.foreign_keys:
                 self._add(Join(table=table.full_name, key=key))
 
     def _add(self, join: Join) -> None:
         if join.table == join.key.table:
-            self._own.setdefault(join.table, []).append(join)
+            self._self_joins.setdefault(join.table, []).append(join)
         elif self._schema.table(join.key.table) is not None:
             self._keys.setdefault(join.tables, []).append(join)
 
@@ -93,62 +102,63 @@ class JoinGraph:
         for one, other in self._keys:
             graph[one].add(other)
             graph[other].add(one)
-        return {table: tuple(sorted(beside)) for table, beside in graph.items()}
+        return {table: tuple(sorted(neighbours)) for table, neighbours in graph.items()}
 
     def plans(self, tables: Iterable[str]) -> tuple[JoinPlan, ...]:
-        """Return how tables are joined: one plan for each group of them that keys connect, by the first table.
+        """Return one join plan for each connected group of tables.
 
-        Tables that are more than `MOST_APART` joins from the first one are not of its group.
+        A table more than `MAX_JOINS_BETWEEN` joins from the first table of a group is not part of it.
 
-        Raises RequestError on a table that the schema does not have.
+        Raises:
+            RequestError: A table is not in the schema.
         """
-        chosen = tuple(dict.fromkeys(tables))
-        if unknown := [table for table in chosen if table not in self._graph]:
+        selected = tuple(dict.fromkeys(tables))
+        if unknown := [table for table in selected if table not in self._graph]:
             raise RequestError(f"the schema has no table {', '.join(unknown)}: take full names of its tables")
-        return self._kept_plans(chosen)
+        return self._cached_plans(selected)
 
-    def _plans(self, chosen: tuple[str, ...]) -> tuple[JoinPlan, ...]:
-        return tuple(self._plan(group) for group in self._groups(list(chosen)))
+    def _plans(self, selected: tuple[str, ...]) -> tuple[JoinPlan, ...]:
+        return tuple(self._plan(group) for group in self._groups(list(selected)))
 
-    def _groups(self, chosen: list[str]) -> list[list[str]]:
-        """Split tables by the connected part of the graph that they lie in."""
+    def _groups(self, selected: list[str]) -> list[list[str]]:
+        """Split tables by connected component."""
         groups: list[list[str]] = []
-        left = chosen
-        while left:
-            reached = self._reachable(left[0], left)
-            groups.append([table for table in left if table in reached])
-            left = [table for table in left if table not in reached]
+        remaining = selected
+        while remaining:
+            reachable = self._reachable(remaining[0], remaining)
+            groups.append([table for table in remaining if table in reachable])
+            remaining = [table for table in remaining if table not in reachable]
         return groups
 
-    def _reachable(self, start: str, wanted: Iterable[str]) -> set[str]:
-        missing = set(wanted) - {start}
-        seen, front = {start}, [start]
-        for _ in range(MOST_APART):
-            if not (front and missing):
+    def _reachable(self, start: str, targets: Iterable[str]) -> set[str]:
+        missing = set(targets) - {start}
+        visited, frontier = {start}, [start]
+        for _ in range(MAX_JOINS_BETWEEN):
+            if not (frontier and missing):
                 break
-            front = list({beside for table in front for beside in self._graph[table]} - seen)
-            seen.update(front)
-            missing.difference_update(front)
-        return seen
+            frontier = list({neighbour for table in frontier for neighbour in self._graph[table]} - visited)
+            visited.update(frontier)
+            missing.difference_update(frontier)
+        return visited
 
-    def _plan(self, chosen: list[str]) -> JoinPlan:
-        # One more than is shown, to know whether there are more.
-        trees = shortest_trees(self._graph, chosen, exact_up_to=EXACT_TABLES, most=MOST_PATHS + 1)
-        found = sorted(
-            (path for tree in trees for path in islice(self._paths(tree, chosen), MOST_PATHS + 1)), key=self._rank
+    def _plan(self, selected: list[str]) -> JoinPlan:
+        # One more than the limit, to know whether there are more.
+        trees = shortest_trees(self._graph, selected, exact_up_to=MAX_EXACT_TABLES, limit=MAX_PATHS + 1)
+        paths = sorted(
+            (path for tree in trees for path in islice(self._paths(tree, selected), MAX_PATHS + 1)), key=self._rank
         )
         return JoinPlan(
-            tables=tuple(chosen),
-            paths=tuple(found[:MOST_PATHS]),
-            more=len(found) > MOST_PATHS,
-            self_joins=tuple(join for table in chosen for join in self._own.get(table, ())),
+            tables=tuple(selected),
+            paths=tuple(paths[:MAX_PATHS]),
+            more=len(paths) > MAX_PATHS,
+            self_joins=tuple(join for table in selected for join in self._self_joins.get(table, ())),
         )
 
-    def _paths(self, tree: frozenset[Edge], chosen: list[str]) -> Iterable[JoinPath]:
-        """Give a path for each choice among keys between the same two tables."""
-        bridges = tuple(sorted({table for edge in tree for table in edge} - set(chosen)))
+    def _paths(self, tree: frozenset[Edge], selected: list[str]) -> Iterable[JoinPath]:
+        """Yield a path for each combination of parallel keys."""
+        bridges = tuple(sorted({table for edge in tree for table in edge} - set(selected)))
         for joins in product(*(self._keys[edge] for edge in sorted(tree))):
-            yield JoinPath(joins=tuple(_in_order(list(joins), chosen[0])), bridges=bridges)
+            yield JoinPath(joins=tuple(_in_order(list(joins), selected[0])), bridges=bridges)
 
     def _rank(self, path: JoinPath) -> tuple[int, list[str]]:
         return sum(self._may_be_null(join) for join in path.joins), [join.hint for join in path.joins]
@@ -160,9 +170,9 @@ class JoinGraph:
 
 
 def _in_order(joins: list[Join], first: str) -> Iterable[Join]:
-    reached, left = {first}, joins
-    while left:
-        join = next(join for join in left if reached & set(join.tables))
-        left.remove(join)
-        reached.update(join.tables)
+    joined, remaining = {first}, joins
+    while remaining:
+        join = next(join for join in remaining if joined & set(join.tables))
+        remaining.remove(join)
+        joined.update(join.tables)
         yield join

@@ -1,4 +1,4 @@
-"""The schema of a database as records: what every source gives, and all that the rest of this part knows of it."""
+"""Records of a database schema."""
 
 import hashlib
 import json
@@ -16,33 +16,33 @@ class ColumnSchema:
 
     name: str
     type: str = ""
-    """As the database writes it; empty where the source does not say."""
+    """As the database writes it; empty if the source has no types."""
     nullable: bool = True
     default: str | None = None
     """The expression that the server evaluates."""
     comment: str | None = None
     enum: tuple[str, ...] = ()
-    """All values that it may hold, where a type or a check says so."""
+    """All allowed values, from an enum type or a check constraint."""
     samples: tuple[str, ...] = ()
-    """Some values that it holds. Read only where that was asked for."""
+    """Sample values, read only on request."""
     aliases: tuple[str, ...] = ()
-    """What people call it, as the source says; those that follow from its name are not among them."""
+    """Names in use for it, as the source lists them; without those derived from the column name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignKey:
-    """Columns that name a row of another table, or of the same."""
+    """Columns that reference a row of another table, or of the same one."""
 
     columns: tuple[str, ...]
     table: str
-    """Full name of the table that is referred to; it may lie outside of what was read."""
+    """Full name of the referenced table, which may be outside of the schema."""
     target: tuple[str, ...]
     """Its columns, in the order of `columns`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relationship:
-    """An attribute of a model that leads to another one."""
+    """An attribute of a model that references another model."""
 
     name: str
     table: str
@@ -51,11 +51,11 @@ class Relationship:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """A table or a view, with the class that is mapped to it where there is one."""
+    """A table or a view, with its mapped class if any."""
 
     name: str
     schema: str | None = None
-    """Namespace within the database; None is the one that needs no naming."""
+    """Namespace within the database; None is the default one."""
     model: str | None = None
     """Name of the class, or of the dbt model."""
     module: str | None = None
@@ -71,7 +71,7 @@ class TableSchema:
 
     @cached_property
     def full_name(self) -> str:
-        """The name that foreign keys, documents and hints use: `schema.name`, or the name alone."""
+        """`schema.name`, or the name alone; used by foreign keys and documents."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @cached_property
@@ -88,14 +88,17 @@ class TableSchema:
         return frozenset(self.primary_key).union(*(key.columns for key in self.foreign_keys))
 
     def identifies(self, columns: Iterable[str]) -> bool:
-        """Whether values of these columns name at most one row."""
-        given = set(columns)
-        return any(given >= set(key) for key in (self.primary_key, *self.unique) if key)
+        """Return whether values of these columns identify at most one row."""
+        names = set(columns)
+        return any(names >= set(key) for key in (self.primary_key, *self.unique) if key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseSchema:
-    """The tables of one database. Raises SchemaInvalid where two share a name, or two columns of one."""
+    """The tables of one database.
+
+    Raises SchemaInvalid if two tables, or two columns of a table, share a name.
+    """
 
     name: str
     dialect: str | None = None
@@ -103,12 +106,12 @@ class DatabaseSchema:
     tables: tuple[TableSchema, ...] = ()
 
     def __post_init__(self) -> None:
-        doubles = [f"two tables are named {name}" for name in _repeated(table.full_name for table in self.tables)]
+        duplicates = [f"two tables are named {name}" for name in _repeated(table.full_name for table in self.tables)]
         for table in self.tables:
             names = _repeated(column.name for column in table.columns)
-            doubles += [f"{table.full_name}: two columns are named {name}" for name in names]
-        if doubles:
-            raise SchemaInvalid(f"schema {self.name}", doubles)
+            duplicates += [f"{table.full_name}: two columns are named {name}" for name in names]
+        if duplicates:
+            raise SchemaInvalid(f"schema {self.name}", duplicates)
 
     @cached_property
     def _tables(self) -> dict[str, TableSchema]:
@@ -119,7 +122,7 @@ class DatabaseSchema:
         return self._tables.get(full_name)
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of all that is said here, hexadecimal; the order of the tables says nothing."""
+        """Return the SHA-256 of the schema, hexadecimal, independent of table order."""
         content = asdict(self)
         content["tables"] = sorted(content["tables"], key=lambda table: (table["schema"] or "", table["name"]))
         text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))

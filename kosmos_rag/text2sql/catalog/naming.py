@@ -1,4 +1,4 @@
-"""Names of tables and columns in the words that people use for them."""
+"""Table and column names as natural-language words."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,31 +9,40 @@ import yaml
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W\d_]+|\d+")
-_LONGEST_LIST = 8
+_MAX_ALIASES = 8
 
 
 @cache
 def abbreviations() -> dict[str, str]:
-    """Return what short forms stand for, as abbreviations.yaml has them."""
+    """Return the expansions of abbreviations in abbreviations.yaml."""
     text = files(__package__).joinpath("abbreviations.yaml").read_text(encoding="utf-8")
     return {str(short): str(long) for short, long in yaml.safe_load(text).items()}
 
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """Split a name into its words, lower case: `avgExecTime` and `avg_exec_time` are avg, exec, time."""
+    """Split a name into lower-case words.
+
+    `avgExecTime` and `avg_exec_time` are avg, exec, time.
+    """
     return tuple(word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name)))
 
 
 @cache
-def spoken(name: str) -> str:
-    """Return a name as people say it: words apart, short forms written out. A name without words stays as it is."""
+def humanize(name: str) -> str:
+    """Return a name as words, with abbreviations expanded.
+
+    A name without words is returned unchanged.
+    """
     known = abbreviations()
     return " ".join(known.get(word, word) for word in words(name)) or name
 
 
 def plural(word: str) -> str:
-    """Return the plural of an English noun, by the regular rules; one that ends like a plural is left."""
+    """Return the regular plural of an English noun.
+
+    A word that ends like a plural is returned unchanged.
+    """
     if word.endswith(("ss", "x", "ch", "sh", "z")):
         return f"{word}es"
     if word.endswith("s"):
@@ -51,32 +60,38 @@ def singular(word: str) -> str:
 
 
 def aliases(name: str) -> tuple[str, ...]:
-    """Return what people may call a column of that name, likeliest first: success_count is `number of successes`."""
-    plain = spoken(name)
-    found = [plain, " ".join(words(name)), *_by_rules(plain.split())]
-    return tuple(dict.fromkeys(alias for alias in found if alias))[:_LONGEST_LIST]
+    """Return likely names of a column, likeliest first.
+
+    For example, `number of successes` for success_count.
+    """
+    phrase = humanize(name)
+    candidates = [phrase, " ".join(words(name)), *_apply_rules(phrase.split())]
+    return tuple(dict.fromkeys(alias for alias in candidates if alias))[:_MAX_ALIASES]
 
 
-def _by_rules(said: list[str]) -> Iterator[str]:
-    if len(said) < 2:
+def _apply_rules(name_words: list[str]) -> Iterator[str]:
+    if len(name_words) < 2:
         return
-    if rule := _LAST.get(said[-1]):
-        yield from rule(said[:-1])
-    if rule := _FIRST.get(said[0]):
-        yield from rule(said[1:])
+    if rule := _SUFFIX_RULES.get(name_words[-1]):
+        yield from rule(name_words[:-1])
+    if rule := _PREFIX_RULES.get(name_words[0]):
+        yield from rule(name_words[1:])
 
 
 _Rule = Callable[[list[str]], Iterator[str]]
 
 
 def _pattern(*forms: str) -> _Rule:
-    """Make a rule of forms: `{}` is the rest of the name, `{s}` the same in the plural."""
+    """Build a rule from forms.
 
-    def rule(rest: list[str]) -> Iterator[str]:
-        noun = " ".join(rest)
-        many = " ".join([*rest[:-1], plural(rest[-1])])
+    `{}` is the remaining words of the name, `{s}` their plural.
+    """
+
+    def rule(remaining: list[str]) -> Iterator[str]:
+        noun = " ".join(remaining)
+        plural_noun = " ".join([*remaining[:-1], plural(remaining[-1])])
         for form in forms:
-            yield form.format(noun, s=many)
+            yield form.format(noun, s=plural_noun)
 
     return rule
 
@@ -86,11 +101,11 @@ _AVERAGE = _pattern("average {}", "mean {}", "typical {}")
 _TOTAL = _pattern("total {}", "sum of {}", "overall {}")
 _HIGHEST = _pattern("highest {}", "largest {}", "maximum {}")
 _LOWEST = _pattern("lowest {}", "smallest {}", "minimum {}")
-_SHARE = _pattern("percentage of {}", "share of {}", "rate of {}")
-_MOMENT = _pattern("when {}", "time of {}", "date {}")
+_PERCENTAGE = _pattern("percentage of {}", "share of {}", "rate of {}")
+_TIME = _pattern("when {}", "time of {}", "date {}")
 _DAY = _pattern("date of {}", "when {}", "day of {}")
 
-_LAST: dict[str, _Rule] = {
+_SUFFIX_RULES: dict[str, _Rule] = {
     "count": _COUNT,
     "counts": _COUNT,
     "number": _pattern("{} number", "number of the {}"),
@@ -98,13 +113,13 @@ _LAST: dict[str, _Rule] = {
     "total": _TOTAL,
     "maximum": _HIGHEST,
     "minimum": _LOWEST,
-    "percent": _SHARE,
-    "percentage": _SHARE,
-    "rate": _SHARE,
-    "ratio": _SHARE,
-    "at": _MOMENT,
-    "on": _MOMENT,
-    "timestamp": _MOMENT,
+    "percent": _PERCENTAGE,
+    "percentage": _PERCENTAGE,
+    "rate": _PERCENTAGE,
+    "ratio": _PERCENTAGE,
+    "at": _TIME,
+    "on": _TIME,
+    "timestamp": _TIME,
     "time": _pattern("time of {}", "how long {}", "when {}"),
     "date": _DAY,
     "year": _pattern("year of {}", "when {}"),
@@ -122,7 +137,7 @@ _LAST: dict[str, _Rule] = {
     "price": _pattern("price of the {}", "how much the {} costs"),
     "amount": _pattern("amount of {}", "how much {}"),
 }
-_FIRST: dict[str, _Rule] = {
+_PREFIX_RULES: dict[str, _Rule] = {
     "number": _COUNT,
     "count": _COUNT,
     "average": _AVERAGE,
@@ -136,8 +151,8 @@ _FIRST: dict[str, _Rule] = {
     "can": _pattern("whether it can {}", "able to {}"),
     "last": _pattern("latest {}", "most recent {}", "when last {}"),
     "first": _pattern("earliest {}", "when first {}"),
-    "percent": _SHARE,
-    "percentage": _SHARE,
+    "percent": _PERCENTAGE,
+    "percentage": _PERCENTAGE,
     "date": _DAY,
     "name": _pattern("{} name"),
 }

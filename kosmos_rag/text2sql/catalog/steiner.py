@@ -10,15 +10,21 @@ Graph = Mapping[str, tuple[str, ...]]
 _Trees = frozenset[frozenset[Edge]]
 
 
-def edge_of(one: str, other: str) -> Edge:
+def make_edge(first: str, second: str) -> Edge:
     """Return two nodes as an edge."""
-    return (one, other) if one < other else (other, one)
+    return (first, second) if first < second else (second, first)
 
 
-def shortest_trees(graph: Graph, nodes: Sequence[str], *, exact_up_to: int, most: int) -> list[frozenset[Edge]]:
-    """Return up to `most` of the shortest trees that connect nodes, which must be connected.
+def shortest_trees(graph: Graph, nodes: Sequence[str], *, exact_up_to: int, limit: int) -> list[frozenset[Edge]]:
+    """Return up to `limit` shortest trees that connect the nodes.
 
-    With more nodes than `exact_up_to`, one tree that is at most twice as long as the shortest. Deterministic.
+    With more nodes than `exact_up_to`, returns one tree that is at most twice as long as the shortest. Deterministic.
+
+    Args:
+        graph: Neighbours of each node.
+        nodes: Nodes to connect; they must be in one connected component.
+        exact_up_to: Largest number of nodes that is solved exactly.
+        limit: Maximum number of trees.
     """
     if len(nodes) == 1:
         return [frozenset()]
@@ -27,153 +33,159 @@ def shortest_trees(graph: Graph, nodes: Sequence[str], *, exact_up_to: int, most
     if len(nodes) > exact_up_to:
         return [heuristic]
     bound = len(heuristic)
-    trees = _Solver(graph, nodes, _near(graph, nodes, bound), bound, most).solve()
-    return sorted(trees, key=sorted)[:most]
+    trees = _Solver(graph, nodes, _candidate_nodes(graph, nodes, bound), bound, limit).solve()
+    return sorted(trees, key=sorted)[:limit]
 
 
-def _near(graph: Graph, nodes: Sequence[str], bound: int) -> list[str]:
-    """Return the nodes that a tree no longer than the bound may have, in a stable order."""
+def _candidate_nodes(graph: Graph, nodes: Sequence[str], bound: int) -> list[str]:
+    """Return the nodes that a tree within the bound can contain.
+
+    The order is stable.
+    """
     distances = [_distances(graph, node, limit=bound) for node in nodes]
     far, one, other = max((distances[a][nodes[b]], a, b) for a, b in combinations(range(len(nodes)), 2))
 
-    def may_be(node: str) -> bool:
-        found = [distance.get(node, bound + 1) for distance in distances]
+    def in_reach(node: str) -> bool:
+        lengths = [distance.get(node, bound + 1) for distance in distances]
         # A tree with three nodes is at least half as long as the way around them.
-        return sum(sorted(found)[:2]) <= bound and found[one] + found[other] + far <= 2 * bound
+        return sum(sorted(lengths)[:2]) <= bound and lengths[one] + lengths[other] + far <= 2 * bound
 
-    return [node for node in dict.fromkeys(node for distance in distances for node in distance) if may_be(node)]
+    return [node for node in dict.fromkeys(node for distance in distances for node in distance) if in_reach(node)]
 
 
 def _distances(graph: Graph, start: str, *, until: set[str] | None = None, limit: int | None = None) -> dict[str, int]:
-    """Measure how far nodes are, until all of `until` are found or the limit is reached."""
-    found, front, length = {start: 0}, [start], 0
+    """Measure distances until all `until` nodes or the limit is reached."""
+    lengths, frontier, distance = {start: 0}, [start], 0
     missing = None if until is None else until - {start}
-    while front and length != limit and missing != set():
-        length += 1
-        front = list(dict.fromkeys(beside for node in front for beside in graph[node] if beside not in found))
-        found.update(dict.fromkeys(front, length))
+    while frontier and distance != limit and missing != set():
+        distance += 1
+        frontier = list(
+            dict.fromkeys(neighbour for node in frontier for neighbour in graph[node] if neighbour not in lengths)
+        )
+        lengths.update(dict.fromkeys(frontier, distance))
         if missing is not None:
-            missing.difference_update(front)
-    return found
+            missing.difference_update(frontier)
+    return lengths
 
 
 def _tree_of_shortest_paths(
     graph: Graph, nodes: Sequence[str], distances: Sequence[Mapping[str, int]]
 ) -> frozenset[Edge]:
-    """Join the nearest pairs of nodes by shortest paths until all are connected (Kou, Markowsky and Berman)."""
+    """Connect the nearest pairs by shortest paths (Kou, Markowsky, Berman)."""
     pairs = sorted(combinations(range(len(nodes)), 2), key=lambda pair: (distances[pair[0]][nodes[pair[1]]], pair))
     edges: set[Edge] = set()
-    part = _Parts(nodes)
-    for one, other in pairs:
-        if part.join(nodes[one], nodes[other]):
-            edges.update(_path(graph, nodes[other], distances[one]))
-    return _pruned(edges, set(nodes))
+    components = _DisjointSets(nodes)
+    for first, second in pairs:
+        if components.join(nodes[first], nodes[second]):
+            edges.update(_path(graph, nodes[second], distances[first]))
+    return _prune(edges, set(nodes))
 
 
 def _path(graph: Graph, end: str, distances: Mapping[str, int]) -> Iterable[Edge]:
     while distances[end] > 0:
-        nearer = next(beside for beside in graph[end] if distances.get(beside) == distances[end] - 1)
-        yield edge_of(end, nearer)
-        end = nearer
+        previous = next(neighbour for neighbour in graph[end] if distances.get(neighbour) == distances[end] - 1)
+        yield make_edge(end, previous)
+        end = previous
 
 
-def _pruned(edges: Iterable[Edge], nodes: set[str]) -> frozenset[Edge]:
-    """Leave out what makes a circle, and then the ends that nobody chose."""
-    part = _Parts(())
-    tree = {edge for edge in sorted(edges) if part.join(*edge)}
+def _prune(edges: Iterable[Edge], nodes: set[str]) -> frozenset[Edge]:
+    """Remove cycles, then leaves that are not among the nodes."""
+    components = _DisjointSets(())
+    tree = {edge for edge in sorted(edges) if components.join(*edge)}
     while True:
         ends = [node for edge in tree for node in edge]
-        loose = {node for node in ends if ends.count(node) == 1} - nodes
-        if not loose:
+        leaves = {node for node in ends if ends.count(node) == 1} - nodes
+        if not leaves:
             return frozenset(tree)
-        tree = {edge for edge in tree if not loose & set(edge)}
+        tree = {edge for edge in tree if not leaves & set(edge)}
 
 
-class _Parts:
+class _DisjointSets:
     """Disjoint sets of nodes."""
 
     def __init__(self, nodes: Iterable[str]) -> None:
-        self._above = {node: node for node in nodes}
+        self._parent = {node: node for node in nodes}
 
-    def join(self, one: str, other: str) -> bool:
-        """Make two nodes' sets one; whether they were two."""
-        one, other = self._top(one), self._top(other)
-        self._above[one] = other
-        return one != other
+    def join(self, first: str, second: str) -> bool:
+        """Merge the sets of two nodes. Returns whether they were different."""
+        first, second = self._root(first), self._root(second)
+        self._parent[first] = second
+        return first != second
 
-    def _top(self, node: str) -> str:
-        while (above := self._above.setdefault(node, node)) != node:
-            node = above
+    def _root(self, node: str) -> str:
+        while (parent := self._parent.setdefault(node, node)) != node:
+            node = parent
         return node
 
 
 class _Solver:
-    """The dynamic programme: for each set of chosen nodes, how long the shortest trees that connect it with a node are.
+    """Dynamic programme over sets of nodes (Dreyfus and Wagner).
 
-    Lengths come first, and trees are then read off them backwards: only those that are shortest are ever made.
+    For each set it holds the length of the shortest trees that connect the set with each node. Lengths come first;
+    trees are then reconstructed backwards, only the shortest ones.
     """
 
-    def __init__(self, graph: Graph, nodes: Sequence[str], near: Sequence[str], bound: int, most: int) -> None:
+    def __init__(self, graph: Graph, nodes: Sequence[str], candidates: Sequence[str], bound: int, limit: int) -> None:
         self._nodes = nodes
         self._bound = bound
-        self._most = most
-        allowed = set(near)
-        self._graph = {node: [beside for beside in graph[node] if beside in allowed] for node in near}
+        self._limit = limit
+        allowed = set(candidates)
+        self._graph = {node: [neighbour for neighbour in graph[node] if neighbour in allowed] for node in candidates}
         self._lengths: dict[int, dict[str, int]] = {}
         self._trees: dict[tuple[int, str], _Trees] = {}
 
     def solve(self) -> _Trees:
-        """Return the shortest trees over all chosen nodes: those of all but the last, connected with the last."""
-        whole = (1 << (len(self._nodes) - 1)) - 1
-        for group in range(1, whole + 1):
+        """Return the shortest trees that connect all nodes."""
+        full_set = (1 << (len(self._nodes) - 1)) - 1
+        for group in range(1, full_set + 1):
             single = group.bit_count() == 1
-            start = {self._nodes[group.bit_length() - 1]: 0} if single else self._merged(group)
-            self._lengths[group] = self._grown(start)
-        return self._read_off(whole, self._nodes[-1])
+            start = {self._nodes[group.bit_length() - 1]: 0} if single else self._merge(group)
+            self._lengths[group] = self._grow(start)
+        return self._reconstruct(full_set, self._nodes[-1])
 
-    def _merged(self, group: int) -> dict[str, int]:
-        """Put the trees of two parts of a group together where they meet."""
-        found: dict[str, int] = {}
-        for part in _splits(group):
-            one, other = self._lengths[part], self._lengths[group ^ part]
-            for node in one.keys() & other.keys():
-                length = one[node] + other[node]
-                if length <= found.get(node, self._bound):
-                    found[node] = length
-        return found
+    def _merge(self, group: int) -> dict[str, int]:
+        """Combine trees of two subsets that meet in a node."""
+        lengths: dict[str, int] = {}
+        for part in _partitions(group):
+            first, second = self._lengths[part], self._lengths[group ^ part]
+            for node in first.keys() & second.keys():
+                length = first[node] + second[node]
+                if length <= lengths.get(node, self._bound):
+                    lengths[node] = length
+        return lengths
 
-    def _grown(self, found: dict[str, int]) -> dict[str, int]:
-        """Let trees grow along edges, the shortest first."""
+    def _grow(self, lengths: dict[str, int]) -> dict[str, int]:
+        """Extend trees along edges, shortest first."""
         for length in range(self._bound):
-            for node in [node for node, own in found.items() if own == length]:
-                for beside in self._graph[node]:
-                    if found.get(beside, self._bound + 1) > length + 1:
-                        found[beside] = length + 1
-        return found
+            for node in [node for node, current in lengths.items() if current == length]:
+                for neighbour in self._graph[node]:
+                    if lengths.get(neighbour, self._bound + 1) > length + 1:
+                        lengths[neighbour] = length + 1
+        return lengths
 
-    def _read_off(self, group: int, node: str) -> _Trees:
-        """Return trees of the length that was found, bounded: the first by name are kept."""
+    def _reconstruct(self, group: int, node: str) -> _Trees:
+        """Return trees of the computed length, at most the limit."""
         if (group, node) not in self._trees:
-            found: set[frozenset[Edge]] = set()
+            trees: set[frozenset[Edge]] = set()
             length = self._lengths[group][node]
             if length == 0:
-                found.add(frozenset())
-            for beside in self._graph[node]:
-                if self._lengths[group].get(beside) == length - 1:
-                    edge = edge_of(node, beside)
-                    found |= {tree | {edge} for tree in self._read_off(group, beside)}
-            for part in _splits(group):
-                one, other = self._lengths[part].get(node), self._lengths[group ^ part].get(node)
-                if one is not None and other is not None and one + other == length:
-                    rest = self._read_off(group ^ part, node)
-                    found |= {tree | more for tree in self._read_off(part, node) for more in rest}
-            whole = sorted((tree for tree in found if len(tree) == length), key=sorted)
-            self._trees[group, node] = frozenset(whole[: self._most])
+                trees.add(frozenset())
+            for neighbour in self._graph[node]:
+                if self._lengths[group].get(neighbour) == length - 1:
+                    edge = make_edge(node, neighbour)
+                    trees |= {tree | {edge} for tree in self._reconstruct(group, neighbour)}
+            for part in _partitions(group):
+                first, second = self._lengths[part].get(node), self._lengths[group ^ part].get(node)
+                if first is not None and second is not None and first + second == length:
+                    others = self._reconstruct(group ^ part, node)
+                    trees |= {tree | other for tree in self._reconstruct(part, node) for other in others}
+            shortest = sorted((tree for tree in trees if len(tree) == length), key=sorted)
+            self._trees[group, node] = frozenset(shortest[: self._limit])
         return self._trees[group, node]
 
 
-def _splits(group: int) -> Iterable[int]:
-    """Give one part of each way to split a group in two."""
+def _partitions(group: int) -> Iterable[int]:
+    """Yield one half of each partition of a set in two."""
     part = (group - 1) & group
     while part > group ^ part:
         yield part

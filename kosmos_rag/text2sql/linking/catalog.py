@@ -1,4 +1,7 @@
-"""Schemas as their documents tell of them: what a reader may not read is not there."""
+"""Build schemas and recipes from their documents.
+
+Documents that the reader may not read are absent, and so is what they describe.
+"""
 
 import json
 from collections import defaultdict
@@ -11,20 +14,22 @@ from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.recipes import Recipe, missing_parts
 
 
-def schemas_of(documents: Iterable[DocumentInfo]) -> list[DatabaseSchema]:
-    """Return the schemas that documents of tables and columns tell of, by name.
+def parse_schemas(documents: Iterable[DocumentInfo]) -> list[DatabaseSchema]:
+    """Build the schemas that documents describe, sorted by name.
 
-    Keys and relationships that lead to what is not there are left out. Raises SchemaInvalid where documents were not
-    made by `schema_documents`.
+    Keys and relationships to absent tables are left out.
+
+    Raises:
+        SchemaInvalid: The documents were not made by `schema_documents`.
     """
     tables: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     columns: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for document in documents:
-        said = document.metadata
-        if said.get("kind") == "schema_model":
-            tables[said["database"]][said["table"]] = said
-        elif said.get("kind") == "schema_column":
-            columns[said["database"], said["table"]].append(said)
+        metadata = document.metadata
+        if metadata.get("kind") == "schema_model":
+            tables[metadata["database"]][metadata["table"]] = metadata
+        elif metadata.get("kind") == "schema_column":
+            columns[metadata["database"], metadata["table"]].append(metadata)
     return [_schema(name, tables[name], columns) for name in sorted(tables)]
 
 
@@ -34,13 +39,15 @@ def _schema(
     columns: Mapping[tuple[str, str], list[Mapping[str, Any]]],
 ) -> DatabaseSchema:
     models = []
-    for table, said in tables.items():
-        own = sorted(columns.get((name, table), ()), key=lambda column: column["position"])
-        if own:
-            models.append(json.loads(said["definition"]) | {"columns": [json.loads(it["definition"]) for it in own]})
-    there = {_full_name(model): {column["name"] for column in model["columns"]} for model in models}
-    dialect = next((said["dialect"] for said in tables.values() if "dialect" in said), None)
-    data = {"name": name, "models": [_closed(model, there) for model in models]}
+    for table, metadata in tables.items():
+        table_columns = sorted(columns.get((name, table), ()), key=lambda column: column["position"])
+        if table_columns:
+            models.append(
+                json.loads(metadata["definition"]) | {"columns": [json.loads(it["definition"]) for it in table_columns]}
+            )
+    columns_by_table = {_full_name(model): {column["name"] for column in model["columns"]} for model in models}
+    dialect = next((metadata["dialect"] for metadata in tables.values() if "dialect" in metadata), None)
+    data = {"name": name, "models": [_drop_dangling(model, columns_by_table) for model in models]}
     return from_json(data | ({"dialect": dialect} if dialect else {}))
 
 
@@ -48,48 +55,48 @@ def _full_name(model: Mapping[str, Any]) -> str:
     return f"{model['schema']}.{model['table']}" if "schema" in model else str(model["table"])
 
 
-def _closed(model: dict[str, Any], there: Mapping[str, set[str]]) -> dict[str, Any]:
-    """Return a table without what leads out of what is there."""
-    own = there[_full_name(model)]
-    kept = {
-        "primary_key": model.get("primary_key", []) if own >= set(model.get("primary_key", [])) else [],
-        "unique": [columns for columns in model.get("unique", []) if own >= set(columns)],
+def _drop_dangling(model: dict[str, Any], columns_by_table: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Remove references to tables and columns that are absent."""
+    columns = columns_by_table[_full_name(model)]
+    filtered = {
+        "primary_key": model.get("primary_key", []) if columns >= set(model.get("primary_key", [])) else [],
+        "unique": [names for names in model.get("unique", []) if columns >= set(names)],
         "foreign_keys": [
             key
             for key in model.get("foreign_keys", [])
-            if own >= set(key["columns"]) and there.get(key["table"], set()) >= set(key["target"])
+            if columns >= set(key["columns"]) and columns_by_table.get(key["table"], set()) >= set(key["target"])
         ],
-        "relationships": [item for item in model.get("relationships", []) if item["table"] in there],
+        "relationships": [item for item in model.get("relationships", []) if item["table"] in columns_by_table],
     }
-    return model | kept
+    return model | filtered
 
 
-def curated_of(documents: Iterable[DocumentInfo], schema: DatabaseSchema) -> list[Recipe]:
-    """Return the recipes written by hand for a schema, without those that name what it no longer has."""
-    found = (
-        recipe_of(document)
+def parse_curated_recipes(documents: Iterable[DocumentInfo], schema: DatabaseSchema) -> list[Recipe]:
+    """Return the hand-written recipes of a schema that still fit it."""
+    recipes = (
+        parse_recipe(document)
         for document in documents
         if document.metadata.get("kind") == "query_recipe"
         and document.metadata["database"] == schema.name
         and document.metadata["curated"]
     )
-    return [recipe for recipe in found if not missing_parts(recipe, schema)]
+    return [recipe for recipe in recipes if not missing_parts(recipe, schema)]
 
 
-def recipe_of(document: DocumentInfo | Passage) -> Recipe:
-    """Return the recipe that a document tells of."""
-    said = document.metadata
-    columns = (written.rpartition(".") for written in said["columns"])
+def parse_recipe(document: DocumentInfo | Passage) -> Recipe:
+    """Build the recipe that a document describes."""
+    metadata = document.metadata
+    columns = (name.rpartition(".") for name in metadata["columns"])
     return Recipe(
-        slug=said["slug"],
+        slug=metadata["slug"],
         title=document.title,
-        text=said["text"],
-        pattern=said["pattern"],
-        tables=tuple(said["tables"]),
+        text=metadata["text"],
+        pattern=metadata["pattern"],
+        tables=tuple(metadata["tables"]),
         columns=tuple((table, column) for table, _, column in columns),
-        join_hints=tuple(said["join_hints"]),
-        keywords=tuple(said["keywords"]),
-        note=said.get("note"),
-        curated=said["curated"],
-        sql=said.get("sql"),
+        join_hints=tuple(metadata["join_hints"]),
+        keywords=tuple(metadata["keywords"]),
+        note=metadata.get("note"),
+        curated=metadata["curated"],
+        sql=metadata.get("sql"),
     )

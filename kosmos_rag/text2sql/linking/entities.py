@@ -1,4 +1,4 @@
-"""What a question names beside tables and columns: quoted and known values, dates, numbers and comparisons."""
+"""Entities of a question: quoted and known values, names, dates, numbers, comparisons."""
 
 import re
 from collections.abc import Collection
@@ -45,51 +45,57 @@ _TIMES = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entities:
-    """What a question names."""
+    """Entities of a question."""
 
     quoted: tuple[str, ...]
     values: tuple[str, ...]
-    """Values that some column is known to hold, in the question's order."""
+    """Known column values, in the question's order."""
     names: tuple[str, ...]
-    """Words with a capital letter within a sentence: names, as a rule."""
+    """Capitalised words within a sentence."""
     dates: tuple[tuple[str, date | None], ...]
-    """As written, and the day that it means; None where it is none, or where dateparser does not read it."""
+    """Text and date; None if it is not one day, or dateparser cannot parse it."""
     numbers: tuple[str, ...]
     comparisons: tuple[str, ...]
     """Of `>`, `<`, `between`, `max`, `min`, `average`, `sum`, `count`."""
 
 
-def find_entities(question: str, *, known: Collection[str] = (), today: date) -> Entities:
-    """Find what a question names. `known` are values in lower case; relative dates count from `today`."""
-    quoted = tuple(next(filter(None, found.groups())) for found in QUOTED.finditer(question))
-    plain = QUOTED.sub(" ", question)
-    written = dict.fromkeys([*(found[0] for found in _TIMES.finditer(plain)), *_YEAR.findall(plain)])
-    # A year that stands within a date is that date.
-    moments = [text for text in written if not any(text != other and text in other for other in written)]
-    undated = _TIMES.sub(lambda moment: "_" * len(moment[0]), plain)  # March is no name there, and 3 no number
+def find_entities(question: str, *, known_values: Collection[str] = (), today: date) -> Entities:
+    """Extract the entities of a question.
+
+    Args:
+        question: The question.
+        known_values: Values of columns, in lower case.
+        today: Reference date of relative dates.
+    """
+    quoted = tuple(next(filter(None, match.groups())) for match in QUOTED.finditer(question))
+    unquoted = QUOTED.sub(" ", question)
+    time_texts = dict.fromkeys([*(match[0] for match in _TIMES.finditer(unquoted)), *_YEAR.findall(unquoted)])
+    # A year within a date is part of that date.
+    dates = [text for text in time_texts if not any(text != other and text in other for other in time_texts)]
+    without_dates = _TIMES.sub(lambda match: "_" * len(match[0]), unquoted)  # March is no name there, and 3 no number
     return Entities(
         quoted=quoted,
-        values=_known(question, known),
-        names=tuple(dict.fromkeys(_NAMES.findall(undated))),
-        dates=tuple((text, _day(text, today)) for text in moments),
-        numbers=tuple(number for number in _NUMBER.findall(undated) if number not in moments),
-        comparisons=tuple(name for name, pattern in _COMPILED.items() if pattern.search(plain)),
+        values=_match_values(question, known_values),
+        names=tuple(dict.fromkeys(_NAMES.findall(without_dates))),
+        dates=tuple((text, _parse_date(text, today)) for text in dates),
+        numbers=tuple(number for number in _NUMBER.findall(without_dates) if number not in dates),
+        comparisons=tuple(name for name, pattern in _COMPILED.items() if pattern.search(unquoted)),
     )
 
 
-def _known(question: str, known: Collection[str]) -> tuple[str, ...]:
-    """Return known values that the question says, of one to four words."""
+def _match_values(question: str, known_values: Collection[str]) -> tuple[str, ...]:
+    """Return the known values of one to four words in the question."""
     words = re.findall(r"\w[\w'-]*", question.lower())
     spans = (" ".join(words[at : at + size]) for size in (4, 3, 2, 1) for at in range(len(words) - size + 1))
-    return tuple(dict.fromkeys(span for span in spans if span in known))
+    return tuple(dict.fromkeys(span for span in spans if span in known_values))
 
 
-def _day(text: str, today: date) -> date | None:
+def _parse_date(text: str, today: date) -> date | None:
     if _YEAR.fullmatch(text) or (re.search(_MONTH, text, re.IGNORECASE) and not _DAY_OF_MONTH.search(text)):
         return None
     import dateparser
 
-    found = dateparser.parse(
+    parsed = dateparser.parse(
         text, languages=["en"], settings={"RELATIVE_BASE": datetime.combine(today, time()), "PREFER_DATES_FROM": "past"}
     )
-    return None if found is None else found.date()
+    return None if parsed is None else parsed.date()

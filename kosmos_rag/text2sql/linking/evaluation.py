@@ -1,4 +1,4 @@
-"""How well grounding finds what the SQL of questions uses."""
+"""Evaluate grounding against the SQL of questions."""
 
 import statistics
 from collections.abc import Collection, Iterable, Sequence
@@ -16,8 +16,11 @@ _COLUMNS = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
-    """Shares of questions, 0 to 1, unless said otherwise; None where no question is of the kind."""
+class GroundingMetrics:
+    """Metrics of schema grounding, shares of questions from 0 to 1.
+
+    None if no question is of the kind.
+    """
 
     questions: int
     database_first: float
@@ -42,33 +45,42 @@ class Figures:
     """Mean number of hints, over all questions."""
 
     def as_json(self) -> dict[str, float]:
-        """Return the figures by name, those that there are."""
+        """Return the metrics by name, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def holds_all(found: Sequence[object], wanted: Iterable[object], within: int) -> bool:
-    """Whether all that is wanted is among the first of what was found."""
-    return set(wanted) <= set(found[:within])
+def contains_all(ranked: Sequence[object], expected: Iterable[object], cutoff: int) -> bool:
+    """Return whether all expected items are among the first `cutoff`.
+
+    Args:
+        ranked: Items, best first.
+        expected: Items of the gold query.
+        cutoff: Number of items that count.
+    """
+    return set(expected) <= set(ranked[:cutoff])
 
 
-def r_precision(found: Sequence[object], wanted: Collection[object]) -> float:
-    """Return the share of the n wanted that is among the first n found (Manning et al. 2008, section 8.4)."""
-    return len(set(wanted) & set(found[: len(wanted)])) / len(wanted)
+def r_precision(ranked: Sequence[object], expected: Collection[object]) -> float:
+    """Return R-precision: the share of n expected items among the first n.
+
+    Source: Manning et al. 2008, section 8.4.
+    """
+    return len(set(expected) & set(ranked[: len(expected)])) / len(expected)
 
 
-def keys_of(plans: Iterable[JoinPlan], further: Iterable[Join] = ()) -> set[frozenset[ColumnRef]]:
-    """Return the pairs of columns that are equal in any path of join plans, or in further joins."""
+def join_column_pairs(plans: Iterable[JoinPlan], further: Iterable[Join] = ()) -> set[frozenset[ColumnRef]]:
+    """Return the pairs of columns that join plans and further joins equate."""
     joins = (join for plan in plans for path in plan.paths for join in path.joins)
     return {
-        frozenset(((join.table, own), (join.key.table, target)))
+        frozenset(((join.table, source), (join.key.table, target)))
         for join in (*joins, *further)
-        for own, target in zip(join.key.columns, join.key.target, strict=True)
+        for source, target in zip(join.key.columns, join.key.target, strict=True)
     }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
-    """What was found for one question, held against its SQL."""
+class QuestionScore:
+    """Scores of one question against its SQL."""
 
     gold: GoldQuestion
     database_first: bool
@@ -84,67 +96,96 @@ class Judged:
     join_hints: int
 
 
-def evaluate(grounding: SchemaGrounding, questions: Sequence[GoldQuestion], *, max_tokens: int = 700) -> Figures:
-    """Ask every question over all databases and over its own. Raises RequestError where there is none with tables."""
-    return figures([judge(grounding, gold, max_tokens=max_tokens) for gold in questions if gold.tables])
+def evaluate(
+    grounding: SchemaGrounding, questions: Sequence[GoldQuestion], *, max_tokens: int = 700
+) -> GroundingMetrics:
+    """Ground every question over all databases and over its own.
+
+    Args:
+        grounding: The grounding to evaluate.
+        questions: Questions with gold SQL; those without tables are skipped.
+        max_tokens: Token budget of the prompt.
+
+    Raises:
+        RequestError: No question has a table.
+    """
+    return aggregate([score_question(grounding, gold, max_tokens=max_tokens) for gold in questions if gold.tables])
 
 
-def judge(grounding: SchemaGrounding, gold: GoldQuestion, *, max_tokens: int = 700) -> Judged:
-    """Ask one question over all databases and over its own."""
-    every = grounding.ask(gold.question, _COLUMNS, tables=_TABLES, max_tokens=max_tokens)
-    own = grounding.ask(gold.question, _COLUMNS, database=gold.database, tables=_TABLES)
-    over_all, over_own, columns = _tables(every), _tables(own), _columns(own)
-    plans, further = (own.selection.plans, own.selection.further) if own.selection else ((), ())
-    return Judged(
+def score_question(grounding: SchemaGrounding, gold: GoldQuestion, *, max_tokens: int = 700) -> QuestionScore:
+    """Ground one question over all databases and over its own.
+
+    Args:
+        grounding: The grounding to evaluate.
+        gold: The question with its gold SQL.
+        max_tokens: Token budget of the prompt.
+    """
+    all_databases = grounding.ask(gold.question, _COLUMNS, tables=_TABLES, max_tokens=max_tokens)
+    own_database = grounding.ask(gold.question, _COLUMNS, database=gold.database, tables=_TABLES)
+    ranked_all, ranked_own, columns = _tables(all_databases), _tables(own_database), _columns(own_database)
+    plans, further = (
+        (own_database.selection.plans, own_database.selection.further) if own_database.selection else ((), ())
+    )
+    return QuestionScore(
         gold=gold,
-        database_first=every.database == gold.database,
-        tables_in_5=holds_all(over_all, _wanted(gold), 5),
-        tables_in_10=holds_all(over_all, _wanted(gold), 10),
-        prompt_tables=prompt_holds(every, gold),
-        prompt_tokens=every.tokens,
-        r_precision=r_precision(over_own, _wanted(gold)),
-        columns_in_5=holds_all(columns, gold.columns, 5),
-        columns_in_10=holds_all(columns, gold.columns, 10),
-        joins=holds_joins(plans, gold, further),
-        joins_needed=holds_joins(plans, gold),
-        join_hints=len(own.join_hints),
+        database_first=all_databases.database == gold.database,
+        tables_in_5=contains_all(ranked_all, _gold_tables(gold), 5),
+        tables_in_10=contains_all(ranked_all, _gold_tables(gold), 10),
+        prompt_tables=prompt_contains_tables(all_databases, gold),
+        prompt_tokens=all_databases.tokens,
+        r_precision=r_precision(ranked_own, _gold_tables(gold)),
+        columns_in_5=contains_all(columns, gold.columns, 5),
+        columns_in_10=contains_all(columns, gold.columns, 10),
+        joins=contains_joins(plans, gold, further),
+        joins_needed=contains_joins(plans, gold),
+        join_hints=len(own_database.join_hints),
     )
 
 
-def figures(judged: Sequence[Judged]) -> Figures:
-    """Sum up questions. Raises RequestError where there is none."""
-    if not judged:
+def aggregate(scores: Sequence[QuestionScore]) -> GroundingMetrics:
+    """Aggregate the scores of questions.
+
+    Raises:
+        RequestError: There is no score.
+    """
+    if not scores:
         raise RequestError("there is no question whose SQL uses a table; give some")
-    with_columns = [found for found in judged if found.gold.columns]
-    joining = [found for found in judged if found.gold.joins]
-    return Figures(
-        questions=len(judged),
-        database_first=statistics.fmean(found.database_first for found in judged),
-        tables_in_5=statistics.fmean(found.tables_in_5 for found in judged),
-        tables_in_10=statistics.fmean(found.tables_in_10 for found in judged),
-        prompt_tables=statistics.fmean(found.prompt_tables for found in judged),
-        prompt_tokens=statistics.fmean(found.prompt_tokens for found in judged),
-        r_precision=statistics.fmean(found.r_precision for found in judged),
-        columns_in_5=_share(found.columns_in_5 for found in with_columns),
-        columns_in_10=_share(found.columns_in_10 for found in with_columns),
-        joins=_share(found.joins for found in joining),
-        joins_needed=_share(found.joins_needed for found in joining),
-        join_hints=statistics.fmean(found.join_hints for found in judged),
+    with_columns = [score for score in scores if score.gold.columns]
+    joining = [score for score in scores if score.gold.joins]
+    return GroundingMetrics(
+        questions=len(scores),
+        database_first=statistics.fmean(score.database_first for score in scores),
+        tables_in_5=statistics.fmean(score.tables_in_5 for score in scores),
+        tables_in_10=statistics.fmean(score.tables_in_10 for score in scores),
+        prompt_tables=statistics.fmean(score.prompt_tables for score in scores),
+        prompt_tokens=statistics.fmean(score.prompt_tokens for score in scores),
+        r_precision=statistics.fmean(score.r_precision for score in scores),
+        columns_in_5=_mean_or_none(score.columns_in_5 for score in with_columns),
+        columns_in_10=_mean_or_none(score.columns_in_10 for score in with_columns),
+        joins=_mean_or_none(score.joins for score in joining),
+        joins_needed=_mean_or_none(score.joins_needed for score in joining),
+        join_hints=statistics.fmean(score.join_hints for score in scores),
     )
 
 
-def holds_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Iterable[Join] = ()) -> bool:
-    """Whether join plans and further joins hold all keys by which a question's SQL joins."""
-    return {frozenset(pair) for pair in gold.joins} <= keys_of(plans, further)
+def contains_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Iterable[Join] = ()) -> bool:
+    """Return whether the joins include all join keys of the gold SQL.
+
+    Args:
+        plans: Join plans of the result.
+        gold: The question with its gold SQL.
+        further: Joins in addition to the plans.
+    """
+    return {frozenset(pair) for pair in gold.joins} <= join_column_pairs(plans, further)
 
 
-def _share(held: Iterable[bool]) -> float | None:
-    """Return the share of True; None of nothing."""
-    values = list(held)
+def _mean_or_none(flags: Iterable[bool]) -> float | None:
+    """Return the share of True; None without values."""
+    values = list(flags)
     return statistics.fmean(values) if values else None
 
 
-def _wanted(gold: GoldQuestion) -> set[tuple[str, str]]:
+def _gold_tables(gold: GoldQuestion) -> set[tuple[str, str]]:
     return {(gold.database, table) for table in gold.tables}
 
 
@@ -156,14 +197,14 @@ def _columns(result: GroundingResult) -> list[ColumnRef]:
     return [(ref.table, ref.column) for ref in result.schema_refs]
 
 
-def prompt_holds(result: GroundingResult, gold: GoldQuestion) -> bool:
-    """Whether the prompt holds all tables of a question's SQL."""
-    return _wanted(gold) <= _in_prompt(result)
+def prompt_contains_tables(result: GroundingResult, gold: GoldQuestion) -> bool:
+    """Return whether the prompt contains all tables of the gold SQL."""
+    return _gold_tables(gold) <= _prompt_tables(result)
 
 
-def _in_prompt(result: GroundingResult) -> set[tuple[str, str]]:
-    """Return the tables that the prompt holds."""
+def _prompt_tables(result: GroundingResult) -> set[tuple[str, str]]:
+    """Return the tables of the prompt."""
     if result.selection is None:
         return set()
-    own = {(result.selection.schema.name, table) for table in result.selection.tables}
-    return (own | set(_tables(result))) - set(result.left_out)
+    selected = {(result.selection.schema.name, table) for table in result.selection.tables}
+    return (selected | set(_tables(result))) - set(result.left_out)

@@ -1,4 +1,4 @@
-"""All names of some schemas, to be looked up by the words of a question."""
+"""Index of the names of schemas, searched by the words of a question."""
 
 import math
 from collections import defaultdict
@@ -17,22 +17,22 @@ from kosmos_rag.text2sql.linking.words import is_content_word, question_words, s
 Floats = NDArray[np.float64]
 
 _PREFIX = 4
-"""Letters that two words share at least where one is taken for a form or a part of the other."""
-_ALIKE = 86
-"""Least likeness (rapidfuzz `ratio`) of a word that is written wrong; only where no name has the word itself."""
+"""Minimum length of the common prefix of two related words."""
+_MIN_RATIO = 86
+"""Minimum rapidfuzz `ratio` of a misspelt word; used only if no name has the word itself."""
 _SYNONYM = 0.6
 _IN_COMMENT = 0.6
 _IN_COMPOUND = 0.6
-_SAME_BEGINNING = 0.7
+_SHARED_PREFIX = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Word:
-    """A word of a question, with the words of names that it may mean."""
+    """A word of a question, with the name words it may match."""
 
     text: str
     weight: float
-    """How rare what it means is among the tables; 0 where no name has it."""
+    """Inverse document frequency of its best match over tables; 0 without a match."""
     matches: Mapping[int, float]
     """Number of a word of the vocabulary → strength, 0 to 1."""
 
@@ -55,38 +55,38 @@ class _Vocabulary:
         return self.numbers[word]
 
     def like(self, word: str) -> dict[int, float]:
-        """Return the words that a stem may mean, itself first: 1 for the same."""
-        found = {self.numbers[word]: 1.0} if word in self.numbers else {}
+        """Return the words that a stem may match, with strengths."""
+        matches = {self.numbers[word]: 1.0} if word in self.numbers else {}
         if len(word) >= _PREFIX:
             for other in self.by_prefix.get(word[:_PREFIX], ()):
-                if other != word and (strength := _related(word, other)):
-                    found[self.numbers[other]] = strength
+                if other != word and (strength := _relatedness(word, other)):
+                    matches[self.numbers[other]] = strength
             for other in self.by_ending.get(word, ()):
-                found.setdefault(self.numbers[other], _IN_COMPOUND)
-        return found or self._misspelt(word)
+                matches.setdefault(self.numbers[other], _IN_COMPOUND)
+        return matches or self._misspelt(word)
 
     def _misspelt(self, word: str) -> dict[int, float]:
         if len(word) <= _PREFIX:
             return {}
         from rapidfuzz import fuzz, process
 
-        near = process.extractOne(word, self.numbers.keys(), scorer=fuzz.ratio, score_cutoff=_ALIKE)
+        near = process.extractOne(word, self.numbers.keys(), scorer=fuzz.ratio, score_cutoff=_MIN_RATIO)
         return {self.numbers[near[0]]: near[1] / 100} if near else {}
 
 
-def _related(word: str, other: str) -> float:
-    """Return how far one word may be a form or a part of the other; both begin alike."""
+def _relatedness(word: str, other: str) -> float:
+    """Return the strength of two words with a common prefix."""
     shorter, longer = sorted((word, other), key=len)
-    share = len(shorter) / len(longer)
+    length_ratio = len(shorter) / len(longer)
     if longer.startswith(shorter):
-        return 0.5 + 0.5 * share if share >= _IN_COMPOUND else 0.5
-    same = next(at for at, (one, two) in enumerate(zip(word, other, strict=False)) if one != two)
-    return _SAME_BEGINNING if same > _PREFIX and same / len(longer) >= _IN_COMPOUND else 0.0
+        return 0.5 + 0.5 * length_ratio if length_ratio >= _IN_COMPOUND else 0.5
+    shared = next(at for at, (first, second) in enumerate(zip(word, other, strict=False)) if first != second)
+    return _SHARED_PREFIX if shared > _PREFIX and shared / len(longer) >= _IN_COMPOUND else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Group:
-    """Names in a row, each with the numbers of its words: flat, so that NumPy can add them up."""
+class _NameList:
+    """Names in sequence, each with its word numbers, as flat arrays."""
 
     words: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -94,7 +94,7 @@ class _Group:
     """Number of a word → the names that have it."""
 
     @classmethod
-    def of(cls, names: Sequence[Sequence[int]]) -> "_Group":
+    def of(cls, names: Sequence[Sequence[int]]) -> "_NameList":
         holders: dict[int, list[int]] = defaultdict(list)
         for position, words in enumerate(names):
             for word in words:
@@ -103,30 +103,30 @@ class _Group:
         return cls(
             words=np.array([word for words in names for word in words], dtype=np.int64),
             starts=np.cumsum(lengths) - lengths,
-            holders={word: np.array(found, dtype=np.int64) for word, found in holders.items()},
+            holders={word: np.array(positions, dtype=np.int64) for word, positions in holders.items()},
         )
 
     def named(self, best: Floats, weights: Floats) -> Floats:
-        """Return which share of each name the question says, its words weighed."""
+        """Return the weighted share of each name that the question contains."""
         if not len(self.words):
             return np.zeros(0)
-        weighed = weights[self.words]
-        said: Floats = np.add.reduceat(best[self.words] * weighed, self.starts)
-        whole: Floats = np.add.reduceat(weighed, self.starts)
-        return said / np.maximum(whole, 1e-9)
+        word_weights = weights[self.words]
+        matched: Floats = np.add.reduceat(best[self.words] * word_weights, self.starts)
+        total: Floats = np.add.reduceat(word_weights, self.starts)
+        return matched / np.maximum(total, 1e-9)
 
     def matched(self, words: Sequence[Word], size: int) -> Floats:
-        """Return the strength of each word in each name."""
-        found = np.zeros((len(words), size))
+        """Return the strength of each word in each name. Shape (words, names)."""
+        strengths = np.zeros((len(words), size))
         for row, word in enumerate(words):
             for number, strength in word.matches.items():
                 if (holders := self.holders.get(number)) is not None:
-                    found[row, holders] = np.maximum(found[row, holders], strength)
-        return found
+                    strengths[row, holders] = np.maximum(strengths[row, holders], strength)
+        return strengths
 
 
 class NameIndex:
-    """The tables and columns of schemas, numbered, found by words. Thread-safe: it never changes."""
+    """Tables and columns of schemas, numbered, searched by words. Thread-safe, immutable."""
 
     def __init__(self, schemas: Iterable[DatabaseSchema], synonyms: Synonyms) -> None:
         self.schemas = {schema.name: schema for schema in schemas}
@@ -150,22 +150,22 @@ class NameIndex:
         self.database_of_table = np.repeat(np.arange(len(first_tables)), lengths)
         self._with_columns = np.flatnonzero([bool(table.columns) for _, table in self.tables])
         self._first_columns = np.array(first_columns, dtype=np.int64)[self._with_columns]
-        self._tables = _Group.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
-        self._columns = _Group.of([self._numbers(column.name, column.aliases) for _, column in self.columns])
-        self._comments = _Group.of([self._numbers_of_comment(column.comment or "") for _, column in self.columns])
-        self._weights = self._rarity()
+        self._tables = _NameList.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
+        self._columns = _NameList.of([self._numbers(column.name, column.aliases) for _, column in self.columns])
+        self._comments = _NameList.of([self._numbers_of_comment(column.comment or "") for _, column in self.columns])
+        self._weights = self._compute_idf()
 
     def _numbers(self, name: str, aliases: Sequence[str]) -> list[int]:
-        stems = dict.fromkeys(word for given in (name, *aliases) for word in stem_name(given))
-        # A name without a word, an emoji, still has a place in the row.
+        stems = dict.fromkeys(word for label in (name, *aliases) for word in stem_name(label))
+        # A name without a word, an emoji, still takes a position.
         return [self._vocabulary.number(word) for word in stems or (name,)]
 
     def _numbers_of_comment(self, comment: str) -> list[int]:
         stems = dict.fromkeys(stem(word) for word in question_words(comment) if is_content_word(word))
         return [self._vocabulary.number(word) for word in stems]
 
-    def _rarity(self) -> Floats:
-        """Return the inverse frequency of each word of the vocabulary among the tables, their columns included."""
+    def _compute_idf(self) -> Floats:
+        """Return the idf of each word over tables with their columns."""
         holders: dict[int, set[int]] = defaultdict(set)
         for word, tables in self._tables.holders.items():
             holders[word].update(tables.tolist())
@@ -176,44 +176,50 @@ class NameIndex:
         return np.array([inverse_document_frequency(size, len(holders[word])) for word in range(len(holders))])
 
     def words(self, question: str) -> list[Word]:
-        """Return the words of a question that can name something, compounds and synonyms included."""
-        said = question_words(question)
-        plain = [stem(word) for word in said if is_content_word(word)]
-        joined = (stem(one + two) for one, two in pairwise(said))
+        """Return the words of a question that match names, synonyms included."""
+        question_tokens = question_words(question)
+        stems = [stem(word) for word in question_tokens if is_content_word(word)]
+        joined = (stem(one + two) for one, two in pairwise(question_tokens))
         compounds = [word for word in joined if word in self._vocabulary.numbers and len(word) > _PREFIX]
-        found = [self._word(text, {}) for text in dict.fromkeys((*plain, *compounds))]
-        for word in dict.fromkeys(said):
-            sought = self._meant(word)
-            if sought:
-                found = [entry for entry in found if entry.text != stem(word)]
-                found.append(self._word(stem(word) if is_content_word(word) else "", sought))
-        phrases = {stem(word) for term in self._synonyms.expand(question) for word in term.lower().split()}
-        known = {number for entry in found for number in entry.matches}
-        for text in sorted(phrases & self._vocabulary.numbers.keys()):
+        entries = [self._word(text, {}) for text in dict.fromkeys((*stems, *compounds))]
+        for word in dict.fromkeys(question_tokens):
+            matches = self._synonym_matches(word)
+            if matches:
+                entries = [entry for entry in entries if entry.text != stem(word)]
+                entries.append(self._word(stem(word) if is_content_word(word) else "", matches))
+        synonym_stems = {stem(word) for term in self._synonyms.expand(question) for word in term.lower().split()}
+        known = {number for entry in entries for number in entry.matches}
+        for text in sorted(synonym_stems & self._vocabulary.numbers.keys()):
             if self._vocabulary.numbers[text] not in known:
-                found.append(self._word("", {self._vocabulary.numbers[text]: _SYNONYM}))
-        return [word for word in found if word.weight > 0]
+                entries.append(self._word("", {self._vocabulary.numbers[text]: _SYNONYM}))
+        return [word for word in entries if word.weight > 0]
 
-    def _meant(self, word: str) -> dict[int, float]:
-        """Return the words of names that a synonym of one word stands for."""
+    def _synonym_matches(self, word: str) -> dict[int, float]:
+        """Return the name words that the synonyms of a word match."""
         stems = (stem(part) for term in self._synonyms.expand(word) for part in term.lower().split())
         return {self._vocabulary.numbers[text]: _SYNONYM for text in stems if text in self._vocabulary.numbers}
 
-    def _word(self, text: str, sought: Mapping[int, float]) -> Word:
-        matches = {**sought, **(self._vocabulary.like(text) if text else {})}
+    def _word(self, text: str, synonyms: Mapping[int, float]) -> Word:
+        matches = {**synonyms, **(self._vocabulary.like(text) if text else {})}
         if not matches:
             return Word(text=text, weight=0.0, matches=matches)
-        # What it most likely means decides how much it tells.
+        # The strongest match determines the weight.
         strongest = max(matches, key=lambda number: (matches[number], -number))
         return Word(text=text, weight=float(self._weights[strongest]) * matches[strongest], matches=matches)
 
     def tables_named(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
-        """Return the strength of each word in each table's name, and the share of the name that is said."""
+        """Return word strengths by table name, and the share matched.
+
+        Shapes (words, tables) and (tables,).
+        """
         best = self._best(words)
         return self._tables.matched(words, len(self.tables)), self._tables.named(best, self._weights)
 
     def columns_named(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
-        """Return the same for the names of columns; a word that only a comment has counts for less."""
+        """Return word strengths by column name, and the share matched.
+
+        Shapes (words, columns) and (columns,). A word that only a comment contains counts for less.
+        """
         in_names = self._columns.matched(words, len(self.columns))
         in_comments = _IN_COMMENT * self._comments.matched(words, len(self.columns))
         return np.maximum(in_names, in_comments), self._columns.named(self._best(words), self._weights)
@@ -226,23 +232,29 @@ class NameIndex:
         return best
 
     def columns_of_database(self, number: int) -> slice:
-        """Return where the columns of a database stand: its tables follow each other, and so do theirs."""
+        """Return the slice of a database's columns, which are contiguous."""
         tables = np.searchsorted(self.database_of_table, [number, number + 1])
         start, stop = np.searchsorted(self.table_of_column, tables).tolist()
         return slice(start, stop)
 
-    def best_of_tables(self, of_columns: Floats) -> Floats:
-        """Return the best value among the columns of each table, along the last axis."""
-        best = np.zeros((*of_columns.shape[:-1], len(self.tables)))
+    def best_of_tables(self, column_values: Floats) -> Floats:
+        """Return the maximum over the columns of each table.
+
+        Along the last axis.
+        """
+        best = np.zeros((*column_values.shape[:-1], len(self.tables)))
         if len(self._first_columns):
-            best[..., self._with_columns] = np.maximum.reduceat(of_columns, self._first_columns, axis=-1)
+            best[..., self._with_columns] = np.maximum.reduceat(column_values, self._first_columns, axis=-1)
         return best
 
-    def best_of_databases(self, of_tables: Floats) -> Floats:
-        """Return for each table the best value among all tables of its database, along the last axis."""
+    def best_of_databases(self, table_values: Floats) -> Floats:
+        """Return for each table the maximum over its database.
+
+        Along the last axis.
+        """
         if not self.tables:
-            return of_tables
-        best: Floats = np.maximum.reduceat(of_tables, self.first_tables, axis=-1)[..., self.database_of_table]
+            return table_values
+        best: Floats = np.maximum.reduceat(table_values, self.first_tables, axis=-1)[..., self.database_of_table]
         return best
 
 

@@ -1,4 +1,4 @@
-"""What a question needs of a schema: the result of grounding."""
+"""The result of schema grounding."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.linking import LinkedTable
-from kosmos_rag.text2sql.prompt import Selection, as_json
+from kosmos_rag.text2sql.prompt import Selection, selection_as_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,11 +18,11 @@ class SchemaRef:
     table: str
     """Full name."""
     model: str
-    """Name of its class; that of the table where there is none."""
+    """Name of its class; the table's name if there is none."""
     column: str
     score: float
     parts: Mapping[str, float]
-    """What the score is made of, by the names of `Weights`."""
+    """Parts of the score, by the names of `Weights`."""
 
     @property
     def name(self) -> str:
@@ -36,29 +36,29 @@ class GroundingResult:
 
     question: str
     database: str | None
-    """The likeliest one: references, joins, recipes and ambiguities are of it. None where there is no table."""
+    """The likeliest one, of which references, joins, recipes and ambiguities are. None without tables."""
     docs: tuple[Passage, ...]
-    """The documents found, best first, each with the account of its score."""
+    """The retrieved documents, best first, each with its scores."""
     tables: tuple[LinkedTable, ...]
     """Of all databases, best first."""
     schema_refs: tuple[SchemaRef, ...]
     """Each column once, best first."""
     join_hints: tuple[str, ...]
-    """Joins of the shortest paths between the tables needed, each once: the likeliest path first; then those to the
-    next table found, which may be needed as well."""
+    """Joins of the shortest paths between the selected tables, each once, the likeliest path first; then those to the
+    next table, which the question may need too."""
     selection: Selection | None
-    """Tables, joins, recipes and what is open, as the prompt was made of them."""
+    """Tables, joins, recipes and ambiguities of the prompt."""
     entities: Entities
     prompt: str
     tokens: int
     """Of the prompt, counted by the embedding model."""
     left_out: tuple[tuple[str, str], ...]
-    """Database and name of tables that the budget of the prompt had no room for."""
+    """Database and name of tables that did not fit the token budget."""
     warnings: tuple[str, ...]
     timings_ms: Mapping[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as values of JSON."""
+        """Return the result as JSON values."""
         return {
             "question": self.question,
             "database": self.database,
@@ -81,7 +81,7 @@ class GroundingResult:
             "prompt": self.prompt,
             "tokens": self.tokens,
             "left_out": list(self.left_out),
-            "notes": list(self.warnings),
+            "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
-            **({"selection": as_json(self.selection)} if self.selection else {}),
+            **({"selection": selection_as_json(self.selection)} if self.selection else {}),
         }

@@ -1,4 +1,4 @@
-"""From what was linked to what an agent is given: references, joins, recipes, what is open, and the prompt."""
+"""Select the parts of a schema for the prompt: columns, joins, recipes, ambiguities."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,17 +7,24 @@ from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.ambiguity import find_ambiguities
 from kosmos_rag.text2sql.catalog.joins import Join, JoinGraph, JoinPlan
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.linking.catalog import recipe_of
+from kosmos_rag.text2sql.linking.catalog import parse_recipe
 from kosmos_rag.text2sql.linking.linking import Linked, Linker
 from kosmos_rag.text2sql.linking.result import SchemaRef
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
 from kosmos_rag.text2sql.recipes import Recipe
 
-_MOST_RECIPES = 3
+_MAX_RECIPES = 3
 
 
-def references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
-    """Return the k best columns."""
+def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
+    """Return references to the k best columns.
+
+    Args:
+        database: Name of the database.
+        schema: Its schema.
+        linked: The ranked tables and columns.
+        k: Number of columns.
+    """
     return tuple(
         SchemaRef(
             database=database,
@@ -37,58 +44,71 @@ def _model(schema: DatabaseSchema, full_name: str) -> str:
     return table.model or table.name
 
 
-def select(
+def select_parts(
     schema: DatabaseSchema, linker: Linker, linked: Linked, refs: Sequence[SchemaRef], docs: Sequence[Passage]
 ) -> Selection:
-    """Return what a prompt about the likeliest database is made of: the tables needed first, then others found."""
-    found = [table.table for table in linked.tables if table.database == schema.name]
+    """Select what a prompt about the likeliest database contains.
+
+    Selected tables come first, then other ranked tables.
+
+    Args:
+        schema: The schema of the likeliest database.
+        linker: The linker, for its join graph.
+        linked: The ranked tables and columns.
+        refs: References to the best columns.
+        docs: Retrieved documents, for recipes.
+    """
+    ranked = [table.table for table in linked.tables if table.database == schema.name]
     graph = linker.graph(schema.name)
     plans = graph.plans(linked.chosen)
     bridges = [bridge for plan in plans for bridge in plan.paths[0].bridges]
-    tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *found]))
+    tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *ranked]))
     columns = tuple((ref.table, ref.column) for ref in refs if ref.table in tables)
     return Selection(
         schema=schema,
         tables=tables,
         columns=columns,
         plans=plans,
-        further=_further(graph, linked.chosen, found, plans),
+        further=_further_joins(graph, linked.chosen, ranked, plans),
         ambiguities=find_ambiguities(schema, tables, columns, plans),
         recipes=_recipes(schema.name, tables, docs),
     )
 
 
-def _further(
-    graph: JoinGraph, needed: Sequence[str], found: Sequence[str], plans: Sequence[JoinPlan]
+def _further_joins(
+    graph: JoinGraph, needed: Sequence[str], ranked: Sequence[str], plans: Sequence[JoinPlan]
 ) -> tuple[Join, ...]:
-    """Return the joins to the best table that is not needed: which ones a question needs is often not sure."""
-    following = next((table for table in found if table not in needed), None)
-    if following is None:
+    """Return the joins to the best table that is not selected.
+
+    The selection of tables is often uncertain.
+    """
+    next_table = next((table for table in ranked if table not in needed), None)
+    if next_table is None:
         return ()
-    known = {join for plan in plans for path in plan.paths for join in path.joins}
-    wider = graph.plans([*needed, following])
-    return tuple(join for plan in wider for join in plan.paths[0].joins if join not in known)
+    get_schema = {join for plan in plans for path in plan.paths for join in path.joins}
+    wider = graph.plans([*needed, next_table])
+    return tuple(join for plan in wider for join in plan.paths[0].joins if join not in get_schema)
 
 
 def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage]) -> tuple[Recipe, ...]:
-    """Return the best recipes that are over these tables alone."""
+    """Return the best recipes over these tables only."""
     fitting = (
-        recipe_of(doc)
+        parse_recipe(doc)
         for doc in docs
         if doc.metadata.get("kind") == "query_recipe"
         and doc.metadata["database"] == database
         and set(doc.metadata["tables"]) <= set(tables)
     )
-    return tuple(recipe for recipe, _ in zip(fitting, range(_MOST_RECIPES), strict=False))
+    return tuple(recipe for recipe, _ in zip(fitting, range(_MAX_RECIPES), strict=False))
 
 
 def join_hints(selection: Selection) -> tuple[str, ...]:
-    """Return the joins of all paths, each once, and then the further ones."""
+    """Return the hints of all paths, then of further joins."""
     joins = (join for plan in selection.plans for path in plan.paths for join in path.joins)
     return tuple(dict.fromkeys(join.hint for join in (*joins, *selection.further)))
 
 
-def prompt_of(
+def build_prompt(
     selection: Selection,
     linked: Linked,
     schemas: Mapping[str, DatabaseSchema],
@@ -96,30 +116,43 @@ def prompt_of(
     max_tokens: int,
     count: Callable[[str], int],
 ) -> tuple[str, int, tuple[tuple[str, str], ...]]:
-    """Write the prompt: the likeliest database, then tables of others that were found, each under its name.
+    """Write the prompt within a token budget.
 
-    Returns the text, its tokens, and database and name of the tables that found no room.
+    The likeliest database comes first, then tables of others, each under its name. Returns the text, its tokens, and
+    database and name of the tables that did not fit.
+
+    Args:
+        selection: Parts of the likeliest database.
+        linked: The ranked tables and columns.
+        schemas: All schemas by name.
+        max_tokens: Token budget.
+        count: Counts the tokens of a text.
     """
-    others: dict[str, list[str]] = {}
+    tables_by_database: dict[str, list[str]] = {}
     for table in linked.tables:
         if table.database != selection.schema.name:
-            others.setdefault(table.database, []).append(table.table)
-    # Tables of other databases are short, and come before what is nice to know of the likeliest one, not before its
-    # tables.
-    blocks = [_block(schemas[name], tables, max_tokens, count) for name, tables in others.items()]
+            tables_by_database.setdefault(table.database, []).append(table.table)
+    # Tables of other databases are short. They come before the optional parts of the likeliest one, after its tables.
+    blocks = [_block(schemas[name], tables, max_tokens, count) for name, tables in tables_by_database.items()]
     while True:
-        rest = "\n\n".join(text for text, _ in blocks if text)
-        room = max_tokens - (count(rest) if rest else 0)
-        first = prompt_block(selection, max_tokens=max(room, 1), count=count)
-        fits = bool(first.text) and count(f"{first.text}\n\n{rest}") <= max_tokens and not first.left_out
+        other_blocks = "\n\n".join(text for text, _ in blocks if text)
+        budget = max_tokens - (count(other_blocks) if other_blocks else 0)
+        own_block = prompt_block(selection, max_tokens=max(budget, 1), count=count)
+        fits = (
+            bool(own_block.text)
+            and count(f"{own_block.text}\n\n{other_blocks}") <= max_tokens
+            and not own_block.left_out
+        )
         if fits or not blocks:
             break
         blocks.pop()
-    written = {name: missing for name, (_, missing) in zip(others, blocks, strict=False)}
-    left_out = [(name, table) for name, tables in others.items() for table in written.get(name, tables)]
-    own = [(selection.schema.name, table) for table in first.left_out]
-    text = "\n\n".join(part for part in (first.text, rest) if part)
-    return text, count(text) if text else 0, (*own, *left_out)
+    left_out_by_database = {name: left_out for name, (_, left_out) in zip(tables_by_database, blocks, strict=False)}
+    other_left_out = [
+        (name, table) for name, tables in tables_by_database.items() for table in left_out_by_database.get(name, tables)
+    ]
+    own_left_out = [(selection.schema.name, table) for table in own_block.left_out]
+    text = "\n\n".join(part for part in (own_block.text, other_blocks) if part)
+    return text, count(text) if text else 0, (*own_left_out, *other_left_out)
 
 
 def _block(
@@ -132,8 +165,12 @@ def _block(
     return (f"{heading}\n{block.text}" if block.text else ""), block.left_out
 
 
-def known(schemas: Mapping[str, DatabaseSchema], database: str) -> DatabaseSchema:
-    """Return a schema by name. Raises RequestError where there is none that the reader may read."""
+def get_schema(schemas: Mapping[str, DatabaseSchema], database: str) -> DatabaseSchema:
+    """Return a schema by name.
+
+    Raises:
+        RequestError: There is no such database that the reader may read.
+    """
     if database not in schemas:
         raise RequestError(f"there is no database {database!r}; known are {', '.join(sorted(schemas)[:10]) or 'none'}")
     return schemas[database]

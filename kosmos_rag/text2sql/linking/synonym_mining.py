@@ -1,4 +1,4 @@
-"""Synonyms that a log of questions suggests: words that people say where they come to mean a name."""
+"""Mine synonyms from a log of questions and the columns chosen for them."""
 
 import json
 from collections import Counter
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kosmos_rag.core.errors import SchemaInvalid
-from kosmos_rag.text2sql.catalog.naming import spoken
+from kosmos_rag.text2sql.catalog.naming import humanize
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name
 
-_SHARE = 0.5
-"""Least share of the questions with a word in which the name was chosen: below, the word goes with anything."""
+_MIN_SHARE = 0.5
+"""Minimum share of the questions with a word in which the name was chosen."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,20 +25,24 @@ class LoggedQuestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suggestion:
-    """That a word may mean a name."""
+    """A suggest_synonyms synonym: a word for a name."""
 
     word: str
     name: str
-    """The column's name as it is spoken."""
+    """The column's name as words."""
     questions: int
-    """In how many questions it did."""
+    """Number of questions."""
     share: float
-    """Of the questions that say the word."""
+    """Share of the questions with the word."""
 
 
 def read_log(path: Path) -> list[LoggedQuestion]:
-    """Read JSON Lines of `question` and `chosen`. Raises SchemaInvalid, which names every line that is none."""
-    found, problems = [], []
+    """Read JSON Lines of `question` and `chosen`.
+
+    Raises:
+        SchemaInvalid: The file cannot be read, or lines are malformed; lists all of them.
+    """
+    entries, problems = [], []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -51,32 +55,33 @@ def read_log(path: Path) -> list[LoggedQuestion]:
             question, chosen = row["question"], row["chosen"]
             if not isinstance(question, str) or not all(isinstance(name, str) for name in chosen):
                 raise TypeError("question must be text, chosen a list of texts")
-            found.append(LoggedQuestion(question=question, chosen=tuple(chosen)))
+            entries.append(LoggedQuestion(question=question, chosen=tuple(chosen)))
         except (ValueError, KeyError, TypeError) as error:
             problems.append(f"line {number}: {error}")
     if problems:
         raise SchemaInvalid(f"log {path}", problems)
-    return found
+    return entries
 
 
-def suggested(log: Iterable[LoggedQuestion], *, minimum: int = 3) -> list[Suggestion]:
-    """Return words that stand where a name was chosen that the question does not say, the surest first.
+def suggest_synonyms(log: Iterable[LoggedQuestion], *, minimum: int = 3) -> list[Suggestion]:
+    """Suggest words that co-occur with a chosen name, best first.
 
-    In at least `minimum` different questions, and in half of those that say the word.
+    Only words of questions that do not contain the name count. A suggestion occurs in at least `minimum` different
+    questions, and in half of the questions with the word.
     """
-    said: Counter[str] = Counter()
-    together: Counter[tuple[str, str]] = Counter()
+    word_counts: Counter[str] = Counter()
+    pair_counts: Counter[tuple[str, str]] = Counter()
     for question, chosen in {entry.question.lower(): entry.chosen for entry in log}.items():
         words = {word for word in question_words(question) if is_content_word(word)}
-        said.update(words)
+        word_counts.update(words)
         stems = {stem(word) for word in words}
         for name in {reference.rpartition(".")[2] for reference in chosen}:
-            own = set(stem_name(name))
-            if not own & stems:
-                together.update((word, spoken(name)) for word in words if stem(word) not in own)
-    found = [
-        Suggestion(word=word, name=name, questions=count, share=count / said[word])
-        for (word, name), count in together.items()
-        if count >= minimum and count / said[word] >= _SHARE
+            name_stems = set(stem_name(name))
+            if not name_stems & stems:
+                pair_counts.update((word, humanize(name)) for word in words if stem(word) not in name_stems)
+    suggestions = [
+        Suggestion(word=word, name=name, questions=count, share=count / word_counts[word])
+        for (word, name), count in pair_counts.items()
+        if count >= minimum and count / word_counts[word] >= _MIN_SHARE
     ]
-    return sorted(found, key=lambda it: (-it.share, -it.questions, it.word, it.name))
+    return sorted(suggestions, key=lambda it: (-it.share, -it.questions, it.word, it.name))

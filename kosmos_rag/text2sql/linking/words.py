@@ -8,7 +8,7 @@ question for data and carry meaning in a text. Names are short: the stemmer of `
 import re
 from functools import lru_cache
 
-from kosmos_rag.text2sql.catalog.naming import singular, spoken
+from kosmos_rag.text2sql.catalog.naming import humanize, singular
 
 QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
 """A quoted value: its words are content of a row, not names of tables."""
@@ -41,17 +41,20 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=200_000)
 def stem_name(name: str) -> tuple[str, ...]:
     """Return the stems of the words of a name, with abbreviations expanded."""
-    return tuple(dict.fromkeys(stem(word) for word in spoken(name).lower().split()))
+    return tuple(dict.fromkeys(stem(word) for word in humanize(name).lower().split()))
 
 
 def question_words(question: str) -> list[str]:
-    """Return the words of a question in lower case, without those of quoted values."""
+    """Return the lower-case words of a question outside quoted values."""
     text = QUOTED.sub(" ", question)
     for name in _NAME.findall(text):
-        text = text.replace(name, spoken(name))
+        text = text.replace(name, humanize(name))
     return [word.lower() for word in _WORD.findall(text)]
 
 
 def is_content_word(word: str) -> bool:
-    """Whether a word can be part of a name: not a stop word and longer than one letter."""
+    """Return whether a word can be part of a name.
+
+    Stop words and single letters cannot.
+    """
     return len(word) > 1 and word not in _STOP_WORDS

@@ -1,4 +1,4 @@
-"""Checked queries run: in a read-only transaction, as a role that may not write, with a time limit and a row cap."""
+"""Run checked queries in a read-only transaction, with a time limit and a row cap."""
 
 import sqlite3
 import time
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, engine_of, reading
+from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, connect_read_only, create_read_only_engine
 from kosmos_rag.text2sql.sql.exposure import check_exposure
-from kosmos_rag.text2sql.sql.quoting import quoted_table
+from kosmos_rag.text2sql.sql.quoting import quote_table
 from kosmos_rag.text2sql.sql.validate import CheckedQuery, check_query
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout',
 """
 """The last: the query is written for texts in which a backslash means itself."""
 _EXPLAIN = {"postgresql": "EXPLAIN (FORMAT JSON) ", "sqlite": "EXPLAIN QUERY PLAN "}
-_POWERS = """
+_ROLE_PRIVILEGES = """
 SELECT rolsuper,
        (SELECT coalesce(array_agg(granted), '{}') FROM unnest(ARRAY[
            'pg_write_all_data', 'pg_write_server_files', 'pg_read_server_files', 'pg_execute_server_program'
@@ -60,19 +60,19 @@ SELECT t.full_name, a.attname
   FROM unnest(CAST(:names AS text[]), CAST(:tables AS text[])) AS t(full_name, written)
   JOIN pg_attribute a ON a.attrelid = to_regclass(t.written) AND a.attnum > 0 AND NOT a.attisdropped
 """
-_COLUMNS_OF_SQLITE = "SELECT x.name FROM pragma_table_xinfo(:name) AS x"
-_WRITING_NODES = {"ModifyTable", "LockRows"}
+_SQLITE_COLUMNS = "SELECT x.name FROM pragma_table_xinfo(:name) AS x"
+_WRITE_NODES = {"ModifyTable", "LockRows"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What a query may take."""
+    """Limits of a query."""
 
     timeout_ms: int = 5_000
     max_rows: int = 1_000
 
     def __post_init__(self) -> None:
-        """Raises RequestError on a limit below one."""
+        """Raise RequestError on a limit below one."""
         if self.timeout_ms < 1 or self.max_rows < 1:
             raise RequestError("limits of a query: timeout_ms and max_rows are at least 1")
 
@@ -90,18 +90,29 @@ class QueryResult:
     seconds: float
 
 
-class GuardedDatabase:
-    """A database that answers checked queries. Its URL names a role that may read, and not write."""
+class ReadOnlyDatabase:
+    """A database that answers checked queries.
+
+    Its URL names a role that may read and not write.
+    """
 
     def __init__(
         self, url: str, schema: DatabaseSchema, *, limits: Limits | None = None, functions: Collection[str] = ()
     ) -> None:
-        """Connect to nothing yet. `functions` as in `check_query`.
+        """Configure access; connects on `run` only.
 
-        Raises ConfigError on a URL that cannot be used, RequestError on a database that cannot be guarded.
+        Args:
+            url: URL of the database.
+            schema: The tables and columns that queries may use.
+            limits: Time limit and row cap.
+            functions: Names of functions allowed in addition to functions.txt, as in `check_query`.
+
+        Raises:
+            ConfigError: The URL cannot be used.
+            RequestError: The dialect is neither postgresql nor sqlite.
         """
-        self._engine = engine_of(url)
-        # Read as the database reads it, whatever the schema was written for.
+        self._engine = create_read_only_engine(url)
+        # Names are resolved by the rules of this database, not of the schema's origin.
         self._schema = replace(schema, dialect=self._engine.dialect.name)
         self._limits = limits or Limits()
         self._functions = frozenset(functions)
@@ -111,10 +122,13 @@ class GuardedDatabase:
             )
 
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> QueryResult:
-        """Run a query.
+        """Check and run a query.
 
-        Raises QueryRefused where it breaks a rule, DatabaseNotReady where the role may write, DatabaseUnavailable
-        where the database cannot be reached, StatementFailed where it stops the query (`sqlstate` 57014: out of time).
+        Raises:
+            QueryRefused: The query breaks a rule.
+            DatabaseNotReady: The role may write.
+            DatabaseUnavailable: The database cannot be reached.
+            StatementFailed: The database stops the query; `sqlstate` 57014 is the time limit.
         """
         from sqlalchemy import text
 
@@ -123,16 +137,16 @@ class GuardedDatabase:
             self._schema,
             parameters=parameters,
             functions=self._functions,
-            max_rows=self._limits.max_rows + 1,  # one more tells that there are more
+            max_rows=self._limits.max_rows + 1,  # one more row tells whether the result is truncated
         )
         started = time.monotonic()
-        with reading(self._engine) as connection:
+        with connect_read_only(self._engine) as connection:
             if connection.dialect.name == "postgresql":
                 columns_of = self._prepare_postgresql(connection, query)
             else:
                 columns_of = self._prepare_sqlite(connection, query)
-            check_exposure(query.reading, self._schema, columns_of)
-            self._plan(connection, query)
+            check_exposure(query.analysis, self._schema, columns_of)
+            self._check_plan(connection, query)
             result = connection.execute(text(query.sql), dict(query.parameters))
             columns = tuple(result.keys())
             rows = [tuple(row) for row in result]
@@ -145,53 +159,54 @@ class GuardedDatabase:
         )
 
     def _prepare_postgresql(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
-        """Set limits, check the role, and return the columns that the tables of a query have."""
+        """Set limits, check the role, and return the tables' columns."""
         from sqlalchemy import text
 
         connection.execute(text(_SETTINGS), {"limit": str(self._limits.timeout_ms)})
-        written = {use.table.full_name: quoted_table(use.table) for use in query.reading.uses}
-        tables = {"names": list(written), "tables": list(written.values())}
-        superuser, granted, writable = connection.execute(text(_POWERS), tables).one()
+        tables_by_name = {use.table.full_name: quote_table(use.table) for use in query.analysis.uses}
+        tables = {"names": list(tables_by_name), "tables": list(tables_by_name.values())}
+        superuser, dangerous_roles, writable = connection.execute(text(_ROLE_PRIVILEGES), tables).one()
         problems = ["the role is a superuser"] if superuser else []
         if not superuser:  # who may do everything
-            problems += [f"the role is a member of {role}" for role in granted]
+            problems += [f"the role is a member of {role}" for role in dangerous_roles]
             problems += [f"the role may write {table}" for table in writable]
         if problems:
             raise DatabaseNotReady([*problems, "log in as a role that may only read"])
-        self._no_overloads(connection, query)
-        return _grouped(connection.execute(text(_COLUMNS), tables))
+        self._check_overloads(connection, query)
+        return _group_columns(connection.execute(text(_COLUMNS), tables))
 
-    def _no_overloads(self, connection: "Connection", query: CheckedQuery) -> None:
+    def _check_overloads(self, connection: "Connection", query: CheckedQuery) -> None:
         from sqlalchemy import text
 
-        called = {"functions": list(query.functions), "sql": query.sql}
-        if own := sorted(set(connection.execute(text(_OVERLOADS), called).scalars()) - self._functions):
+        values = {"functions": list(query.functions), "sql": query.sql}
+        if overloads := sorted(set(connection.execute(text(_OVERLOADS), values).scalars()) - self._functions):
             raise QueryRefused(
-                "function", one_line(f"the database has a {own[0]} of its own, and may take it: use something else")
+                "function",
+                one_line(f"the database has a {overloads[0]} of its own, and may take it: use something else"),
             )
 
     def _prepare_sqlite(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
-        """Set the limit, and return the columns that the tables of a query have."""
+        """Set the limits, and return the tables' columns."""
         from sqlalchemy import text
 
         deadline = time.monotonic() + self._limits.timeout_ms / 1000
         driver: Any = connection.connection.driver_connection
         driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_BYTES)
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _SQLITE_STEPS)
-        tables = {use.table.full_name: use.table.name for use in query.reading.uses}
-        listed = text(_COLUMNS_OF_SQLITE)
-        return {full: set(connection.execute(listed, {"name": name}).scalars()) for full, name in tables.items()}
+        tables = {use.table.full_name: use.table.name for use in query.analysis.uses}
+        column_query = text(_SQLITE_COLUMNS)
+        return {full: set(connection.execute(column_query, {"name": name}).scalars()) for full, name in tables.items()}
 
-    def _plan(self, connection: "Connection", query: CheckedQuery) -> None:
-        """Have the database plan the query: what it does not understand is refused before it runs."""
+    def _check_plan(self, connection: "Connection", query: CheckedQuery) -> None:
+        """Have the database plan the query, and refuse plans that write."""
         from sqlalchemy import text
 
         explain = text(_EXPLAIN[connection.dialect.name] + query.sql)
-        plan = self._explained(connection, explain, query.parameters)
-        if writing := _WRITING_NODES & set(_nodes(plan)):
-            raise QueryRefused("plan", f"the plan of the query has {', '.join(sorted(writing))}: only SELECT is run")
+        plan = self._explain(connection, explain, query.parameters)
+        if writes := _WRITE_NODES & set(_plan_nodes(plan)):
+            raise QueryRefused("plan", f"the plan of the query has {', '.join(sorted(writes))}: only SELECT is run")
 
-    def _explained(self, connection: "Connection", explain: "TextClause", parameters: Mapping[str, Any]) -> Any:
+    def _explain(self, connection: "Connection", explain: "TextClause", parameters: Mapping[str, Any]) -> Any:
         from sqlalchemy.exc import DBAPIError
 
         try:
@@ -205,20 +220,20 @@ class GuardedDatabase:
             ) from error
 
 
-def _grouped(rows: Iterable[Any]) -> dict[str, set[str]]:
+def _group_columns(rows: Iterable[Any]) -> dict[str, set[str]]:
     """Return the columns of each table."""
-    found: dict[str, set[str]] = {}
+    columns: dict[str, set[str]] = {}
     for table, column in rows:
-        found.setdefault(table, set()).add(column)
-    return found
+        columns.setdefault(table, set()).add(column)
+    return columns
 
 
-def _nodes(plan: Any) -> Iterator[str]:
-    """Give the types of all nodes of a plan in JSON."""
+def _plan_nodes(plan: Any) -> Iterator[str]:
+    """Yield the types of all nodes of a JSON plan."""
     if isinstance(plan, dict):
         if "Node Type" in plan:
             yield plan["Node Type"]
         plan = list(plan.values())
     if isinstance(plan, list):
         for part in plan:
-            yield from _nodes(part)
+            yield from _plan_nodes(part)

@@ -1,4 +1,4 @@
-"""What a query in SQL says is right for its question: tables, columns and joins, as the gold of an evaluation."""
+"""Gold tables, columns and joins of questions, from their SQL, for evaluation."""
 
 import json
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from pathlib import Path
 from kosmos_rag.core.errors import QueryRefused, SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
-from kosmos_rag.text2sql.sql.analyze import ColumnRef, read_query
+from kosmos_rag.text2sql.sql.analyze import ColumnRef, analyze_query
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoldQuestion:
-    """A question with what its SQL uses."""
+    """A question with the tables, columns and joins of its SQL."""
 
     question: str
     database: str
@@ -26,22 +26,32 @@ class GoldQuestion:
 
 
 def gold_question(question: str, sql: str, schema: DatabaseSchema) -> GoldQuestion:
-    """Return a question with the gold of its SQL. Raises QueryRefused where the SQL does not fit the schema."""
-    reading = read_query(sql, schema)
+    """Build a gold question from its SQL.
+
+    Args:
+        question: The question in natural language.
+        sql: Its query.
+        schema: The schema of the database.
+
+    Raises:
+        QueryRefused: The SQL does not fit the schema.
+    """
+    analysis = analyze_query(sql, schema)
     return GoldQuestion(
         question=question,
         database=schema.name,
         sql=sql,
-        tables=reading.tables,
-        columns=reading.columns,
-        joins=reading.joins,
+        tables=analysis.tables,
+        columns=analysis.columns,
+        joins=analysis.joins,
     )
 
 
 def read_questions(path: Path, schemas: list[DatabaseSchema]) -> list[GoldQuestion]:
-    """Read a file of questions in Spider's layout: a list of `db_id`, `question` and `query`.
+    """Read questions in Spider's layout: `db_id`, `question` and `query`.
 
-    Raises SchemaInvalid, which names every question that cannot be used and why.
+    Raises:
+        SchemaInvalid: A question cannot be used; lists all of them with the reason.
     """
     by_name = {schema.name: schema for schema in schemas}
     rows = read_json(path)

@@ -1,4 +1,4 @@
-"""Names as SQL has them: quoted where they must be."""
+"""Quote SQL identifiers."""
 
 import re
 
@@ -21,26 +21,28 @@ _RESERVED = frozenset(
 """Words that PostgreSQL or SQLite do not take as a name."""
 
 
-def quoted(name: str) -> str:
-    """Return a name as SQL's standard has it: in double quotes where it is not plain, lower case and free."""
+def quote_identifier(name: str) -> str:
+    """Quote an SQL identifier if it is not plain lower case or reserved."""
     if _PLAIN.fullmatch(name) and name not in _RESERVED:
         return name
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 
 
-def quoted_table(table: TableSchema) -> str:
-    """Return a table's full name as SQL has it."""
-    return ".".join(quoted(part) for part in (table.schema, table.name) if part)
+def quote_table(table: TableSchema) -> str:
+    """Return the quoted full name of a table."""
+    return ".".join(quote_identifier(part) for part in (table.schema, table.name) if part)
 
 
-def condition(schema: DatabaseSchema, join: Join) -> str:
-    """Return a join as a condition over all columns of its key."""
+def join_condition(schema: DatabaseSchema, join: Join) -> str:
+    """Return the SQL condition of a join over all columns of its key."""
     pairs = zip(join.key.columns, join.key.target, strict=True)
-    here, there = _named(schema, join.table), _named(schema, join.key.table)
-    return " AND ".join(f"{here}.{quoted(own)} = {there}.{quoted(target)}" for own, target in pairs)
+    left, right = _quote_full_name(schema, join.table), _quote_full_name(schema, join.key.table)
+    return " AND ".join(
+        f"{left}.{quote_identifier(source)} = {right}.{quote_identifier(target)}" for source, target in pairs
+    )
 
 
-def _named(schema: DatabaseSchema, full_name: str) -> str:
+def _quote_full_name(schema: DatabaseSchema, full_name: str) -> str:
     table = schema.table(full_name)
-    return quoted(full_name) if table is None else quoted_table(table)
+    return quote_identifier(full_name) if table is None else quote_table(table)

@@ -1,4 +1,4 @@
-"""Where schemas come from: models, live databases, JSON, dbt, Spider. Each file gives `DatabaseSchema`."""
+"""Schema sources: models, live databases, JSON, dbt, Spider. Each returns `DatabaseSchema`."""
 
 from kosmos_rag.text2sql.catalog.sources.database import SampleRules, from_database
 from kosmos_rag.text2sql.catalog.sources.dbt import from_dbt

@@ -1,4 +1,7 @@
-"""A live database as a source, by reflection: whatever SQLAlchemy can read, sample values only where asked for."""
+"""A live database as a schema source, by SQLAlchemy reflection.
+
+Sample values are read on request only.
+"""
 
 import re
 import warnings
@@ -19,60 +22,66 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 TIMED_OUT = "57014"
-"""SQLSTATE of a statement that was stopped; what SQLite stops is reported under it as well."""
+"""SQLSTATE of a cancelled statement; also reported for an interrupted statement of SQLite."""
 
 
-def engine_of(url: str) -> "Engine":
-    """Return an engine that keeps no connection and only reads.
+def create_read_only_engine(url: str) -> "Engine":
+    """Create an engine without a connection pool that only reads.
 
-    Raises ConfigError on a URL that cannot be used, or whose driver is not installed.
+    Raises:
+        ConfigError: The URL cannot be used, or its driver is not installed.
     """
     from sqlalchemy import create_engine, event, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     from sqlalchemy.pool import NullPool
 
     try:
-        made = make_url(url)
-        if made.drivername in ("postgresql", "postgres"):
-            made = made.set(drivername="postgresql+psycopg")
-        engine = create_engine(made, poolclass=NullPool, hide_parameters=True)
+        parsed = make_url(url)
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         # Without the cause: it may show the URL, and that its password.
         reason = one_line(mask_password(first_line(error)))
         raise ConfigError(f"the URL of the database cannot be used ({reason}): correct it") from None
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _forbid_writing)
+        event.listen(engine, "connect", _set_query_only)
     return engine.execution_options(postgresql_readonly=True) if engine.dialect.name == "postgresql" else engine
 
 
-def _forbid_writing(connection: Any, _record: object) -> None:
+def _set_query_only(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA query_only = ON").close()
 
 
 @contextmanager
-def reading(engine: "Engine") -> Iterator["Connection"]:
-    """Connect. Raises DatabaseUnavailable where that fails or the database goes away, StatementFailed for a refusal."""
+def connect_read_only(engine: "Engine") -> Iterator["Connection"]:
+    """Open a connection that only reads.
+
+    Raises:
+        DatabaseUnavailable: The connection fails or is lost.
+        StatementFailed: The database rejects a statement.
+    """
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-    place = one_line(engine.url.render_as_string(hide_password=True))
+    url = one_line(engine.url.render_as_string(hide_password=True))
     file = engine.url.database if engine.dialect.name == "sqlite" else None
     if file and file != ":memory:" and not file.startswith("file:") and not Path(file).is_file():
-        # SQLite would make an empty one.
-        raise DatabaseUnavailable(f"{place} cannot be read: there is no such file; correct the URL")
+        # SQLite would create an empty database.
+        raise DatabaseUnavailable(f"{url} cannot be read: there is no such file; correct the URL")
     connected = False
     try:
         with engine.connect() as connection:
             connected = True
             yield connection
     except SQLAlchemyError as error:
-        said = one_line(mask_password(first_line(error)))
-        gone = isinstance(error, DBAPIError) and error.connection_invalidated
-        if gone or not connected:
+        message = one_line(mask_password(first_line(error)))
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        if lost or not connected:
             remedy = "check that it runs, and who may log in"
-            raise DatabaseUnavailable(f"{place} cannot be read ({said}); {remedy}") from error
+            raise DatabaseUnavailable(f"{url} cannot be read ({message}); {remedy}") from error
         code = getattr(getattr(error, "orig", None), "sqlstate", None)
-        stopped = TIMED_OUT if said.endswith("interrupted") else None
-        raise StatementFailed(f"{place} refuses: {said}", sqlstate=code or stopped) from error
+        timed_out = TIMED_OUT if message.endswith("interrupted") else None
+        raise StatementFailed(f"{url} refuses: {message}", sqlstate=code or timed_out) from error
 
 
 if TYPE_CHECKING:
@@ -87,7 +96,7 @@ PRIVATE = re.compile(
     r"|\b(?:pwd|hash|salt|key|ssn|tax|vat|mail|mails|tel|fax|zip|dob|age|sex|race|blood|wage|wages|card|cvv|bank|nick"
     r"|plate|ip|lat|lon|lng|geo|note|notes|body|remark|remarks)\b"
 )
-"""Columns of which no value is ever read, whatever is asked for: what their names have, in words of lower case."""
+"""Column names of which no value is ever read, as lower-case words."""
 
 _NAME = re.compile(r"\b(?:name|title|label|initials|signed|by)\b")
 _PEOPLE = re.compile(
@@ -96,31 +105,37 @@ _PEOPLE = re.compile(
     r"|speaker|attendee|participant|recipient|sender|guardian|parent|child|children|holder|manager|lead|created|updated"
     r"|approved|assigned)s?\b"
 )
-"""Words of a table or a column that make a name that of a person."""
+"""Words of a table or column that make a name column personal."""
 
 _PERSONAL = re.compile(r"@|\d{6}|://|^\+?\d[\d ()/-]{6,}$")
-"""Values that tell that a column holds addresses, numbers of people or links, whatever its name is."""
+"""Values by which a column holds addresses, personal numbers or links, whatever its name is."""
 
-_ROWS_LOOKED_AT = 2_000
+_MAX_SAMPLED_ROWS = 2_000
 _SAMPLE_TIMEOUT_MS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleRules:
-    """What sample values may be read. Columns that `PRIVATE` fits are never among them."""
+    """Rules for reading sample values.
 
-    values: int = 5
-    """Values of a column, 1 to 20."""
-    longest: int = 40
-    """Characters of a value; a column that holds a longer one is text and not a category, and is left out."""
+    Columns that match `PRIVATE` are never read.
+    """
+
+    max_values: int = 5
+    """Maximum number of values of a column, 1 to 20."""
+    max_chars: int = 40
+    """Maximum characters of a value; a column with a longer value is not categorical and is left out."""
     excluded: tuple[str, ...] = ()
-    """Regular expressions of `table.column` that are left out as well."""
+    """Regular expressions of `table.column` that are left out too."""
     tables: tuple[str, ...] | None = None
     """Full names of the tables that may be read; None is all."""
 
     def __post_init__(self) -> None:
-        """Raises RequestError on bounds that are none, and on an expression that is malformed."""
-        if not 1 <= self.values <= 20 or not 1 <= self.longest <= 200:
+        """Check the bounds and the patterns.
+
+        Raises RequestError on bounds out of range or a malformed expression.
+        """
+        if not 1 <= self.max_values <= 20 or not 1 <= self.max_chars <= 200:
             raise RequestError("sample values: take 1 to 20 of a column, of at most 1 to 200 characters")
         try:
             re.compile("|".join(self.excluded))
@@ -129,9 +144,14 @@ class SampleRules:
 
     @classmethod
     def of(cls, tables: Sequence[str], excluded: Sequence[str]) -> Self | None:
-        """Return rules for these tables, `*` for all; None, by which nothing is read, where none is named.
+        """Build rules for these tables; None if no table is named.
 
-        Raises RequestError where something is excluded from nothing, or is no pattern.
+        Args:
+            tables: Full names of tables, `*` for all; none reads nothing.
+            excluded: Regular expressions of `table.column` that are left out.
+
+        Raises:
+            RequestError: Columns are excluded and no table is named, or a pattern is malformed.
         """
         if not tables:
             if excluded:
@@ -140,11 +160,11 @@ class SampleRules:
         return cls(tables=None if "*" in tables else tuple(tables), excluded=tuple(excluded))
 
     def allows(self, table: str, column: str) -> bool:
-        """Whether values of a column may be read."""
-        said = " ".join(words(column))
-        if PRIVATE.search(said) or (self.tables is not None and table not in self.tables):
+        """Return whether values of a column may be read."""
+        name = " ".join(words(column))
+        if PRIVATE.search(name) or (self.tables is not None and table not in self.tables):
             return False
-        if _NAME.search(said) and _PEOPLE.search(f"{' '.join(words(table))} {said}"):
+        if _NAME.search(name) and _PEOPLE.search(f"{' '.join(words(table))} {name}"):
             return False
         return not any(re.search(pattern, f"{table}.{column}", re.IGNORECASE) for pattern in self.excluded)
 
@@ -152,19 +172,29 @@ class SampleRules:
 def from_database(
     url: str, *, name: str | None = None, schemas: Sequence[str | None] = (None,), samples: SampleRules | None = None
 ) -> DatabaseSchema:
-    """Reflect the tables and views of a database. None among `schemas` is the namespace that needs no naming.
+    """Reflect the tables and views of a database.
 
-    Nothing but the catalogue is read unless `samples` says so, and never anything written.
-    Raises ConfigError on a URL that cannot be used, RequestError on a namespace that is not there, DatabaseUnavailable
-    where the database cannot be reached or goes away, StatementFailed where it refuses.
+    Only the catalogue is read, and sample values if `samples` is set. Nothing is written.
+
+    Args:
+        url: URL of SQLAlchemy.
+        name: Name of the schema; the database's name by default.
+        schemas: Namespaces to reflect; None is the default namespace.
+        samples: Rules for sample values; None reads none.
+
+    Raises:
+        ConfigError: The URL cannot be used.
+        RequestError: A namespace or a table of `samples` does not exist.
+        DatabaseUnavailable: The database cannot be reached, or the connection is lost.
+        StatementFailed: The database rejects a statement.
     """
-    engine = engine_of(url)
-    with reading(engine) as connection:
-        tables = _reflected(connection, schemas)
-        _check_named(samples, tables)
+    engine = create_read_only_engine(url)
+    with connect_read_only(engine) as connection:
+        tables = _reflect(connection, schemas)
+        _check_table_names(samples, tables)
         records = [table_record(table, engine.dialect) for table in tables]
         if samples is not None:
-            records = [_sampled(connection, *pair, samples) for pair in zip(tables, records, strict=True)]
+            records = [_add_samples(connection, *pair, samples) for pair in zip(tables, records, strict=True)]
     database = engine.url.database or engine.dialect.name
     return DatabaseSchema(
         name=name or re.split(r"[/\\]", database)[-1].partition(".")[0] or engine.dialect.name,
@@ -173,7 +203,7 @@ def from_database(
     )
 
 
-def _reflected(connection: "Connection", schemas: Sequence[str | None]) -> list["Table"]:
+def _reflect(connection: "Connection", schemas: Sequence[str | None]) -> list["Table"]:
     from sqlalchemy import MetaData, inspect
     from sqlalchemy.exc import SAWarning
 
@@ -184,14 +214,14 @@ def _reflected(connection: "Connection", schemas: Sequence[str | None]) -> list[
         )
     metadata = MetaData()
     with warnings.catch_warnings():
-        # Types of extensions and indexes on expressions are passed over, and nobody can do anything about that.
+        # SQLAlchemy skips types of extensions and indexes on expressions; the user cannot change that.
         warnings.simplefilter("ignore", SAWarning)
         for schema in schemas:
             metadata.reflect(connection, schema=schema, views=True)
     return list(metadata.tables.values())
 
 
-def _check_named(samples: SampleRules | None, tables: Sequence["Table"]) -> None:
+def _check_table_names(samples: SampleRules | None, tables: Sequence["Table"]) -> None:
     known = {table.fullname for table in tables}
     if samples is not None and (unknown := [name for name in samples.tables or () if name not in known]):
         raise RequestError(
@@ -199,9 +229,9 @@ def _check_named(samples: SampleRules | None, tables: Sequence["Table"]) -> None
         )
 
 
-def _sampled(connection: "Connection", table: "Table", record: TableSchema, rules: SampleRules) -> TableSchema:
+def _add_samples(connection: "Connection", table: "Table", record: TableSchema, rules: SampleRules) -> TableSchema:
     columns = [
-        replace(column, samples=_samples(connection, table, column, rules))
+        replace(column, samples=_read_samples(connection, table, column, rules))
         if not column.enum and rules.allows(record.full_name, column.name)
         else column
         for column in record.columns
@@ -209,22 +239,27 @@ def _sampled(connection: "Connection", table: "Table", record: TableSchema, rule
     return replace(record, columns=tuple(columns))
 
 
-def _samples(connection: "Connection", table: "Table", column: ColumnSchema, rules: SampleRules) -> tuple[str, ...]:
-    """Read values of a column of short texts, in their order; none where it is no category."""
+def _read_samples(
+    connection: "Connection", table: "Table", column: ColumnSchema, rules: SampleRules
+) -> tuple[str, ...]:
+    """Read sorted values of a short text column; none unless categorical."""
     from sqlalchemy import String, select, text
 
-    found = table.columns[column.name]
-    if not isinstance(found.type, String) or column.name in _keys(table):
+    source = table.columns[column.name]
+    if not isinstance(source.type, String) or column.name in _key_columns(table):
         return ()
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SET LOCAL statement_timeout = {_SAMPLE_TIMEOUT_MS}"))
-    rows = select(found.label("value")).where(found.is_not(None)).limit(_ROWS_LOOKED_AT).subquery()
+    rows = select(source.label("value")).where(source.is_not(None)).limit(_MAX_SAMPLED_ROWS).subquery()
     values = [str(value) for (value,) in connection.execute(select(rows.c.value).distinct().order_by(rows.c.value))]
-    if any(len(value) > rules.longest or _PERSONAL.search(value) for value in values):
+    if any(len(value) > rules.max_chars or _PERSONAL.search(value) for value in values):
         return ()
-    return tuple(value for value in values if value.strip() and "\x00" not in value)[: rules.values]
+    return tuple(value for value in values if value.strip() and "\x00" not in value)[: rules.max_values]
 
 
-def _keys(table: "Table") -> set[str]:
-    """Return the columns that identify rows: their values say nothing, and may be about people."""
+def _key_columns(table: "Table") -> set[str]:
+    """Return the key columns.
+
+    Their values carry no meaning and may identify people.
+    """
     return {column.name for column in table.columns if column.primary_key or column.foreign_keys}

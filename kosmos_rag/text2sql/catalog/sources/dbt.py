@@ -1,7 +1,7 @@
-"""dbt's manifest.json as a source, with catalog.json for types: models, seeds, snapshots and sources are tables.
+"""dbt's manifest.json as a schema source, with catalog.json for types.
 
-Keys come from constraints and from the tests `unique`, `relationships` and `accepted_values`; formats:
-docs.getdbt.com/reference/artifacts/manifest-json (v4 to v12).
+Models, seeds, snapshots and sources are tables. Keys come from constraints and from the tests `unique`, `relationships`
+and `accepted_values`; formats: docs.getdbt.com/reference/artifacts/manifest-json (v4 to v12).
 """
 
 from collections import defaultdict
@@ -18,8 +18,8 @@ _TABLES = ("model", "seed", "snapshot", "source")
 
 
 @dataclass(kw_only=True, slots=True)
-class _Facts:
-    """What constraints and tests say of one table."""
+class _Constraints:
+    """Constraints of one table, from declarations and tests."""
 
     primary_key: tuple[str, ...] = ()
     unique: list[tuple[str, ...]] = field(default_factory=list)
@@ -29,22 +29,30 @@ class _Facts:
 
 
 def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = None) -> DatabaseSchema:
-    """Read the tables of a dbt project. Ephemeral models are none, nor are those of which no file names a column.
+    """Read the tables of a dbt project.
 
-    Raises SchemaInvalid where a file cannot be read, or is not in dbt's layout.
+    Ephemeral models are not tables, nor are those without known columns.
+
+    Args:
+        manifest: Path of manifest.json.
+        catalog: Path of catalog.json, for types; None takes the types of the manifest.
+        name: Name of the schema; the project's name by default.
+
+    Raises:
+        SchemaInvalid: A file cannot be read, or is not in dbt's layout.
     """
     data = read_json(manifest)
-    listed = read_json(catalog) if catalog else {}
+    catalog_data = read_json(catalog) if catalog else {}
     try:
         nodes = {**data["nodes"], **data.get("sources", {})}
-        columns = {**listed.get("nodes", {}), **listed.get("sources", {})}
+        columns = {**catalog_data.get("nodes", {}), **catalog_data.get("sources", {})}
         tables = {
             key: node
             for key, node in nodes.items()
             if _is_table(node) and (node.get("columns") or columns.get(key, {}).get("columns"))
         }
         names = {key: _full_name(node) for key, node in tables.items()}
-        facts = _facts(nodes, tables, names)
+        facts = _collect_constraints(nodes, tables, names)
         records = [_table(node, columns.get(key, {}), facts[key]) for key, node in tables.items()]
         project = data["metadata"].get("project_name") or "dbt"
         adapter = data["metadata"].get("adapter_type")
@@ -68,11 +76,11 @@ def _relation(node: Mapping[str, Any]) -> str:
     return str(node.get("identifier") or node.get("alias") or node["name"])
 
 
-def _table(node: Mapping[str, Any], listed: Mapping[str, Any], facts: _Facts) -> TableSchema:
-    described = {column["name"].lower(): column for column in (node.get("columns") or {}).values()}
-    found = sorted((listed.get("columns") or {}).values(), key=lambda column: column["index"])
-    every = {column["name"].lower(): column for column in found}
-    names = dict.fromkeys([*every, *described])
+def _table(node: Mapping[str, Any], listed: Mapping[str, Any], constraints: _Constraints) -> TableSchema:
+    documented = {column["name"].lower(): column for column in (node.get("columns") or {}).values()}
+    catalog_columns = sorted((listed.get("columns") or {}).values(), key=lambda column: column["index"])
+    in_catalog = {column["name"].lower(): column for column in catalog_columns}
+    names = dict.fromkeys([*in_catalog, *documented])
     return TableSchema(
         name=_relation(node),
         schema=node.get("schema") or None,
@@ -80,34 +88,36 @@ def _table(node: Mapping[str, Any], listed: Mapping[str, Any], facts: _Facts) ->
         module=node.get("package_name"),
         source_file=node.get("original_file_path"),
         comment=node.get("description") or None,
-        columns=tuple(_column(described.get(name, {}), every.get(name, {}), facts) for name in names),
-        primary_key=facts.primary_key,
-        foreign_keys=tuple(dict.fromkeys(facts.keys)),
-        unique=tuple(dict.fromkeys(facts.unique)),
+        columns=tuple(_column(documented.get(name, {}), in_catalog.get(name, {}), constraints) for name in names),
+        primary_key=constraints.primary_key,
+        foreign_keys=tuple(dict.fromkeys(constraints.keys)),
+        unique=tuple(dict.fromkeys(constraints.unique)),
     )
 
 
-def _column(described: Mapping[str, Any], listed: Mapping[str, Any], facts: _Facts) -> ColumnSchema:
-    name = str(described.get("name") or listed["name"])
+def _column(documented: Mapping[str, Any], catalog_entry: Mapping[str, Any], constraints: _Constraints) -> ColumnSchema:
+    name = str(documented.get("name") or catalog_entry["name"])
     return ColumnSchema(
         name=name,
-        type=str(listed.get("type") or described.get("data_type") or ""),
-        nullable=name not in facts.not_null and name not in facts.primary_key,
-        comment=described.get("description") or listed.get("comment") or None,
-        enum=facts.values.get(name, ()),
+        type=str(catalog_entry.get("type") or documented.get("data_type") or ""),
+        nullable=name not in constraints.not_null and name not in constraints.primary_key,
+        comment=documented.get("description") or catalog_entry.get("comment") or None,
+        enum=constraints.values.get(name, ()),
     )
 
 
-def _facts(nodes: Mapping[str, Any], tables: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, _Facts]:
-    facts: defaultdict[str, _Facts] = defaultdict(_Facts)
+def _collect_constraints(
+    nodes: Mapping[str, Any], tables: Mapping[str, Any], names: Mapping[str, str]
+) -> Mapping[str, _Constraints]:
+    constraints: defaultdict[str, _Constraints] = defaultdict(_Constraints)
     for key, node in tables.items():
         for columns, constraint in _constraints(node):
-            _constrain(facts[key], columns, constraint, names)
+            _add_constraint(constraints[key], columns, constraint, names)
     for node in nodes.values():
         test = node.get("test_metadata") if node["resource_type"] == "test" else None
         if test and (owner := _owner(node, tables)) is not None:
-            _learn(facts[owner], owner, test, node, names)
-    return facts
+            _add_test(constraints[owner], owner, test, node, names)
+    return constraints
 
 
 def _constraints(node: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
@@ -118,26 +128,29 @@ def _constraints(node: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Map
             yield (str(column["name"]),), constraint
 
 
-def _constrain(
-    facts: _Facts, columns: tuple[str, ...], constraint: Mapping[str, Any], names: Mapping[str, str]
+def _add_constraint(
+    constraints: _Constraints, columns: tuple[str, ...], constraint: Mapping[str, Any], names: Mapping[str, str]
 ) -> None:
     kind = constraint["type"]
     if kind == "primary_key":
-        facts.primary_key = columns
+        constraints.primary_key = columns
     elif kind == "unique":
-        facts.unique.append(columns)
+        constraints.unique.append(columns)
     elif kind == "not_null":
-        facts.not_null.update(columns)
+        constraints.not_null.update(columns)
     elif kind == "foreign_key" and constraint.get("to") and constraint.get("to_columns"):
         # Compiled, the target is written as the database has it: "db"."schema"."table".
-        written = [part.strip('"`[]') for part in str(constraint["to"]).split(".")]
-        target = next((name for name in names.values() if name.split(".") == written[-name.count(".") - 1 :]), None)
+        parts = [part.strip('"`[]') for part in str(constraint["to"]).split(".")]
+        target = next((name for name in names.values() if name.split(".") == parts[-name.count(".") - 1 :]), None)
         if target:
-            facts.keys.append(ForeignKey(columns=columns, table=target, target=tuple(constraint["to_columns"])))
+            constraints.keys.append(ForeignKey(columns=columns, table=target, target=tuple(constraint["to_columns"])))
 
 
 def _owner(node: Mapping[str, Any], tables: Mapping[str, Any]) -> str | None:
-    """Return the table that a test is about; before v12 it is the last one that the test depends on."""
+    """Return the table of a test.
+
+    Before v12 it is the last one that the test depends on.
+    """
     attached = node.get("attached_node")
     if attached in tables:
         return str(attached)
@@ -145,8 +158,8 @@ def _owner(node: Mapping[str, Any], tables: Mapping[str, Any]) -> str | None:
     return depends[-1] if depends else None
 
 
-def _learn(
-    facts: _Facts, owner: str, test: Mapping[str, Any], node: Mapping[str, Any], names: Mapping[str, str]
+def _add_test(
+    constraints: _Constraints, owner: str, test: Mapping[str, Any], node: Mapping[str, Any], names: Mapping[str, str]
 ) -> None:
     arguments = test.get("kwargs") or {}
     column = node.get("column_name") or arguments.get("column_name")
@@ -154,13 +167,13 @@ def _learn(
         return
     kind = test["name"]
     if kind == "unique":
-        facts.unique.append((str(column),))
+        constraints.unique.append((str(column),))
     elif kind == "not_null":
-        facts.not_null.add(str(column))
+        constraints.not_null.add(str(column))
     elif kind == "accepted_values":
-        facts.values[str(column)] = tuple(str(value) for value in arguments["values"])
+        constraints.values[str(column)] = tuple(str(value) for value in arguments["values"])
     elif kind == "relationships":
-        others = [key for key in node["depends_on"]["nodes"] if key != owner]
-        target = names.get(others[0] if others else owner)  # a table may refer to itself
+        referenced = [key for key in node["depends_on"]["nodes"] if key != owner]
+        target = names.get(referenced[0] if referenced else owner)  # a table may refer to itself
         if target:
-            facts.keys.append(ForeignKey(columns=(str(column),), table=target, target=(str(arguments["field"]),)))
+            constraints.keys.append(ForeignKey(columns=(str(column),), table=target, target=(str(arguments["field"]),)))

@@ -1,4 +1,4 @@
-"""SQLAlchemy models as a source: a declarative base, a MetaData, or the import path of either."""
+"""SQLAlchemy models as a schema source: a declarative base, a MetaData, or an import path of either."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -13,52 +13,61 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Mapper
 
 
-def from_models(where: Any, *, name: str | None = None, dialect: str = "postgresql") -> DatabaseSchema:
-    """Read models: a declarative base, a MetaData, or `package.module:Base`.
+def from_models(models: Any, *, name: str | None = None, dialect: str = "postgresql") -> DatabaseSchema:
+    """Read a schema from SQLAlchemy models.
 
-    An import path runs the code that it names: take it from operators only. `dialect` says how types are written.
-    Raises RequestError where there is no such module, name, table or dialect, and where the models do not fit together.
+    An import path runs the code that it names: take it from operators only.
+
+    Args:
+        models: A declarative base, a MetaData, or `package.module:Base`.
+        name: Name of the schema; that of the outermost package by default.
+        dialect: SQLAlchemy dialect in which types are written.
+
+    Raises:
+        RequestError: The module, name, table or dialect does not exist, or the models are inconsistent.
     """
-    base = _imported(where) if isinstance(where, str) else where
-    metadata = _metadata(base, where)
+    base = _import_object(models) if isinstance(models, str) else models
+    metadata = _metadata(base, models)
     if not metadata.tables:
-        raise RequestError(f"{_shown(where)} has no tables: import the modules of its models there, or before")
-    models = _models(base)
-    written = _dialect(dialect)
+        raise RequestError(f"{_describe(models)} has no tables: import the modules of its models there, or before")
+    class_info = _models(base)
+    type_dialect = _dialect(dialect)
     return DatabaseSchema(
-        name=name or (where.partition(":")[0].partition(".")[0] if isinstance(where, str) else "database"),
+        name=name or (models.partition(":")[0].partition(".")[0] if isinstance(models, str) else "database"),
         dialect=dialect,
-        tables=tuple(table_record(table, written, **models.get(table, {})) for table in metadata.tables.values()),
+        tables=tuple(
+            table_record(table, type_dialect, **class_info.get(table, {})) for table in metadata.tables.values()
+        ),
     )
 
 
-def _imported(path: str) -> Any:
+def _import_object(path: str) -> Any:
     module, _, attribute = path.partition(":")
     if not module or not attribute:
-        raise RequestError(f"{_shown(path)} is no import path: write package.module:Base")
+        raise RequestError(f"{_describe(path)} is no import path: write package.module:Base")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:  # the module is anybody's code
         raise RequestError(
-            f"{_shown(path)} cannot be imported ({one_line(first_line(error))}); correct the path, or the module: "
+            f"{_describe(path)} cannot be imported ({one_line(first_line(error))}); correct the path, or the module: "
             "its package must be installed, or its folder be in PYTHONPATH"
         ) from error
-    return found
+    return target
 
 
-def _metadata(base: Any, where: Any) -> "MetaData":
+def _metadata(base: Any, models: Any) -> "MetaData":
     from sqlalchemy import MetaData
 
     metadata = getattr(base, "metadata", base)
     if not isinstance(metadata, MetaData):
-        raise RequestError(f"{_shown(where)} is neither a declarative base nor a MetaData: name one of these")
+        raise RequestError(f"{_describe(models)} is neither a declarative base nor a MetaData: name one of these")
     return metadata
 
 
 def _models(base: Any) -> dict["Table", dict[str, Any]]:
-    """Return what is known of the class of each table."""
+    """Return the class information of each mapped table."""
     from sqlalchemy.exc import SQLAlchemyError
 
     registry = getattr(base, "registry", None)
@@ -66,9 +75,9 @@ def _models(base: Any) -> dict["Table", dict[str, Any]]:
         return {}
     mappers = sorted(registry.mappers, key=lambda mapper: (mapper.class_.__module__, mapper.class_.__qualname__))
     try:
-        # A class that inherits its table describes only a part of it: the one that brought the table stands for it.
-        own = (m for m in mappers if m.inherits is None or m.local_table is not m.inherits.local_table)
-        return {mapper.local_table: _model(mapper) for mapper in own}
+        # A class that inherits its table describes only a part of it: the class that defines the table is taken.
+        mapped = (m for m in mappers if m.inherits is None or m.local_table is not m.inherits.local_table)
+        return {mapper.local_table: _model(mapper) for mapper in mapped}
     except SQLAlchemyError as error:
         raise RequestError(f"the models do not fit together: {one_line(first_line(error))}; correct them") from error
 
@@ -91,8 +100,8 @@ def _dialect(name: str) -> Any:
     try:
         return registry.load(name)()
     except NoSuchModuleError as error:
-        raise RequestError(f"{_shown(name)} is no dialect of SQLAlchemy: use postgresql or sqlite") from error
+        raise RequestError(f"{_describe(name)} is no dialect of SQLAlchemy: use postgresql or sqlite") from error
 
 
-def _shown(where: Any) -> str:
-    return one_line(where if isinstance(where, str) else repr(where))
+def _describe(models: Any) -> str:
+    return one_line(models if isinstance(models, str) else repr(models))

@@ -1,4 +1,4 @@
-"""The schema as JSON: written by hand or exported, read with every fault named at once, each with its path."""
+"""Schemas as JSON, read with all faults at once, each with its path."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,11 @@ from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, Fore
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of JSON. Raises SchemaInvalid where it cannot be read, or is no JSON."""
+    """Read a JSON file.
+
+    Raises:
+        SchemaInvalid: The file cannot be read, or is not JSON.
+    """
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
@@ -77,12 +81,12 @@ class _Schema(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of what `from_json` reads; docs/schema.schema.json holds it."""
-    return {"title": "Schema of a database", **_without_names(_Schema.model_json_schema())}
+    """Return the JSON Schema of `from_json`; docs/schema.schema.json holds it."""
+    return {"title": "Schema of a database", **_drop_titles(_Schema.model_json_schema())}
 
 
-def _without_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """Take out titles, which are names of the code."""
+def _drop_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Remove titles, which are names of the code."""
     schema.pop("title", None)
     for model in schema["$defs"].values():
         model.pop("title", None)
@@ -92,9 +96,13 @@ def _without_names(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def from_json(given: Path | Mapping[str, Any]) -> DatabaseSchema:
-    """Read a schema from a file, or from what it holds. Raises SchemaInvalid with every fault, each with its path."""
-    data: Any = read_json(given) if isinstance(given, Path) else given
+def from_json(source: Path | Mapping[str, Any]) -> DatabaseSchema:
+    """Read a schema from a JSON file or its parsed content.
+
+    Raises:
+        SchemaInvalid: The content is invalid; lists all faults, each with its path.
+    """
+    data: Any = read_json(source) if isinstance(source, Path) else source
     problems: list[str] = []
     parsed = None
     try:
@@ -105,16 +113,16 @@ def from_json(given: Path | Mapping[str, Any]) -> DatabaseSchema:
         problems.append(f"$: {error}")
     problems += [one_line(problem) for problem in _contradictions(data)]
     if problems or parsed is None:
-        raise SchemaInvalid(f"schema {given}" if isinstance(given, Path) else "schema", problems)
+        raise SchemaInvalid(f"schema {source}" if isinstance(source, Path) else "schema", problems)
     return DatabaseSchema(
         name=parsed.name, dialect=parsed.dialect, tables=tuple(_table(model) for model in parsed.models)
     )
 
 
 def to_json(schema: DatabaseSchema) -> str:
-    """Write a schema as `from_json` reads it; what says nothing is left out."""
+    """Write a schema in the layout of `from_json`, without empty values."""
     models = [table_as_json(table, columns=True) for table in schema.tables]
-    data = _said({"name": schema.name, "dialect": schema.dialect}) | {"models": models}
+    data = _drop_empty({"name": schema.name, "dialect": schema.dialect}) | {"models": models}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -139,8 +147,8 @@ def _table(model: _Model) -> TableSchema:
 
 
 def table_as_json(table: TableSchema, *, columns: bool = False) -> dict[str, Any]:
-    """Return what a schema's JSON says of a table, with its columns or without."""
-    return _said(
+    """Return the JSON object of a table, optionally with its columns."""
+    return _drop_empty(
         {
             "table": table.name,
             "schema": table.schema,
@@ -161,8 +169,8 @@ def table_as_json(table: TableSchema, *, columns: bool = False) -> dict[str, Any
 
 
 def column_as_json(column: ColumnSchema) -> dict[str, Any]:
-    """Return what a schema's JSON says of a column."""
-    given = _said(
+    """Return the JSON object of a column."""
+    values = _drop_empty(
         {
             "name": column.name,
             "type": column.type,
@@ -173,26 +181,26 @@ def column_as_json(column: ColumnSchema) -> dict[str, Any]:
             "aliases": column.aliases,
         }
     )
-    return given if column.nullable else {**given, "nullable": False}
+    return values if column.nullable else {**values, "nullable": False}
 
 
-def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "", (), [])}
 
 
 def _problem(detail: ErrorDetails) -> str:
-    place = _path(detail["loc"])
+    path = _path(detail["loc"])
     if detail["type"] == "extra_forbidden":
         near = get_close_matches(str(detail["loc"][-1]), _known_keys(), n=1)
-        return one_line(f"{place}: no such key" + (f", did you mean {near[0]}?" if near else ""))
+        return one_line(f"{path}: no such key" + (f", did you mean {near[0]}?" if near else ""))
     if detail["type"] == "missing":
-        return one_line(f"{place}: missing")
-    return one_line(f"{place}: {show(detail['input'])}: {detail['msg']}")
+        return one_line(f"{path}: missing")
+    return one_line(f"{path}: {show(detail['input'])}: {detail['msg']}")
 
 
-def _path(place: tuple[int | str, ...]) -> str:
-    """Write a place as a path: `$.models[1].columns[0].name`."""
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+def _path(location: tuple[int | str, ...]) -> str:
+    """Format a location as a path: `$.models[1].columns[0].name`."""
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 
 def _known_keys() -> list[str]:
@@ -201,59 +209,63 @@ def _known_keys() -> list[str]:
 
 
 def _contradictions(data: Any) -> Iterator[str]:
-    """Find what is well formed and cannot be: names twice, keys of columns that are not there.
+    """Find duplicate names and references to missing columns.
 
-    Works on what is well formed, whatever else is wrong, so that all faults are named at once.
+    Works on the well-formed part of the data, so that all faults are reported at once.
     """
-    models = [(f"$.models[{at}]", model) for at, model in enumerate(_listed(data, "models")) if isinstance(model, dict)]
+    models = [
+        (f"$.models[{at}]", model) for at, model in enumerate(_get_list(data, "models")) if isinstance(model, dict)
+    ]
     tables: dict[str, set[str]] = {}
-    for place, model in models:
+    for path, model in models:
         name = _full_name(model)
         if name in tables:
-            yield f"{place}.table: {name} is there already"
-        names = [column.get("name") for column in _listed(model, "columns") if isinstance(column, dict)]
+            yield f"{path}.table: {name} is there already"
+        names = [column.get("name") for column in _get_list(model, "columns") if isinstance(column, dict)]
         for at, column in enumerate(names):
             if column in names[:at]:
-                yield f"{place}.columns[{at}].name: {column} is there already"
+                yield f"{path}.columns[{at}].name: {column} is there already"
         tables.setdefault(name, {column for column in names if isinstance(column, str)})
-    for place, model in models:
-        yield from _loose_ends(place, model, tables)
+    for path, model in models:
+        yield from _dangling_references(path, model, tables)
 
 
-def _loose_ends(place: str, model: dict[str, Any], tables: Mapping[str, set[str]]) -> Iterator[str]:
-    own = tables[_full_name(model)]
-    yield from _absent(f"{place}.primary_key", _listed(model, "primary_key"), own)
-    for at, columns in enumerate(_listed(model, "unique")):
-        yield from _absent(f"{place}.unique[{at}]", columns, own)
-    for at, key in enumerate(_listed(model, "foreign_keys")):
+def _dangling_references(path: str, model: dict[str, Any], tables: Mapping[str, set[str]]) -> Iterator[str]:
+    column_names = tables[_full_name(model)]
+    yield from _missing_columns(f"{path}.primary_key", _get_list(model, "primary_key"), column_names)
+    for at, columns in enumerate(_get_list(model, "unique")):
+        yield from _missing_columns(f"{path}.unique[{at}]", columns, column_names)
+    for at, key in enumerate(_get_list(model, "foreign_keys")):
         if isinstance(key, dict):
-            yield from _loose_key(f"{place}.foreign_keys[{at}]", key, own, tables)
-    for at, item in enumerate(_listed(model, "relationships")):
+            yield from _dangling_key(f"{path}.foreign_keys[{at}]", key, column_names, tables)
+    for at, item in enumerate(_get_list(model, "relationships")):
         if isinstance(item, dict) and isinstance(item.get("table"), str) and item["table"] not in tables:
-            yield f"{place}.relationships[{at}].table: there is no table {item['table']}"
+            yield f"{path}.relationships[{at}].table: there is no table {item['table']}"
 
 
-def _loose_key(place: str, key: dict[str, Any], own: set[str], tables: Mapping[str, set[str]]) -> Iterator[str]:
-    columns, target, table = _listed(key, "columns"), _listed(key, "target"), key.get("table")
-    yield from _absent(f"{place}.columns", columns, own)
+def _dangling_key(
+    path: str, key: dict[str, Any], known_columns: set[str], tables: Mapping[str, set[str]]
+) -> Iterator[str]:
+    columns, target, table = _get_list(key, "columns"), _get_list(key, "target"), key.get("table")
+    yield from _missing_columns(f"{path}.columns", columns, known_columns)
     if len(columns) != len(target):
-        yield f"{place}: {len(columns)} columns refer to {len(target)}"
+        yield f"{path}: {len(columns)} columns refer to {len(target)}"
     if isinstance(table, str):
         if table not in tables:
-            yield f"{place}.table: there is no table {table}"
+            yield f"{path}.table: there is no table {table}"
         else:
-            yield from _absent(f"{place}.target", target, tables[table])
+            yield from _missing_columns(f"{path}.target", target, tables[table])
 
 
-def _absent(place: str, names: Any, known: set[str]) -> Iterator[str]:
+def _missing_columns(path: str, names: Any, known: set[str]) -> Iterator[str]:
     for at, name in enumerate(names if isinstance(names, list) else ()):
         if isinstance(name, str) and name not in known:
-            yield f"{place}[{at}]: there is no column {name}"
+            yield f"{path}[{at}]: there is no column {name}"
 
 
-def _listed(value: Any, key: str) -> list[Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+def _get_list(value: Any, key: str) -> list[Any]:
+    entries = value.get(key) if isinstance(value, dict) else None
+    return entries if isinstance(entries, list) else []
 
 
 def _full_name(model: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where a schema is read from, as a record that a job can hold: it names a variable, never a password."""
+"""A schema source as a record that a job can hold: it names a variable, never a password."""
 
 import os
 from collections.abc import Mapping
@@ -20,43 +20,53 @@ _LISTS = ("namespaces", "samples", "not_sampled")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaSource:
-    """A source of a schema, to be read now or by a worker later."""
+    """A source of a schema, read now or later by a worker."""
 
     kind: SourceKind
     location: str
     """Path of a file; for `database` the variable of the environment that holds the URL; for `models` their import
     path, whose module is run."""
     namespaces: tuple[str, ...] = ()
-    """Of a database; none is the one that needs no naming."""
+    """Namespaces of a database; none is the default one."""
     recipes: str | None = None
-    """Path of a YAML file of recipes of your own; None keeps those that stand in the collection."""
+    """Path of a YAML file of recipes; None keeps those of the collection."""
     samples: tuple[str, ...] = ()
     """Full names of the tables of a database of which sample values are read, `*` for all; none is none."""
     not_sampled: tuple[str, ...] = ()
-    """Regular expressions of `table.column` of which none is read all the same."""
+    """Regular expressions of `table.column` that are never sampled."""
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Self:
-        """Return what `as_json` wrote. Raises RequestError where something else did."""
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Build a source from the values of `as_json`.
+
+        Raises:
+            RequestError: The values are not those of a source.
+        """
         try:
-            found = cls(**{**said, **{key: tuple(said.get(key, ())) for key in _LISTS}})
+            source = cls(**{**values, **{key: tuple(values.get(key, ())) for key in _LISTS}})
         except TypeError as error:
             raise RequestError(f"the source of a schema cannot be used ({error}); put it in again") from None
-        if found.kind not in get_args(SourceKind):
-            raise RequestError(f"a schema of kind {found.kind!r}: take {', '.join(get_args(SourceKind))}")
-        return found
+        if source.kind not in get_args(SourceKind):
+            raise RequestError(f"a schema of kind {source.kind!r}: take {', '.join(get_args(SourceKind))}")
+        return source
 
     def as_json(self) -> dict[str, Any]:
-        """Return the source as values of JSON."""
+        """Return the source as JSON values."""
         return {key: list(value) if key in _LISTS else value for key, value in asdict(self).items()}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells one source from another: read otherwise, it is the same still."""
+        """Key of the source; recipes and samples are not part of it."""
         return {"kind": self.kind, "location": self.location, "namespaces": list(self.namespaces), "recipes": None}
 
     def read(self) -> DatabaseSchema:
-        """Read the schema. Raises what the function of its kind raises, ConfigError where the variable is not set."""
+        """Read the schema.
+
+        Also raises what the reader of the source's kind raises.
+
+        Raises:
+            ConfigError: The environment variable is not set.
+        """
         if self.kind == "json":
             return from_json(Path(self.location))
         if self.kind == "dbt":
@@ -71,5 +81,10 @@ class SchemaSource:
         return from_database(url, schemas=self.namespaces or (None,), samples=rules)
 
     def read_recipes(self, schema: DatabaseSchema) -> list[Recipe] | None:
-        """Return the recipes of its file, None where it names none. Raises ConfigError, SchemaInvalid."""
+        """Return the recipes of the file; None if none is named.
+
+        Raises:
+            ConfigError: The file cannot be read.
+            SchemaInvalid: A recipe is invalid.
+        """
         return read_recipes(Path(self.recipes), schema) if self.recipes else None

@@ -1,4 +1,4 @@
-"""Spider's tables.json as a source: the schemas of many databases in one file (Yu et al. 2018, arXiv:1809.08887)."""
+"""Spider's tables.json as a source: many databases in one file (Yu et al. 2018, arXiv:1809.08887)."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -11,7 +11,11 @@ from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
 
 
 def from_spider(path: Path) -> list[DatabaseSchema]:
-    """Read every database of a file. Raises SchemaInvalid, which names each database that cannot be used and why."""
+    """Read every database of a file.
+
+    Raises:
+        SchemaInvalid: A database cannot be used; lists all of them with the reason.
+    """
     databases = read_json(path)
     if not isinstance(databases, list):
         raise SchemaInvalid(f"file {path}", ["it must be a list of databases"])
@@ -30,48 +34,52 @@ def from_spider(path: Path) -> list[DatabaseSchema]:
 
 def _schema(database: dict[str, Any]) -> DatabaseSchema:
     columns = [(int(table), str(name)) for table, name in database["column_names_original"]]
-    said = [str(name) for _, name in database["column_names"]]
+    aliases = [str(name) for _, name in database["column_names"]]
     names = [str(name) for name in database["table_names_original"]]
     primary = {number for key in database["primary_keys"] for number in (key if isinstance(key, list) else [key])}
     keys = list(_foreign_keys(database["foreign_keys"], columns, names))
     tables = []
     for number, (name, alias) in enumerate(zip(names, database["table_names"], strict=True)):
-        own = [at for at, (table, _) in enumerate(columns) if table == number]
+        positions = [at for at, (table, _) in enumerate(columns) if table == number]
         tables.append(
             TableSchema(
                 name=name,
-                aliases=_other(str(alias), name),
+                aliases=_alias(str(alias), name),
                 columns=tuple(
                     ColumnSchema(
                         name=columns[at][1],
                         type=str(database["column_types"][at]),
                         nullable=at not in primary,
-                        aliases=_other(said[at], columns[at][1]),
+                        aliases=_alias(aliases[at], columns[at][1]),
                     )
-                    for at in own
+                    for at in positions
                 ),
-                primary_key=tuple(columns[at][1] for at in own if at in primary),
+                primary_key=tuple(columns[at][1] for at in positions if at in primary),
                 foreign_keys=tuple(key for table, key in keys if table == number),
             )
         )
     return DatabaseSchema(name=str(database["db_id"]), dialect="sqlite", tables=tuple(tables))
 
 
-def _other(alias: str, name: str) -> tuple[str, ...]:
+def _alias(alias: str, name: str) -> tuple[str, ...]:
     return () if alias.lower() == name.lower() else (alias,)
 
 
 def _foreign_keys(
     pairs: list[list[int]], columns: list[tuple[int, str]], names: list[str]
 ) -> Iterator[tuple[int, ForeignKey]]:
-    """Give each key with the number of its table.
+    """Yield each key with the number of its table.
 
     The file has pairs of columns. Those that follow each other between the same tables are one composite key, unless
     they repeat a column: `home_team` and `away_team` both refer to `team.id`, and are two keys.
     """
     for (child, parent), run in groupby(pairs, key=lambda pair: (columns[pair[0]][0], columns[pair[1]][0])):
         members = list(run)
-        composite = len({one for one, _ in members}) == len({other for _, other in members}) == len(members)
+        composite = (
+            len({child_column for child_column, _ in members})
+            == len({parent_column for _, parent_column in members})
+            == len(members)
+        )
         for group in [members] if composite else [[pair] for pair in members]:
-            own, target = (tuple(columns[pair[side]][1] for pair in group) for side in (0, 1))
-            yield child, ForeignKey(columns=own, table=names[parent], target=target)
+            source, target = (tuple(columns[pair[side]][1] for pair in group) for side in (0, 1))
+            yield child, ForeignKey(columns=source, table=names[parent], target=target)

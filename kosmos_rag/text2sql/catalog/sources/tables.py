@@ -1,4 +1,4 @@
-"""Tables of SQLAlchemy, declared or reflected, as records."""
+"""Convert SQLAlchemy tables, declared or reflected, to records."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
 # status IN ('a', 'b'), and what PostgreSQL makes of it: status::text = ANY (ARRAY['a'::text, 'b'::text]).
-_ONE_OF = re.compile(r"^\(*\s*[\"`\[]?([^\"`\]\s():]+)[\"`\]]?\)*(?:::[\w ]+)*\)*\s*(?:IN|= ANY)\s*\(", re.IGNORECASE)
+_IN_LIST = re.compile(r"^\(*\s*[\"`\[]?([^\"`\]\s():]+)[\"`\]]?\)*(?:::[\w ]+)*\)*\s*(?:IN|= ANY)\s*\(", re.IGNORECASE)
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
-_JOINED = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
+_BOOLEAN = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 
 
 def table_record(table: "Table", dialect: "Dialect", **model: Any) -> TableSchema:
-    """Return a table as a record; `model` is what is known of the class that is mapped to it."""
-    allowed = _allowed(table)
+    """Convert a table; `model` holds fields of its mapped class."""
+    check_values = _check_values(table)
     return TableSchema(
         name=str(table.name),
         schema=table.schema,
         comment=table.comment or None,
-        columns=tuple(_column(column, dialect, allowed.get(column.name, ())) for column in table.columns),
+        columns=tuple(_column(column, dialect, check_values.get(column.name, ())) for column in table.columns),
         primary_key=tuple(column.name for column in table.primary_key.columns),
         foreign_keys=_foreign_keys(table),
         unique=_unique(table),
@@ -51,8 +51,8 @@ def _type(column: "Column[Any]", dialect: "Dialect") -> str:
 
 
 def _default(column: "Column[Any]") -> str | None:
-    written = getattr(column.server_default, "arg", None)
-    return None if written is None else str(written)
+    expression = getattr(column.server_default, "arg", None)
+    return None if expression is None else str(expression)
 
 
 def _foreign_keys(table: "Table") -> tuple[ForeignKey, ...]:
@@ -66,8 +66,8 @@ def _foreign_key(constraint: "ForeignKeyConstraint") -> ForeignKey:
     try:
         targets = [element.column for element in constraint.elements]
     except NoReferencedTableError:  # it was not read: the name is all there is
-        written = [element.target_fullname.rpartition(".") for element in constraint.elements]
-        table, names = written[0][0], [name for _, _, name in written]
+        references = [element.target_fullname.rpartition(".") for element in constraint.elements]
+        table, names = references[0][0], [name for _, _, name in references]
     else:
         table, names = targets[0].table.fullname, [column.name for column in targets]
     return ForeignKey(columns=tuple(constraint.column_keys), table=table, target=tuple(names))
@@ -77,18 +77,23 @@ def _unique(table: "Table") -> tuple[tuple[str, ...], ...]:
     from sqlalchemy import UniqueConstraint
 
     keys = {tuple(c.name for c in item.columns) for item in table.constraints if isinstance(item, UniqueConstraint)}
-    keys |= {tuple(c.name for c in index.columns) for index in table.indexes if index.unique and _whole(index)}
+    keys |= {
+        tuple(c.name for c in index.columns) for index in table.indexes if index.unique and _covers_all_rows(index)
+    }
     return tuple(sorted(key for key in keys if key))
 
 
-def _whole(index: Any) -> bool:
-    """Whether a unique index is over all rows, and over columns alone: another one identifies nothing."""
+def _covers_all_rows(index: Any) -> bool:
+    """Return whether a unique index covers all rows, by columns alone.
+
+    A partial or expression index does not identify rows.
+    """
     partial = any(option.get("where") is not None for option in index.dialect_options.values())
     return not partial and len(index.columns) == len(index.expressions)
 
 
-def _allowed(table: "Table") -> dict[str, tuple[str, ...]]:
-    """Return the values that checks allow, by column."""
+def _check_values(table: "Table") -> dict[str, tuple[str, ...]]:
+    """Return the allowed values of check constraints, by column."""
     from sqlalchemy import CheckConstraint
 
     checks = (constraint for constraint in table.constraints if isinstance(constraint, CheckConstraint))
@@ -97,8 +102,8 @@ def _allowed(table: "Table") -> dict[str, tuple[str, ...]]:
 
 def _values(check: "CheckConstraint") -> tuple[str, tuple[str, ...]] | None:
     text = str(check.sqltext)
-    named = _ONE_OF.match(text)
-    if not named or _JOINED.search(_TEXT.sub("", text)):
+    named = _IN_LIST.match(text)
+    if not named or _BOOLEAN.search(_TEXT.sub("", text)):
         return None
     values = [value.replace("''", "'") for value in _TEXT.findall(text)]
     return named[1].rpartition(".")[2], tuple(dict.fromkeys(values))

@@ -21,13 +21,13 @@ from kosmos_rag.core.errors import (
 )
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_database
-from kosmos_rag.text2sql.sql.execute import GuardedDatabase, Limits
+from kosmos_rag.text2sql.sql.execute import Limits, ReadOnlyDatabase
 
 Shop = tuple[str, str]
 
 
-def _open(shop: Shop, **limits: int) -> GuardedDatabase:
-    return GuardedDatabase(shop[1], from_database(shop[1]), limits=Limits(**limits))
+def _open(shop: Shop, **limits: int) -> ReadOnlyDatabase:
+    return ReadOnlyDatabase(shop[1], from_database(shop[1]), limits=Limits(**limits))
 
 
 def test_rows__come_with_names_and_are_cut_at_the_cap(shop: Shop) -> None:
@@ -64,7 +64,7 @@ def test_queries__of_every_shape_run_as_they_were_written_anew(shop: Shop) -> No
 
 
 def test_role__that_may_write_is_refused(shop: Shop) -> None:
-    database = GuardedDatabase(shop[0], from_database(shop[0]))
+    database = ReadOnlyDatabase(shop[0], from_database(shop[0]))
     with pytest.raises(DatabaseNotReady, match="superuser"):
         database.run("SELECT id FROM teams")
     reader = shop[1].partition("://")[2].partition(":")[0]
@@ -95,7 +95,7 @@ def test_function__that_is_allowed_still_cannot_write_or_sleep(shop: Shop) -> No
             "$$ BEGIN INSERT INTO teams (name) VALUES ('sneaked'); RETURN 1; END $$"
         )
     schema = from_database(shop[1])
-    database = GuardedDatabase(shop[1], schema, limits=Limits(timeout_ms=200), functions=["sneak", "pg_sleep"])
+    database = ReadOnlyDatabase(shop[1], schema, limits=Limits(timeout_ms=200), functions=["sneak", "pg_sleep"])
     with pytest.raises(StatementFailed) as caught:
         database.run("SELECT sneak() FROM teams")
     assert caught.value.sqlstate == "25006"
@@ -128,9 +128,9 @@ HIDDEN = [
 
 def test_column__that_the_schema_does_not_have_is_not_shown(shop: Shop) -> None:
     known = from_database(shop[1])
-    database = GuardedDatabase(shop[1], _without(known, "teams", "password"))
+    database = ReadOnlyDatabase(shop[1], _without(known, "teams", "password"))
     for sql in HIDDEN:
-        assert GuardedDatabase(shop[1], known).run(sql), "nothing else is wrong with it"
+        assert ReadOnlyDatabase(shop[1], known).run(sql), "nothing else is wrong with it"
         with pytest.raises(QueryRefused) as caught:
             database.run(sql)
         assert caught.value.code == "unknown_column", sql
@@ -153,7 +153,7 @@ def test_column__that_the_schema_does_not_have_is_not_shown(shop: Shop) -> None:
 def test_schema__of_another_dialect_is_read_as_the_database_reads(shop: Shop) -> None:
     known = replace(_without(from_database(shop[1]), "teams", "password"), dialect="sqlite")
     with pytest.raises(QueryRefused):
-        GuardedDatabase(shop[1], known).run('SELECT "password" FROM teams')
+        ReadOnlyDatabase(shop[1], known).run('SELECT "password" FROM teams')
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def lite(tmp_path: Path) -> str:
 
 
 def test_sqlite__is_guarded_as_well(lite: str) -> None:
-    database = GuardedDatabase(lite, from_database(lite), limits=Limits(timeout_ms=300, max_rows=1))
+    database = ReadOnlyDatabase(lite, from_database(lite), limits=Limits(timeout_ms=300, max_rows=1))
     result = database.run(
         'SELECT ID, strftime("%Y", :day) AS y FROM T WHERE name <> "x:y" ORDER BY id', {"day": "2026-01-02"}
     )
@@ -265,7 +265,7 @@ def test_sqlite__is_guarded_as_well(lite: str) -> None:
     known = _without(from_database(lite), "t", "name")
     for sql in ('SELECT "name" FROM t', "SELECT * FROM t", "SELECT (SELECT name FROM t) AS x FROM (SELECT 1 AS name)"):
         with pytest.raises(QueryRefused):
-            GuardedDatabase(lite, known).run(sql)
+            ReadOnlyDatabase(lite, known).run(sql)
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS c FROM n, t"
     with pytest.raises(StatementFailed) as caught:
         database.run(endless)
@@ -275,7 +275,7 @@ def test_sqlite__is_guarded_as_well(lite: str) -> None:
 def test_other_databases_and_limits_that_are_none_are_refused(lite: str) -> None:
     schema = from_database(lite)
     with pytest.raises((RequestError, ConfigError)):
-        GuardedDatabase("mysql+pymysql://x/y", schema)
+        ReadOnlyDatabase("mysql+pymysql://x/y", schema)
     for given in ({"timeout_ms": 0}, {"max_rows": 0}):
         with pytest.raises(RequestError, match="at least 1"):
             Limits(**given)

@@ -50,7 +50,7 @@ def test_postgresql__in_another_namespace(shop: Shop) -> None:
 
 
 def test_samples__are_read_only_where_asked_for_and_never_of_private_columns(shop: Shop) -> None:
-    schema = from_database(shop[1], samples=SampleRules(values=2, excluded=("^teams[.]name$",)))
+    schema = from_database(shop[1], samples=SampleRules(max_values=2, excluded=("^teams[.]name$",)))
     found = {
         f"{table.full_name}.{column.name}": column.samples
         for table in schema.tables
@@ -69,7 +69,7 @@ def test_samples__of_a_table_that_is_not_there_are_named(shop: Shop) -> None:
 
 
 def test_sample_rules__have_bounds() -> None:
-    for given in ({"values": 0}, {"values": 21}, {"longest": 0}, {"excluded": ("(",)}):
+    for given in ({"max_values": 0}, {"max_values": 21}, {"max_chars": 0}, {"excluded": ("(",)}):
         with pytest.raises(RequestError, match="sample values"):
             SampleRules(**given)  # type: ignore[arg-type]
 

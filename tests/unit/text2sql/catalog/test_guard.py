@@ -151,13 +151,13 @@ def test_parameters__are_bound_by_name_and_all_of_them() -> None:
 
 def test_functions__of_the_databases_own_pass_where_they_are_allowed() -> None:
     sql = "SELECT my_function(total) FROM orders"
-    assert check_query(sql, SCHEMA, functions=["my_function"]).reading.columns == (("orders", "total"),)
+    assert check_query(sql, SCHEMA, functions=["my_function"]).analysis.columns == (("orders", "total"),)
 
 
 def test_types__of_the_columns_pass_and_no_others_of_somebodys_own() -> None:
     schema = database(table("moods", "mood mood", "moods mood[]"))
     for sql in ("SELECT 'glad'::mood FROM moods", "SELECT id FROM moods WHERE '{glad}'::mood[] && moods"):
-        assert check_query(sql, schema).reading.tables == ("moods",)
+        assert check_query(sql, schema).analysis.tables == ("moods",)
     with pytest.raises(QueryRefused, match="temper is no type of a column"):
         check_query("SELECT 'glad'::temper FROM moods", schema)
 
@@ -167,7 +167,7 @@ def test_a_clause_with_a_name__is_read_where_it_is_in_sight() -> None:
         "WITH RECURSIVE up(id) AS (SELECT id FROM orders UNION ALL SELECT up.id + 1 FROM up WHERE up.id < 9), "
         "last AS (SELECT max(id) AS id FROM up) SELECT c.name FROM last JOIN customers AS c ON c.id = last.id"
     )
-    assert check_query(sql, SCHEMA).reading.tables == ("orders", "customers")
+    assert check_query(sql, SCHEMA).analysis.tables == ("orders", "customers")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_suggestions__name_the_table_that_was_meant() -> None:
 def test_sqlite__takes_names_in_double_quotes_for_text_where_they_name_nothing() -> None:
     schema = database(table("Team", "Name"), dialect="sqlite")
     checked = check_query('SELECT NAME FROM team WHERE "name" = "Ajax"', schema)
-    assert checked.reading.columns == (("Team", "Name"),)
+    assert checked.analysis.columns == (("Team", "Name"),)
     assert check_query("SELECT strftime('%Y', name), CURRENT_TIMESTAMP, CAST(name AS own) FROM team", schema)
     for function in (
         "load_extension('x')",

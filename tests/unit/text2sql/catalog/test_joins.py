@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.text2sql.catalog.joins import MOST_PATHS, JoinGraph, JoinPlan
+from kosmos_rag.text2sql.catalog.joins import MAX_PATHS, JoinGraph, JoinPlan
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.steiner import Edge, shortest_trees
-from kosmos_rag.text2sql.sql.quoting import condition
+from kosmos_rag.text2sql.sql.quoting import join_condition
 from tests.unit.text2sql.catalog.worlds import database, table
 
 
@@ -41,7 +41,7 @@ def test_plan__keeps_composite_keys_whole(example: DatabaseSchema) -> None:
     assert path.joins[0].hint == (
         "output_reviews.run_id, output_reviews.position -> run_outputs.run_id, run_outputs.position"
     )
-    assert condition(example, path.joins[0]) == (
+    assert join_condition(example, path.joins[0]) == (
         "output_reviews.run_id = run_outputs.run_id AND output_reviews.position = run_outputs.position"
     )
     assert path.joins[1].hint == "run_outputs.run_id -> program_runs.id"
@@ -64,9 +64,9 @@ def test_plan__reports_several_bridges() -> None:
 
 
 def test_plan__shows_a_few_of_many_ties_and_says_that_there_are_more() -> None:
-    middle = [table(f"m{n}", "a_id", "z_id", keys={"a_id": "a.id", "z_id": "z.id"}) for n in range(MOST_PATHS + 3)]
+    middle = [table(f"m{n}", "a_id", "z_id", keys={"a_id": "a.id", "z_id": "z.id"}) for n in range(MAX_PATHS + 3)]
     (plan,) = JoinGraph(database(table("a"), table("z"), *middle)).plans(["a", "z"])
-    assert len(plan.paths) == MOST_PATHS
+    assert len(plan.paths) == MAX_PATHS
     assert plan.more
 
 
@@ -104,7 +104,7 @@ def test_plan__of_an_unknown_table_is_refused() -> None:
 def test_condition__quotes_what_is_not_plain() -> None:
     schema = database(table("order", schema="sales"), table('li"ne 🙂', "Order", keys={"Order": "sales.order.id"}))
     (plan,) = JoinGraph(schema).plans(['li"ne 🙂', "sales.order"])
-    assert condition(schema, plan.paths[0].joins[0]) == '"li""ne 🙂"."Order" = sales."order".id'
+    assert join_condition(schema, plan.paths[0].joins[0]) == '"li""ne 🙂"."Order" = sales."order".id'
 
 
 Graph = dict[str, tuple[str, ...]]
@@ -142,12 +142,12 @@ def _all_shortest(graph: Graph, nodes: list[str]) -> set[frozenset[Edge]]:
 @given(graphs())
 def test_trees__are_all_of_the_shortest(world: tuple[Graph, list[str]]) -> None:
     graph, nodes = world
-    assert set(shortest_trees(graph, nodes, exact_up_to=6, most=1000)) == _all_shortest(graph, nodes)
+    assert set(shortest_trees(graph, nodes, exact_up_to=6, limit=1000)) == _all_shortest(graph, nodes)
 
 
 @given(graphs())
 def test_tree__of_shortest_paths_connects_and_is_at_most_twice_as_long(world: tuple[Graph, list[str]]) -> None:
     graph, nodes = world
-    (tree,) = shortest_trees(graph, nodes, exact_up_to=1, most=1)
+    (tree,) = shortest_trees(graph, nodes, exact_up_to=1, limit=1)
     assert _connects(tree, nodes) or len(nodes) == 1
     assert len(tree) <= 2 * len(next(iter(_all_shortest(graph, nodes))))

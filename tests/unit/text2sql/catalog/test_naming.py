@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.text2sql.catalog.naming import aliases, plural, singular, spoken, words
+from kosmos_rag.text2sql.catalog.naming import aliases, humanize, plural, singular, words
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_aliases__of_any_name_are_few_distinct_and_never_empty(name: str) -> Non
     assert 1 <= len(found) <= 8
     assert len(set(found)) == len(found)
     assert all(found)
-    assert spoken(name) == found[0]
+    assert humanize(name) == found[0]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from kosmos_rag.core.errors import ConfigError, SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.recipes import MEASURES_OF_A_KEY, read_recipes, slug_of, template_recipes
+from kosmos_rag.text2sql.recipes import MAX_MEASURES_PER_KEY, read_recipes, slugify, template_recipes
 from kosmos_rag.text2sql.sql.validate import check_query
 from tests.unit.text2sql.catalog.worlds import EXAMPLE, database, table
 
@@ -36,12 +36,12 @@ def test_templates__have_slugs_that_stay(example: DatabaseSchema) -> None:
 
 def test_templates__of_a_wide_table_are_bounded() -> None:
     wide = table("wide", "p_id integer", *(f"m{n} integer" for n in range(2000)), keys={"p_id": "p.id"})
-    assert len(template_recipes(database(table("p", "name"), wide))) == MEASURES_OF_A_KEY + 1
+    assert len(template_recipes(database(table("p", "name"), wide))) == MAX_MEASURES_PER_KEY + 1
 
 
 def test_slugs__are_apart_where_letters_are_lost() -> None:
-    assert slug_of("shop", "a_b", "of", "c") == "shop-a_b-of-c"
-    slugs = {slug_of(text) for text in ("a b", "A b", "a 🙂b", 'a "b"', "🙂", "🙃")}
+    assert slugify("shop", "a_b", "of", "c") == "shop-a_b-of-c"
+    slugs = {slugify(text) for text in ("a b", "A b", "a 🙂b", 'a "b"', "🙂", "🙃")}
     assert len(slugs) == 6
     assert all(slug.replace("-", "").replace("_", "").isalnum() for slug in slugs)
 
@@ -54,7 +54,7 @@ def test_curated__fit_the_example_and_their_sql_passes_the_guard(example: Databa
         assert recipe.sql is not None
         reading = check_query(
             recipe.sql, example, parameters={"name": "forest fire"} if ":name" in recipe.sql else {}
-        ).reading
+        ).analysis
         assert set(reading.tables) == set(recipe.tables)
         assert set(recipe.columns) <= set(reading.columns)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from kosmos_rag.text2sql.ambiguity import find_ambiguities
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.prompt import Selection, as_json, prompt_block
+from kosmos_rag.text2sql.prompt import Selection, prompt_block, selection_as_json
 from kosmos_rag.text2sql.recipes import template_recipes
 from tests.unit.text2sql.catalog.worlds import database, table
 
@@ -83,11 +83,11 @@ def test_prompt__shows_further_joins_where_both_tables_stand() -> None:
     assert "Joins:" not in prompt_block(needed, max_tokens=100, count=_count).text
     text = prompt_block(replace(needed, tables=("singers", "songs")), max_tokens=100, count=_count).text
     assert text.splitlines()[3:5] == ["Joins:", "if needed songs.singer_id = singers.id"]
-    assert as_json(needed)["further_joins"] == ["songs.singer_id -> singers.id"]
+    assert selection_as_json(needed)["further_joins"] == ["songs.singer_id -> singers.id"]
 
 
 def test_json__has_references_joins_and_what_is_open(example: DatabaseSchema) -> None:
-    data = json.loads(json.dumps(as_json(_selection(example))))
+    data = json.loads(json.dumps(selection_as_json(_selection(example))))
     assert data["columns"][0] == {"table": "program_statistics", "column": "success_count"}
     assert data["tables"][0]["model"] == "ProgramStatistics"
     assert data["joins"][0]["paths"] == [

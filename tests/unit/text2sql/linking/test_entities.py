@@ -10,7 +10,7 @@ TODAY = date(2026, 5, 20)
 
 
 def _found(question: str, *known: str) -> Entities:
-    return find_entities(question, known=frozenset(known), today=TODAY)
+    return find_entities(question, known_values=frozenset(known), today=TODAY)
 
 
 def test_quoted_names__are_found_in_either_quotes() -> None:

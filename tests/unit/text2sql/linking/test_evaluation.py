@@ -8,7 +8,7 @@ from benchmarks.schema.parts import ALL, HELD_OUT, TUNED_ON, parts
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
-from kosmos_rag.text2sql.linking.evaluation import Judged, figures, holds_all, holds_joins, r_precision
+from kosmos_rag.text2sql.linking.evaluation import QuestionScore, aggregate, contains_all, contains_joins, r_precision
 from kosmos_rag.text2sql.sql.gold import GoldQuestion
 
 _KEY = (("singers", "id"), ("songs", "singer_id"))
@@ -25,8 +25,8 @@ def _gold(question: str = "songs of singers", *, database: str = "music", joins:
     )
 
 
-def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1) -> Judged:
-    return Judged(
+def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1) -> QuestionScore:
+    return QuestionScore(
         gold=gold,
         database_first=held,
         tables_in_5=held,
@@ -45,7 +45,7 @@ def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1
 def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
     right, wrong = _judged(_gold(), held=True, tokens=200), _judged(_gold(), held=False, hints=4)
     plain = _judged(_gold(joins=False), held=False)
-    found = figures([right, wrong, plain])
+    found = aggregate([right, wrong, plain])
     assert found.questions == 3
     assert found.database_first == pytest.approx(1 / 3)
     assert found.tables_in_10 == 1.0
@@ -56,19 +56,19 @@ def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
 
 
 def test_figures__that_no_question_is_about_are_left_out() -> None:
-    found = figures([_judged(_gold(joins=False), held=True)])
+    found = aggregate([_judged(_gold(joins=False), held=True)])
     assert (found.columns_in_5, found.joins) == (None, None)
     assert not {"columns_in_5", "columns_in_10", "joins", "joins_needed"} & found.as_json().keys()
 
 
 def test_figures__of_nothing_are_refused() -> None:
     with pytest.raises(RequestError, match="no question"):
-        figures([])
+        aggregate([])
 
 
 def test_recall_and_precision__by_hand() -> None:
-    assert holds_all(["a", "b", "c"], ["b", "a"], 2)
-    assert not holds_all(["a", "b", "c"], ["c"], 2)
+    assert contains_all(["a", "b", "c"], ["b", "a"], 2)
+    assert not contains_all(["a", "b", "c"], ["c"], 2)
     assert r_precision(["a", "x", "b"], ["a", "b"]) == 0.5
 
 
@@ -78,9 +78,9 @@ def test_joins__count_in_plans_and_beside_them() -> None:
     songs = TableSchema(name="songs", columns=columns, foreign_keys=(key,))
     graph = JoinGraph(DatabaseSchema(name="music", tables=(TableSchema(name="singers", columns=columns[:1]), songs)))
     both, alone = graph.plans(["singers", "songs"]), graph.plans(["singers"])
-    assert holds_joins(both, _gold())
-    assert not holds_joins(alone, _gold())
-    assert holds_joins(alone, _gold(), both[0].paths[0].joins)
+    assert contains_joins(both, _gold())
+    assert not contains_joins(alone, _gold())
+    assert contains_joins(alone, _gold(), both[0].paths[0].joins)
 
 
 def test_parts__are_disjoint_by_database_and_the_same_each_time() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.core.errors import SchemaInvalid
-from kosmos_rag.text2sql.linking.synonym_mining import LoggedQuestion, read_log, suggested
+from kosmos_rag.text2sql.linking.synonym_mining import LoggedQuestion, read_log, suggest_synonyms
 
 
 def _log(*entries: tuple[str, str]) -> list[LoggedQuestion]:
@@ -22,26 +22,26 @@ WAGES = _log(
 
 
 def test_a_word__is_suggested_where_questions_agree() -> None:
-    (found,) = suggested(WAGES)
+    (found,) = suggest_synonyms(WAGES)
     assert (found.word, found.name, found.questions, found.share) == ("wages", "salary", 3, 1.0)
 
 
 def test_nothing__is_suggested_from_few_questions() -> None:
-    assert suggested(WAGES, minimum=4) == []
+    assert suggest_synonyms(WAGES, minimum=4) == []
 
 
 def test_a_question_that_is_repeated__counts_once() -> None:
-    assert suggested(_log(*[("wages of Anna", "employees.salary")] * 9)) == []
+    assert suggest_synonyms(_log(*[("wages of Anna", "employees.salary")] * 9)) == []
 
 
 def test_a_word_that_goes_with_anything__is_not_suggested() -> None:
     log = _log(*((f"shop {word} wages", f"t.{word}x") for word in ("one", "two", "six", "ten")))
-    assert all(found.word != "shop" for found in suggested(log))
+    assert all(found.word != "shop" for found in suggest_synonyms(log))
 
 
 def test_a_name_that_the_question_says__needs_no_synonym() -> None:
     log = _log(*((f"salary wages {word}", "employees.salary") for word in ("one", "two", "six")))
-    assert suggested(log) == []
+    assert suggest_synonyms(log) == []
 
 
 def test_a_broken_log__names_every_line(tmp_path: Path) -> None:
