@@ -30,7 +30,9 @@ class RewrittenQuery:
 
 
 def contextualize(model: LanguageModel, prompt: Prompt, question: str, history: Sequence[Turn]) -> RewrittenQuery:
-    """Rewrite a question with a language model; on failure return it unchanged, with a warning.
+    """Rewrite a question with a language model.
+
+    On failure return it unchanged, with a warning.
 
     Args:
         model: The language model.

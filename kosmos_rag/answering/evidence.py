@@ -69,7 +69,10 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
 
 
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the cosine similarity of each row to a vector; 0 where a norm is 0."""
+    """Return the cosine similarity of each row to a vector.
+
+    0 where a norm is 0.
+    """
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
     return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 

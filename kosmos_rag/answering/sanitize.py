@@ -45,10 +45,10 @@ _PUNCTUATION = ".,;:!?)]}>\"'*_`|"
 
 
 def sanitize(pieces: Iterable[str], *, evidence: str, link_hosts: Sequence[str]) -> Iterator[str]:
-    """Sanitize a text that arrives in pieces; the result does not depend on how it is split.
+    """Sanitize a text that arrives in pieces.
 
-    Reasoning between `<think>` and `</think>` at the start is dropped. Constructs that Markdown, HTML or a browser
-    would render as image, link or tag are broken by a space or removed.
+    The result does not depend on how it is split. Reasoning between `<think>` and `</think>` at the start is dropped.
+    Constructs that Markdown, HTML or a browser would render as image, link or tag are broken by a space or removed.
 
     Args:
         pieces: The text as the model writes it.
@@ -94,7 +94,10 @@ def _without_reasoning(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _after_reasoning(begun: str, coming: Iterator[str]) -> str:
-    """Skip to the end of the reasoning; return the rest of its last piece."""
+    """Skip to the end of the reasoning.
+
+    Return the rest of its last piece.
+    """
     for piece in chain([begun], coming):
         begun = begun[-len(_THOUGHT) :] + piece
         _, ended, rest = begun.partition(_THOUGHT)

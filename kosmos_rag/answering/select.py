@@ -12,7 +12,10 @@ _SHINGLE = 3
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the 3-word shingles of a text, case folded; a shorter text is one shingle."""
+    """Return the 3-word shingles of a text, case folded.
+
+    A shorter text is one shingle.
+    """
     words = _WORD.findall(text.casefold())
     if len(words) <= _SHINGLE:
         return frozenset([tuple(words)])
@@ -128,7 +131,10 @@ def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[Selection]:
 
 
 def _group_by_section(hits: Sequence[Passage]) -> list[_Group]:
-    """Group hits by section, best first; a hit within the span of a better one joins its group."""
+    """Group hits by section, best first.
+
+    A hit within the span of a better one joins its group.
+    """
     groups: list[_Group] = []
     for hit in sorted(hits, key=lambda passage: passage.rank):
         same = [group for group in groups if group.members[0].version_id == hit.version_id]
@@ -157,7 +163,10 @@ def _group_neighbours(hits: Sequence[Passage]) -> list[_Group]:
 
 
 def _is_next_chunk(one: Passage, other: Passage) -> bool:
-    """Return whether `other` is the next chunk of the same section; a citation names one section."""
+    """Return whether `other` is the next chunk of the same section.
+
+    A citation names one section.
+    """
     return (
         one.version_id == other.version_id and one.chunk_index + 1 == other.chunk_index and one.section == other.section
     )

@@ -73,7 +73,10 @@ class AnswerStream:
         return self
 
     def on_complete(self, told: Callable[[Answer], None]) -> None:
-        """Set a callback that gets the whole answer before the last event; if it raises, that event is withheld."""
+        """Set a callback that gets the whole answer before the last event.
+
+        If it raises, that event is withheld.
+        """
         self._on_complete = told
 
     def __iter__(self) -> Self:
@@ -109,7 +112,10 @@ class AnswerStream:
         self.close()
 
     def answer(self) -> Answer:
-        """Read to the end and return the answer. Raises as iteration does, ModelError after the end."""
+        """Read to the end and return the answer.
+
+        Raises as iteration does, ModelError after the end.
+        """
         with self:
             for event in self:
                 if isinstance(event, AnswerDone):

@@ -73,10 +73,11 @@ open, with the mark that it had."""
 
 
 class IngestionError(KosmosError):
-    """One document could not be ingested. `code` is stable and meant for programs, the message for people.
+    """One document could not be ingested.
 
-    Codes of its own: `unknown_language`, `no_department`, `storage`, `lease_lost`, `internal`; `preset_changed` and
-    `preset_missing` where the collection no longer has the preset that the document was to be ingested under.
+    `code` is stable and meant for programs, the message for people. Codes of its own: `unknown_language`,
+    `no_department`, `storage`, `lease_lost`, `internal`; `preset_changed` and `preset_missing` where the collection no
+    longer has the preset that the document was to be ingested under.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -126,7 +127,10 @@ class RequestError(KosmosError):
 
 
 class SchemaInvalid(RequestError):
-    """A description of a database's schema cannot be used. `problems` are all of its faults, each with its place."""
+    """A description of a database's schema cannot be used.
+
+    `problems` are all of its faults, each with its place.
+    """
 
     def __init__(self, what: str, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -134,10 +138,10 @@ class SchemaInvalid(RequestError):
 
 
 class QueryRefused(RequestError):
-    """A statement is not run. `code` is stable and meant for programs, the message for people.
+    """A statement is not run.
 
-    Codes: `unreadable`, `several_statements`, `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`,
-    `unknown_column`, `parameters`, `role`, `plan`.
+    `code` is stable and meant for programs, the message for people. Codes: `unreadable`, `several_statements`,
+    `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`, `unknown_column`, `parameters`, `role`, `plan`.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -146,7 +150,10 @@ class QueryRefused(RequestError):
 
 
 class ServiceError(KosmosError):
-    """The service does not carry out a request. The message is for whoever sent it."""
+    """The service does not carry out a request.
+
+    The message is for whoever sent it.
+    """
 
 
 class NotAuthenticated(ServiceError):
@@ -166,7 +173,10 @@ class PayloadTooLarge(ServiceError):
 
 
 class TooManyRequests(ServiceError):
-    """The tenant or the subject has used up its rate; from `retry_after_s` on it has some again."""
+    """The tenant or the subject has used up its rate.
+
+    From `retry_after_s` on it has some again.
+    """
 
     def __init__(self, message: str, *, retry_after_s: int) -> None:
         self.retry_after_s = retry_after_s

@@ -26,7 +26,10 @@ class Tokenizer(Protocol):
         ...
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Character span of each token, in order, special tokens not included. Spans index `text` itself."""
+        """Character span of each token, in order, special tokens not included.
+
+        Spans index `text` itself.
+        """
         ...
 
 
@@ -45,7 +48,10 @@ class Embedder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens the model reads, special tokens not included; the rest of a text is ignored by it."""
+        """How many tokens the model reads, special tokens not included.
+
+        The rest of a text is ignored by it.
+        """
         ...
 
     @property
@@ -84,10 +90,10 @@ class Message:
 
 
 class TextStream(Protocol):
-    """A text as it is generated, piece by piece; a generator is one.
+    """A text as it is generated, piece by piece.
 
-    `close` cancels the rest at once; after the end it does nothing. A thread that waits for a piece while another one
-    calls `close` gets a ModelError.
+    A generator is one. `close` cancels the rest at once; after the end it does nothing. A thread that waits for a piece
+    while another one calls `close` gets a ModelError.
     """
 
     def __iter__(self) -> Self:

@@ -51,9 +51,10 @@ class TenantAudit:
         before: uuid.UUID | None = None,
         limit: int = 50,
     ) -> list[AuditRecord]:
-        """List records, the newest first; `before` is the last id of the page before.
+        """List records, the newest first.
 
-        Raises RequestError, ConfigError without `database.worker_url`, DatabaseError.
+        `before` is the last id of the page before. Raises RequestError, ConfigError without `database.worker_url`,
+        DatabaseError.
         """
         first, last = _span(since, until)
         values = {
@@ -72,7 +73,10 @@ class TenantAudit:
             return load_records(connection, self._owner.id, rows)
 
     def get(self, record_id: uuid.UUID) -> AuditRecord | None:
-        """Return one record; None where the log has none of that id. Raises ConfigError, DatabaseError."""
+        """Return one record; None where the log has none of that id.
+
+        Raises ConfigError, DatabaseError.
+        """
         values = {"tenant_id": self._owner.id, "id": record_id}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
@@ -137,7 +141,10 @@ class TenantAudit:
         ]
 
     def unsealed_since(self) -> datetime | None:
-        """Return when the oldest record was written that has no seal yet. Raises ConfigError, DatabaseError."""
+        """Return when the oldest record was written that has no seal yet.
+
+        Raises ConfigError, DatabaseError.
+        """
         return seals.oldest_unsealed_at(self._database.worker, self._owner)
 
     def seal(self) -> int:
@@ -151,7 +158,10 @@ class TenantAudit:
         return len(made)
 
     def verify(self) -> AuditReport:
-        """Recompute every seal, and name the first one that does not hold. Raises ConfigError, DatabaseError."""
+        """Recompute every seal, and name the first one that does not hold.
+
+        Raises ConfigError, DatabaseError.
+        """
         return seals.verify_seals(self._database.worker, self._owner)
 
 

@@ -26,7 +26,10 @@ class BackgroundQueue:
         self._closed = False
 
     def submit(self, task: Callable[[], None]) -> bool:
-        """Add a task and return whether there was room for it; never waits."""
+        """Add a task and return whether there was room for it.
+
+        Never waits.
+        """
         with self._changed:
             if self._closed or len(self._tasks) >= self._capacity or not self._ensure_thread():
                 return False

@@ -50,7 +50,9 @@ class Collections:
         self._settings = settings
 
     def create(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
-        """Give a collection a preset; nothing changes if it has the same one.
+        """Give a collection a preset.
+
+        Nothing changes if it has the same one.
 
         Args:
             owner: Tenant of the collection.
@@ -73,7 +75,9 @@ class Collections:
             )
 
     def set_preset(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
-        """Give a collection a preset in place of its own; its unfinished jobs go by the new one.
+        """Give a collection a preset in place of its own.
+
+        Its unfinished jobs go by the new one.
 
         Args:
             owner: Tenant of the collection.
@@ -106,9 +110,10 @@ class Collections:
         return {} if preset is None else preset.values
 
     def delete(self, owner: TenantRef, collection: str) -> int:
-        """Remove jobs, documents and preset of a collection in one transaction; returns the number of documents.
+        """Remove jobs, documents and preset of a collection in one transaction.
 
-        The locks are taken in the order of every other transaction: preset, jobs, collection.
+        Returns the number of documents. The locks are taken in the order of every other transaction: preset, jobs,
+        collection.
         """
         scope = {"tenant_id": owner.id, "collection": collection}
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
@@ -152,9 +157,9 @@ class TenantCollections:
         return self._collections.infos(self._owner, self._principals)
 
     def settings(self, name: str) -> dict[str, Any]:
-        """Return the stored settings of the preset of a collection; empty without one.
+        """Return the stored settings of the preset of a collection.
 
-        Raises RequestError on a malformed name, DatabaseError.
+        Empty without one. Raises RequestError on a malformed name, DatabaseError.
         """
         return self._collections.settings(self._owner, validate_name("collection", name))
 
@@ -200,7 +205,10 @@ class PipelineCache:
         return self.for_preset(None if collection is None else preset_of(role, tenant, collection))
 
     def for_preset(self, preset: Preset | None) -> CollectionPipelines:
-        """Return the pipelines of a preset; those of the process without one. Raises ConfigError."""
+        """Return the pipelines of a preset; those of the process without one.
+
+        Raises ConfigError.
+        """
         if preset is None:
             return self._default
         with self._lock:

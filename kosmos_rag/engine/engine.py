@@ -54,10 +54,11 @@ class Engine:
         reranker: Reranker | None = None,
         language_model: LanguageModel | None = None,
     ) -> None:
-        """Compose an engine. Models and connections open on first use; the embedded server starts now.
+        """Compose an engine.
 
-        `embedder`, `next_embedder`, `reranker` and `language_model` replace what the settings name: any object with the
-        methods of the port. Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
+        Models and connections open on first use; the embedded server starts now. `embedder`, `next_embedder`,
+        `reranker` and `language_model` replace what the settings name: any object with the methods of the port. Raises
+        ConfigError, DatabaseUnavailable, DatabaseNotReady.
         """
         self.settings = settings
         if reranker is None and settings.rag.reranking.enabled:
@@ -170,7 +171,10 @@ class Engine:
         return self._components
 
     def warm_up(self) -> None:
-        """Load the models before the first query. Raises ModelUnavailable for the embedding model."""
+        """Load the models before the first query.
+
+        Raises ModelUnavailable for the embedding model.
+        """
         self._search.warm_up()
 
     def observe(self, observer: Observer) -> None:
@@ -178,7 +182,10 @@ class Engine:
         self._telemetry.attach(observer)
 
     def close(self) -> None:
-        """Finish background work and close the connections. The embedded server stops with its last user."""
+        """Finish background work and close the connections.
+
+        The embedded server stops with its last user.
+        """
         self._components.background.close(_CLOSE_TIMEOUT_S)
         self._disconnect()
 

@@ -70,11 +70,17 @@ class TenantExperiments:
         return RequestError(f"another experiment for questions to {where} was in the way; try again")
 
     def infos(self) -> list[ExperimentInfo]:
-        """Return the tenant's experiments, those that run first, then the latest. Raises DatabaseError."""
+        """Return the tenant's experiments, those that run first, then the latest.
+
+        Raises DatabaseError.
+        """
         return store.listed(self._database.worker, self._owner)
 
     def status(self, name: str) -> ExperimentReport:
-        """Return how the two configurations compare so far. Raises RequestError where there is none, DatabaseError."""
+        """Return how the two configurations compare so far.
+
+        Raises RequestError where there is none, DatabaseError.
+        """
         experiment = self._named(name)
         return report.report(experiment, store.results(self._database.worker, self._owner, experiment.id))
 

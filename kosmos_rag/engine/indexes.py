@@ -19,7 +19,10 @@ class TenantIndexes:
         return self._maintenance.status(self._owner)
 
     def log(self, limit: int = 20) -> list[IndexEvent]:
-        """Return the latest changes to the vector indexes, the newest first. Raises DatabaseError."""
+        """Return the latest changes to the vector indexes, the newest first.
+
+        Raises DatabaseError.
+        """
         return self._maintenance.log(self._owner, limit=limit)
 
     def build(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
@@ -35,7 +38,10 @@ class TenantIndexes:
         return self._maintenance.tune(self._owner, on_progress or _discard)
 
     def rebuild(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
-        """Rebuild all indexes; queries use the old ones until the new ones are ready. Raises what `build` raises."""
+        """Rebuild all indexes.
+
+        Queries use the old ones until the new ones are ready. Raises what `build` raises.
+        """
         return self._maintenance.rebuild(self._owner, on_progress or _discard)
 
 

@@ -29,7 +29,10 @@ MAX_INTERVAL = timedelta(days=366)
 
 
 class TenantJobs:
-    """The jobs of one tenant; new ones are for one of its collections. Thread-safe."""
+    """The jobs of one tenant.
+
+    New ones are for one of its collections. Thread-safe.
+    """
 
     def __init__(self, database: Database, settings: Settings, queue: Queue, owner: TenantRef, collection: str) -> None:
         self._database = database
@@ -63,7 +66,9 @@ class TenantJobs:
     def enqueue_job(
         self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None
     ) -> int:
-        """Enqueue a job of any kind for the collection. Returns the job's id.
+        """Enqueue a job of any kind for the collection.
+
+        Returns the job's id.
 
         Args:
             kind: one of `storage.queue.kinds`; a worker needs a handler for it.
@@ -158,11 +163,17 @@ class TenantJobs:
         before: int | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
-        """List jobs, newest first; `before` is the last id of the page before. Raises DatabaseError."""
+        """List jobs, newest first.
+
+        `before` is the last id of the page before. Raises DatabaseError.
+        """
         return self._queue.jobs(self._owner, ids=ids, states=states, before=before, limit=limit)
 
     def cancel(self, ids: Sequence[int]) -> list[int]:
-        """Call off unfinished jobs, running ones too. Returns which were unfinished. Raises DatabaseError."""
+        """Call off unfinished jobs, running ones too.
+
+        Returns which were unfinished. Raises DatabaseError.
+        """
         return self._queue.cancel(self._owner, ids)
 
     def retry(self, ids: Sequence[int] | None = None) -> list[int]:

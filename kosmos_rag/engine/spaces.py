@@ -107,7 +107,10 @@ class TenantSpaces:
         return self._reembedding.cutover(self._owner, measure=measure, force=force, on_progress=report)
 
     def rollback(self) -> list[SpaceInfo]:
-        """Answer queries from the space that was live before. Raises RequestError if there is none."""
+        """Answer queries from the space that was live before.
+
+        Raises RequestError if there is none.
+        """
         return self._reembedding.rollback(self._owner)
 
     def drop(self, space: str, on_progress: Progress | None = None) -> list[SpaceInfo]:

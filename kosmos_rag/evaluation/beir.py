@@ -123,7 +123,9 @@ class WritableTenant(Protocol):
 def sync_corpus(
     tenant: WritableTenant, beir: BeirSet, on_progress: Callable[[int, int, str], None] | None = None
 ) -> None:
-    """Make the corpus of a set the documents of a tenant; skip unchanged ones.
+    """Make the corpus of a set the documents of a tenant.
+
+    Skip unchanged ones.
 
     Args:
         tenant: The tenant; its other documents are deleted.
@@ -150,7 +152,10 @@ def sync_corpus(
 
 
 def tenant_of(questions: QuestionSet, settings: Settings) -> str:
-    """Return the name of the tenant of a set; it depends on chunking, embedding and language."""
+    """Return the name of the tenant of a set.
+
+    It depends on chunking, embedding and language.
+    """
     slug = re.sub(r"[^a-z0-9_-]+", "-", questions.name.lower()).strip("-")[:_SLUG]
     chunking, embedding = settings.rag.chunking.model_dump_json(), settings.rag.embedding.model_dump_json()
     fingerprint = f"{chunking} {embedding} {settings.ingestion.language}"

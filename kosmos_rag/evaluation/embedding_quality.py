@@ -25,7 +25,10 @@ _DEPTH = 10
 
 
 def read_answerable(path: Path) -> list[Question]:
-    """Read the answerable questions of a question file. Raises RequestError if there are none."""
+    """Read the answerable questions of a question file.
+
+    Raises RequestError if there are none.
+    """
     questions = [question for question in read_questions(path).questions if question.answerable]
     if not questions:
         raise RequestError(f"no question of the question file {str(path)!r} names the source of its answer")

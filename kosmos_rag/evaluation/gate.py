@@ -13,7 +13,10 @@ State = Literal["reached", "below target", "alert"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """One measure against its target and alert; both are upper bounds if lower is better."""
+    """One measure against its target and alert.
+
+    Both are upper bounds if lower is better.
+    """
 
     measure: str
     value: float

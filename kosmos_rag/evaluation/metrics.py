@@ -16,7 +16,10 @@ def _ir_measures() -> Any:
 
 
 def parse_measures(names: Sequence[str]) -> list[Any]:
-    """Parse names of measures. Raises ConfigError on one that ir-measures does not know or cannot compute here."""
+    """Parse names of measures.
+
+    Raises ConfigError on one that ir-measures does not know or cannot compute here.
+    """
     library = _ir_measures()
     parsed = []
     for name in names:
@@ -37,7 +40,10 @@ def parse_measures(names: Sequence[str]) -> list[Any]:
 
 
 def compute_measures(names: Sequence[str], results: Iterable[QuestionResult]) -> dict[str, dict[str, float]]:
-    """Return the measures of each judged question, by its id. A question without hits counts 0."""
+    """Return the measures of each judged question, by its id.
+
+    A question without hits counts 0.
+    """
     measures = parse_measures(names)
     judged = [result for result in results if result.judged]
     if not judged:

@@ -72,7 +72,10 @@ def report(evaluations: Sequence[Evaluation]) -> str:
 
 
 def _shown_measures(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Return the measures of any evaluation; DEGRADED only if it is not 0."""
+    """Return the measures of any evaluation.
+
+    DEGRADED only if it is not 0.
+    """
     names = dict.fromkeys(name for one in evaluations for name in one.measures)
     return [name for name in names if name != DEGRADED or any(one.measures.get(name) for one in evaluations)]
 
@@ -83,7 +86,10 @@ def _main_measure(names: Iterable[str]) -> str | None:
 
 
 def _timings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[tuple[float, ...]]]]:
-    """Return p50, p95 and p99 in milliseconds by stage and evaluation; empty if it lacks the stage."""
+    """Return p50, p95 and p99 in milliseconds by stage and evaluation.
+
+    Empty if it lacks the stage.
+    """
     timings = [one.timings() for one in evaluations]
     stages = dict.fromkeys(stage for times in timings for stage in times)
     return [(stage, [_percentiles(times.get(stage, ())) for times in timings]) for stage in stages]

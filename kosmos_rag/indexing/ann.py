@@ -79,7 +79,9 @@ def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
 
 
 def plan_settings(kind: str, rows: int, settings: IndexSettings) -> dict[str, Any]:
-    """Return the build settings of an index; the number of lists as pgvector's documentation advises.
+    """Return the build settings of an index.
+
+    The number of lists as pgvector's documentation advises.
 
     Args:
         kind: `ivfflat` or `hnsw`.
@@ -98,7 +100,9 @@ def plan_settings(kind: str, rows: int, settings: IndexSettings) -> dict[str, An
 def create_index(
     connection: psycopg.Connection, scope: VectorScope, index: IndexRecord, settings: IndexSettings
 ) -> None:
-    """Build an index concurrently. A crash can leave an invalid index: `drop_index` removes it.
+    """Build an index concurrently.
+
+    A crash can leave an invalid index: `drop_index` removes it.
 
     Args:
         connection: From `admin_connection`.
@@ -131,7 +135,10 @@ def create_index(
 
 
 def drop_index(connection: psycopg.Connection, relation: str) -> None:
-    """Drop an index concurrently, valid or not; do nothing if it does not exist."""
+    """Drop an index concurrently, valid or not.
+
+    Do nothing if it does not exist.
+    """
     connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS kosmos.{}").format(sql.Identifier(relation)))
 
 

@@ -71,7 +71,10 @@ class _BuildInput:
 
 
 class VectorIndexMaintenance:
-    """Builds and maintains the vector indexes of any tenant of one database. Thread-safe."""
+    """Builds and maintains the vector indexes of any tenant of one database.
+
+    Thread-safe.
+    """
 
     def __init__(self, database: Database, embedders: EmbedderRegistry, settings: IndexSettings) -> None:
         self._database = database
@@ -79,7 +82,10 @@ class VectorIndexMaintenance:
         self._settings = settings
 
     def ready_index(self, tenant: TenantRef, space: Space) -> IndexRecord | None:
-        """Return the vector index of a space that queries use; None without one."""
+        """Return the vector index of a space that queries use.
+
+        None without one.
+        """
         return next((index for index in self._indexes_of(tenant, space) if index.state == READY), None)
 
     def clean_up(self, tenant: TenantRef, progress: Progress) -> None:
@@ -187,9 +193,9 @@ class VectorIndexMaintenance:
         *,
         min_factor: float = 0.0,
     ) -> bool:
-        """Raise the search setting until these queries reach the recall target; never lower it.
+        """Raise the search setting until these queries reach the recall target.
 
-        Returns whether the setting was raised and reaches the target below `_MAX_SEARCHED_SHARE`.
+        Never lower it. Returns whether the setting was raised and reaches the target below `_MAX_SEARCHED_SHARE`.
         """
         progress(f"measuring {index.kind} with {len(queries)} live queries")
         scope = VectorScope(tenant_id=tenant.id, space_id=space.id, dimensions=space.dimensions)
@@ -216,7 +222,10 @@ class VectorIndexMaintenance:
         reason: str,
         progress: Progress,
     ) -> str | None:
-        """Rebuild the index and widen its search as these queries need. Returns the obstacle if it was not rebuilt."""
+        """Rebuild the index and widen its search as these queries need.
+
+        Returns the obstacle if it was not rebuilt.
+        """
         index = self.ready_index(tenant, space)
         assert index is not None, "the index exists, and the maintenance lock is held"
         with maintenance_transaction(self._database, tenant) as connection:
@@ -237,9 +246,10 @@ class VectorIndexMaintenance:
     # --- build -------------------------------------------------------------------------------------------------------
 
     def _prepare_build(self, tenant: TenantRef, space: Space) -> _BuildInput | None:
-        """Return the input of a build; None if the tenant has no chunks.
+        """Return the input of a build.
 
-        Queries are embedded before the build, so that a missing or wrong model is reported at once.
+        None if the tenant has no chunks. Queries are embedded before the build, so that a missing or wrong model is
+        reported at once.
         """
         scope = VectorScope(tenant_id=tenant.id, space_id=space.id, dimensions=space.dimensions)
         with maintenance_transaction(self._database, tenant) as connection:
@@ -252,7 +262,10 @@ class VectorIndexMaintenance:
         return _BuildInput(scope=scope, rows=rows, published=published, queries=queries)
 
     def _build_best(self, tenant: TenantRef, build_input: _BuildInput, progress: Progress) -> IndexRecord:
-        """Build the configured kind; with `auto` ivfflat, and hnsw too if that is too slow, and keep the better one."""
+        """Build the configured kind.
+
+        With `auto` ivfflat, and hnsw too if that is too slow, and keep the better one.
+        """
         configured = self._settings.vector
         first = self._build_kind(tenant, build_input, IVFFLAT if configured == "auto" else configured, progress)
         if configured != "auto" or first.health["p50_ms"] <= self._settings.target_ms:

@@ -56,7 +56,10 @@ def insert_index(connection: psycopg.Connection, tenant_id: uuid.UUID, index: In
 
 
 def update_index(connection: psycopg.Connection, tenant_id: uuid.UUID, index: IndexRecord) -> None:
-    """Store state, settings and health of an index. Raises IndexLocked if another process has deleted it."""
+    """Store state, settings and health of an index.
+
+    Raises IndexLocked if another process has deleted it.
+    """
     values = {"id": index.id, "state": index.state, "now": index.checked_at or datetime.now(UTC)}
     values |= {"settings": Jsonb(index.settings), "health": Jsonb(index.health)}
     if not connection.execute(statement("update_index"), {"tenant_id": tenant_id, **values}).rowcount:

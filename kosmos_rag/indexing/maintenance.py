@@ -41,7 +41,10 @@ class IndexMaintenance:
         self._vectors = VectorIndexMaintenance(database, embedders, settings.indexes)
 
     def status(self, tenant: TenantRef) -> list[IndexInfo]:
-        """Return the indexes of a tenant, and the due maintenance of each. Raises DatabaseError."""
+        """Return the indexes of a tenant, and the due maintenance of each.
+
+        Raises DatabaseError.
+        """
         with maintenance_transaction(self._database, tenant) as connection:
             return index_status(connection, tenant, self._settings)
 
@@ -77,7 +80,10 @@ class IndexMaintenance:
         return self.status(tenant)
 
     def log(self, tenant: TenantRef, *, limit: int = 20) -> list[IndexEvent]:
-        """Return the latest changes to the vector indexes, the newest first. Raises DatabaseError."""
+        """Return the latest changes to the vector indexes, the newest first.
+
+        Raises DatabaseError.
+        """
         with maintenance_transaction(self._database, tenant) as connection:
             return list_events(connection, tenant.id, limit=limit)
 
@@ -121,7 +127,10 @@ class IndexMaintenance:
         return self._vectors.ready_index(tenant, space)
 
     def drop_space(self, tenant: TenantRef, space: Space, progress: Progress) -> None:
-        """Drop the vector indexes of a space that is not live. Raises IndexLocked, ConfigError, DatabaseError."""
+        """Drop the vector indexes of a space that is not live.
+
+        Raises IndexLocked, ConfigError, DatabaseError.
+        """
         with self._locked(tenant):
             self._vectors.clean_up(tenant, progress)
             self._vectors.drop_space(tenant, space)

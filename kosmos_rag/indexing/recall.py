@@ -61,7 +61,10 @@ SearchFunction = Callable[[NDArray[np.float32]], list[Any]]
 
 
 def sample_queries(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
-    """Return queries of eight to twelve consecutive words of random chunks; empty if the tenant has no chunks."""
+    """Return queries of eight to twelve consecutive words of random chunks.
+
+    Empty if the tenant has no chunks.
+    """
     texts = [
         text
         for number in range(QUERIES)

@@ -32,7 +32,10 @@ class SegmentMaintenance:
         self._settings = settings
 
     def pack(self, tenant: TenantRef, progress: Callable[[str], None]) -> None:
-        """Pack the unsegmented chunks of each collection that has enough of them. Raises IndexLocked."""
+        """Pack the unsegmented chunks of each collection that has enough of them.
+
+        Raises IndexLocked.
+        """
         for collection, unsegmented in self._unsegmented_by_collection(tenant).items():
             if unsegmented < self._settings.unsegmented_chunks:
                 continue

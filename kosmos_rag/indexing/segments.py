@@ -33,7 +33,10 @@ Packed = tuple[int, bytes, bytes]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Chunks:
-    """The chunks of a segment, by offset. Offsets are dense: a merge leaves no room for deleted chunks."""
+    """The chunks of a segment, by offset.
+
+    Offsets are dense: a merge leaves no room for deleted chunks.
+    """
 
     sequences: NDArray[np.integer]
     lengths: NDArray[np.int32]
@@ -42,9 +45,10 @@ class _Chunks:
 def pack_unsegmented(
     connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, first_sequence: int
 ) -> IndexRecord | None:
-    """Pack the oldest unsegmented chunks into a segment, in the caller's transaction; None if there are none.
+    """Pack the oldest unsegmented chunks into a segment, in the caller's transaction.
 
-    Publications are serialised and sequence numbers rise with their commits, so that later chunks have higher ones.
+    None if there are none. Publications are serialised and sequence numbers rise with their commits, so that later
+    chunks have higher ones.
 
     Args:
         connection: A connection in a transaction of the tenant.
@@ -171,7 +175,10 @@ def _renumber(
 def _merge_postings(
     rows: Iterable[tuple[int, uuid.UUID, bytes, bytes]], new_offsets: dict[uuid.UUID, NDArray[np.int32]]
 ) -> Iterator[Packed]:
-    """Join the postings of each lexeme; `rows` are ordered by lexeme, then by segment."""
+    """Join the postings of each lexeme.
+
+    `rows` are ordered by lexeme, then by segment.
+    """
     for lexeme_id, group in groupby(rows, key=itemgetter(0)):
         postings = list(group)
         offsets = np.concatenate([new_offsets[posting[1]][unpack_numbers(posting[2])] for posting in postings])

@@ -14,7 +14,10 @@ from kosmos_rag.storage.tenants import TenantRef
 
 @contextmanager
 def maintenance_transaction(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
-    """Open a transaction of the worker role without a statement timeout. Raises DatabaseError."""
+    """Open a transaction of the worker role without a statement timeout.
+
+    Raises DatabaseError.
+    """
     with database.worker.transaction(tenant.id, [EVERYONE]) as connection:
         # The timeout is meant for queries: to count, to merge and to wait for publications take longer.
         connection.execute(statement("no_statement_timeout"))

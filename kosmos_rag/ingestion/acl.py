@@ -18,10 +18,10 @@ NO_DEPARTMENT, BAD_DEPARTMENT = "no_department", "bad_department"
 
 
 def apply_access_policy(document: SourceDocument, access: AccessSettings) -> SourceDocument:
-    """Return the document with the acl of its department; a document with an acl of its own keeps that.
+    """Return the document with the acl of its department.
 
-    Idempotent. The default acl, `everyone`, is not one of its own. Raises IngestionError where the department is not
-    known: such a document would be readable by everyone or by no one.
+    A document with an acl of its own keeps that. Idempotent. The default acl, `everyone`, is not one of its own. Raises
+    IngestionError where the department is not known: such a document would be readable by everyone or by no one.
     """
     if access.department_from is None or document.acl != (EVERYONE,):
         return document

@@ -22,7 +22,10 @@ class PendingDocument(Protocol):
 
     @property
     def etag(self) -> str | None:
-        """Version of the document at its source, to be stored with it; None where it is not known."""
+        """Version of the document at its source, to be stored with it.
+
+        None where it is not known.
+        """
         ...
 
     def load(self) -> SourceDocument:

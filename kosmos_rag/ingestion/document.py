@@ -115,7 +115,10 @@ def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID
 
 
 def declared_language(document: SourceDocument) -> str | None:
-    """Return the language that goes with a document whatever is configured; None where the configured one does."""
+    """Return the language that goes with a document whatever is configured.
+
+    None where the configured one does.
+    """
     if document.language is not None:
         return document.language
     return "simple" if PurePath(document.source).suffix.lower() in _CODE else None
@@ -260,9 +263,10 @@ class ChunkText:
 
 
 def embedding_texts(pieces: Sequence[ChunkText], tokenizer: Tokenizer) -> tuple[list[str], int]:
-    """Put title and section before each chunk's text. Returns the texts, and how many tokens had no room.
+    """Put title and section before each chunk's text.
 
-    A piece from the middle of a document seldom names what it is about: its headings do.
+    Returns the texts, and how many tokens had no room. A piece from the middle of a document seldom names what it is
+    about: its headings do.
     """
     headers = [piece.header for piece in pieces]
     shortened = {header: _shorten(header, tokenizer) for header in set(headers) if header}
@@ -281,7 +285,10 @@ def _shorten(header: str, tokenizer: Tokenizer) -> tuple[str, int]:
 
 
 class DocumentProcessor:
-    """Checks, fingerprints, parses and chunks documents by the settings of a collection. Thread-safe."""
+    """Checks, fingerprints, parses and chunks documents by the settings of a collection.
+
+    Thread-safe.
+    """
 
     def __init__(self, settings: Settings, embedder: Embedder, telemetry: Telemetry) -> None:
         """Args: embedder: its tokenizer and input length bound the chunks; the semantic chunker embeds by it."""
@@ -303,7 +310,10 @@ class DocumentProcessor:
         return limits
 
     def warm_up(self) -> None:
-        """Load the model, the chunker and the fork server of the parser. Raises ModelUnavailable, ConfigError."""
+        """Load the model, the chunker and the fork server of the parser.
+
+        Raises ModelUnavailable, ConfigError.
+        """
         _ = self._limits
         start_parser()
         self._embedder.embed(["warm"])

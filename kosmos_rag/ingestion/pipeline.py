@@ -51,7 +51,9 @@ class PublishExecutor(Protocol):
         ...
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
-        """Publish a batch by calling `publish`, now or later; it raises only what the recorder raises.
+        """Publish a batch by calling `publish`, now or later.
+
+        It raises only what the recorder raises.
 
         Args:
             documents: documents of the batch.
@@ -135,7 +137,9 @@ class IngestPipeline:
         lease: Lease = NO_LEASE,
         executor: PublishExecutor = SYNCHRONOUS,
     ) -> None:
-        """Ingest documents of one collection; each one that is started gets one outcome.
+        """Ingest documents of one collection.
+
+        Each one that is started gets one outcome.
 
         Args:
             tenant: owner of the collection.
@@ -177,7 +181,10 @@ class IngestPipeline:
             return load_sources(connection, tenant.id, collection)
 
     def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
-        """Remove documents by source with all their rows. Returns how many there were."""
+        """Remove documents by source with all their rows.
+
+        Returns how many there were.
+        """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return remove_documents(connection, tenant.id, ids, collection=collection)
@@ -221,7 +228,10 @@ class IngestPipeline:
 def _assign_ids(
     tenant: TenantRef, collection: str, documents: Sequence[PendingDocument], recorder: OutcomeRecorder
 ) -> list[tuple[uuid.UUID, PendingDocument]]:
-    """Return the documents with their ids; those whose name cannot be stored have failed."""
+    """Return the documents with their ids.
+
+    Those whose name cannot be stored have failed.
+    """
     named: list[tuple[uuid.UUID, PendingDocument]] = []
     for document in documents:
         try:
@@ -252,7 +262,10 @@ _Rejected = list[tuple[uuid.UUID, PendingDocument, IngestionError]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Run:
-    """One run over documents of a collection. Batches may be published by several threads."""
+    """One run over documents of a collection.
+
+    Batches may be published by several threads.
+    """
 
     database: Database
     publisher: Publisher
@@ -293,7 +306,10 @@ class _Run:
         self._reject(rejected)
 
     def _process(self, key: uuid.UUID, pending: PendingDocument) -> ChunkedDocument | None:
-        """Load, parse and chunk a document; None where it is stored with the same fingerprint."""
+        """Load, parse and chunk a document.
+
+        None where it is stored with the same fingerprint.
+        """
         document = pending.load()
         self.processor.check(document)
         if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
@@ -355,7 +371,10 @@ class _Run:
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
     def _reject(self, rejected: _Rejected) -> None:
-        """Record failed documents; remove the stored version of those that would stay open to everyone."""
+        """Record failed documents.
+
+        Remove the stored version of those that would stay open to everyone.
+        """
         access = self.processor.settings.rag.access
         if rejected and access.department_from is not None:
             documents = {key: pending for key, pending, _ in rejected}

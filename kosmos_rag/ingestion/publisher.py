@@ -47,7 +47,10 @@ class Lease(Protocol):
     """
 
     def may_start(self, document: PendingDocument) -> bool:
-        """Whether to start work on a document; without asking the database. False: it has no outcome."""
+        """Whether to start work on a document; without asking the database.
+
+        False: it has no outcome.
+        """
         ...
 
     def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
@@ -180,7 +183,10 @@ class Publisher:
         )
 
     def _write(self, batch: _Batch, lease: Lease) -> list[PublishResult]:
-        """Look the vectors up, embed what is missing, publish. Few texts take one transaction, many take two."""
+        """Look the vectors up, embed what is missing, publish.
+
+        Few texts take one transaction, many take two.
+        """
         vectors, tenant = batch.vectors, batch.tenant
         with ExitStack() as stack:
             connection = stack.enter_context(self._database.worker.transaction(tenant.id, [EVERYONE]))
@@ -250,7 +256,10 @@ class Publisher:
 
 
 def _require_unchanged_preset(connection: psycopg.Connection, batch: _Batch) -> None:
-    """Raise IngestionError if the preset changed since the batch was processed; after the lock on the collection."""
+    """Raise IngestionError if the preset changed since the batch was processed.
+
+    After the lock on the collection.
+    """
     preset = load_preset(connection, batch.tenant.id, batch.collection)
     if (None if preset is None else preset.version) != batch.preset_version:
         raise IngestionError(

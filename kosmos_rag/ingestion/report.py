@@ -25,7 +25,10 @@ class PublishedDocument:
 
 
 class OutcomeRecorder(Protocol):
-    """Receives one outcome of each document that was started. Called from the threads that publish."""
+    """Receives one outcome of each document that was started.
+
+    Called from the threads that publish.
+    """
 
     def record_published(self, published: Sequence[PublishedDocument]) -> None:
         """Record the documents of a batch that were committed; may be empty."""
@@ -46,7 +49,10 @@ class OutcomeRecorder(Protocol):
 
 @dataclass(kw_only=True)
 class ReportBuilder:
-    """Adds the outcomes up to an IngestReport. What fails for another reason than its document ends the run."""
+    """Adds the outcomes up to an IngestReport.
+
+    What fails for another reason than its document ends the run.
+    """
 
     counts: Counter[Outcome] = field(default_factory=Counter)
     chunks: int = 0
@@ -68,7 +74,10 @@ class ReportBuilder:
         self.counts[Outcome.UNCHANGED] += len(documents)
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
-        """Keep why documents failed. Raises the error where it is not about a document."""
+        """Keep why documents failed.
+
+        Raises the error where it is not about a document.
+        """
         if not isinstance(error, IngestionError):
             raise error
         self.failed += [

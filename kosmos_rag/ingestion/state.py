@@ -46,7 +46,10 @@ def load_state(
 
 
 def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> Preset | None:
-    """Read the preset of a collection in the caller's transaction; None where it has none."""
+    """Read the preset of a collection in the caller's transaction.
+
+    None where it has none.
+    """
     values = {"tenant_id": tenant_id, "collection": collection}
     row = connection.execute(statement("preset_of_collection"), values).fetchone()
     return None if row is None else Preset(name=row[0], content=row[1])

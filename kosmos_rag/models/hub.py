@@ -40,10 +40,10 @@ def is_cached(name: str, cache_dir: Path | None) -> bool:
 
 
 def resolve(name: str, models: ModelsSettings) -> str:
-    """Locate a model as `locate` does and check that it is available. Raises ModelUnavailable.
+    """Locate a model as `locate` does and check that it is available.
 
-    One request to the hub comes first: loading from an unreachable hub requests a dozen files, several times each,
-    which takes a minute.
+    Raises ModelUnavailable. One request to the hub comes first: loading from an unreachable hub requests a dozen files,
+    several times each, which takes a minute.
     """
     location = locate(name)
     if Path(location).is_dir() or is_cached(location, models.cache_dir):

@@ -41,7 +41,9 @@ def require_runtime(models: ModelsSettings) -> None:
 
 
 def load_onnx(kind: Callable[..., Any], location: str, models: ModelsSettings, precision: Precision = "full") -> Any:
-    """Load a model; export it to the cache folder first where that has none.
+    """Load a model.
+
+    Export it to the cache folder first where that has none.
 
     Args:
         kind: class of sentence-transformers.

@@ -16,7 +16,10 @@ REMEDY = "give a folder as rag.reranking.model, or set rag.reranking.enabled=fal
 
 
 class CrossEncoderReranker:
-    """A reranking model on PyTorch or ONNX Runtime, loaded on first use. Thread-safe; calls run in parallel."""
+    """A reranking model on PyTorch or ONNX Runtime, loaded on first use.
+
+    Thread-safe; calls run in parallel.
+    """
 
     def __init__(self, settings: RerankingSettings, models: ModelsSettings) -> None:
         self._settings = settings
@@ -48,7 +51,10 @@ class CrossEncoderReranker:
         return [float(score) for score in (1 + np.tanh(logits / 2)) / 2]
 
     def _logits(self, model: Any, pairs: list[tuple[str, str]]) -> Any:
-        """Return the raw scores, in the order of the pairs. Batches are sorted by length, so little is padded."""
+        """Return the raw scores, in the order of the pairs.
+
+        Batches are sorted by length, so little is padded.
+        """
         scores = model.predict(
             pairs,
             batch_size=self._settings.batch_size,

@@ -172,7 +172,10 @@ def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.C
 
 
 def _circular() -> list[ForeignKeyConstraint]:
-    """Return foreign keys to later tables; they are dropped while tables are distributed."""
+    """Return foreign keys to later tables.
+
+    They are dropped while tables are distributed.
+    """
     return [
         constraint
         for table in metadata.sorted_tables

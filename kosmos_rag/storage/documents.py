@@ -73,7 +73,10 @@ def read_totals(
 def read_texts(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
 ) -> list[tuple[str, str]]:
-    """Return source and text of the readable documents, sorted by source; `collection` None for all."""
+    """Return source and text of the readable documents, sorted by source.
+
+    `collection` None for all.
+    """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
         return connection.execute(statement("document_texts"), values).fetchall()
@@ -82,7 +85,10 @@ def read_texts(
 def read_documents(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], document_ids: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, str]:
-    """Return the current texts of readable documents by id; missing documents are left out."""
+    """Return the current texts of readable documents by id.
+
+    Missing documents are left out.
+    """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
         return dict(connection.execute(statement("texts_of_documents"), values).fetchall())
@@ -98,9 +104,10 @@ def read_lines(
     first: int,
     count: int,
 ) -> DocumentLines | None:
-    """Return lines of a document; None if the principals may read no such document.
+    """Return lines of a document.
 
-    If the document has no such line, the text is empty and `line_end` is smaller than `line_start`.
+    None if the principals may read no such document. If the document has no such line, the text is empty and `line_end`
+    is smaller than `line_start`.
 
     Args:
         pool: pool of the app role.
@@ -153,7 +160,10 @@ def read_lines(
 def read_spans(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
 ) -> list[Excerpt | None]:
-    """Return the text of spans (version, start, end); None for a version that no longer exists."""
+    """Return the text of spans (version, start, end).
+
+    None for a version that no longer exists.
+    """
     with pool.transaction(tenant_id, principals) as connection:
         cursors = [
             connection.execute(
@@ -180,7 +190,10 @@ def source_etags(
 def update_source_etags(
     connection: psycopg.Connection, tenant_id: uuid.UUID, changed: Mapping[uuid.UUID, str], *, collection: str
 ) -> None:
-    """Set the source etags of documents with unchanged content; documents that are not stored are left out."""
+    """Set the source etags of documents with unchanged content.
+
+    Documents that are not stored are left out.
+    """
     scope = {"tenant_id": tenant_id, "collection": collection}
     # Every writer of several documents takes this lock: two writers would lock the rows in different orders.
     lock_collection(connection, scope)

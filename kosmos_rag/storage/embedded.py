@@ -35,7 +35,10 @@ class EmbeddedServer:
     port: int
 
     def conninfo(self, user: str, database: str = DATABASE) -> str:
-        """Return the connection string of a role; access to the socket folder replaces a password."""
+        """Return the connection string of a role.
+
+        Access to the socket folder replaces a password.
+        """
         return f"postgresql://{user}@/{database}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
 
 
@@ -54,7 +57,10 @@ def _package() -> Any:
 
 
 def _remove_dead_users(data_dir: Path) -> None:
-    """Remove dead processes from the list of users; otherwise the server would never stop."""
+    """Remove dead processes from the list of users.
+
+    Otherwise the server would never stop.
+    """
     import psutil
 
     listing = data_dir / ".handle_pids.json"
@@ -112,9 +118,9 @@ def _set_shared_buffers(data_dir: Path) -> None:
 
 
 def start(data_dir: Path) -> EmbeddedServer:
-    """Start the server of `data_dir`, or join a running one; it stops when its last user exits.
+    """Start the server of `data_dir`, or join a running one.
 
-    Several threads and processes may call this at once.
+    It stops when its last user exits. Several threads and processes may call this at once.
 
     Raises:
         ConfigError: the package is missing, or the path has characters that PostgreSQL does not accept.

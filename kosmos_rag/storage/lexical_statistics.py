@@ -175,7 +175,10 @@ class CollectionStatistics:
 
 
 def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> CollectionStatistics | None:
-    """Lock a collection until the transaction ends; None if the collection does not exist."""
+    """Lock a collection until the transaction ends.
+
+    None if the collection does not exist.
+    """
     row = connection.execute(statement("lock_collection"), scope).fetchone()
     return (
         None
@@ -243,7 +246,10 @@ def _update_lexemes(
     removed: Mapping[Acl, LexicalCounts],
     next_id: int,
 ) -> tuple[dict[str, int], int]:
-    """Update the document frequencies; return the ids of the added lexemes and the next free id."""
+    """Update the document frequencies.
+
+    Return the ids of the added lexemes and the next free id.
+    """
     new: dict[_Pair, int] = {
         (lexeme, acl): count for acl, counts in added.items() for lexeme, count in counts.lexemes.items()
     }
@@ -264,7 +270,10 @@ def _update_lexemes(
 def _insert_lexemes(
     connection: psycopg.Connection, scope: dict[str, Any], new: Mapping[_Pair, int], ids: dict[str, int], next_id: int
 ) -> tuple[dict[str, int], int]:
-    """Insert lexemes that are new for their access control list; return all ids and the next free id."""
+    """Insert lexemes that are new for their access control list.
+
+    Return all ids and the next free id.
+    """
     unknown = [lexeme for lexeme in dict.fromkeys(lexeme for lexeme, _ in new) if lexeme not in ids]
     if unknown:
         values = {**scope, "lexemes": array(connection, "text", unknown)}

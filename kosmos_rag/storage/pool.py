@@ -26,7 +26,10 @@ from kosmos_rag.storage.sql import statement
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Addresses:
-    """Connection strings of the three roles; `worker` and `admin` are None without a setting."""
+    """Connection strings of the three roles.
+
+    `worker` and `admin` are None without a setting.
+    """
 
     app: str
     worker: str | None

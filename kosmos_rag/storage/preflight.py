@@ -72,7 +72,10 @@ def _role_problems(server: dict[str, object], expected: str) -> list[str]:
 
 
 def _catalogue_problems(connection: psycopg.Connection, *, newer: bool) -> list[str]:
-    """Return problems of tables and policies; in a newer schema only of those that this code uses."""
+    """Return problems of tables and policies.
+
+    In a newer schema only of those that this code uses.
+    """
 
     def rows(name: str) -> list[tuple[Any, ...]]:
         result = connection.execute(statement(name)).fetchall()

@@ -22,7 +22,10 @@ _APP_SETTING = ("plan_cache_mode", "force_custom_plan")
 
 
 def create_database(admin_conninfo: str, name: str) -> None:
-    """Create a database if it is missing; `admin_conninfo` names another database of the server."""
+    """Create a database if it is missing.
+
+    `admin_conninfo` names another database of the server.
+    """
     with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
         if connection.execute(statement("database_exists"), {"name": name}).fetchone() is None:
             try:
@@ -45,7 +48,10 @@ def _create_role(connection: psycopg.Connection, role: str, attributes: sql.SQL,
 
 
 def _password(url: str | None, role: str) -> str | None:
-    """Return the password of `role` in `url`; None if `url` is of another role."""
+    """Return the password of `role` in `url`.
+
+    None if `url` is of another role.
+    """
     if url is None or "://" not in url:
         return None
     parts = urlsplit(url)

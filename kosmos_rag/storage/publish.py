@@ -51,7 +51,10 @@ class PreparedDocument:
 
 
 def text_hash(text: str) -> uuid.UUID:
-    """Return the MD5 of an embedded text; equal texts have equal vectors in a space."""
+    """Return the MD5 of an embedded text.
+
+    Equal texts have equal vectors in a space.
+    """
     return uuid.UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
@@ -80,10 +83,11 @@ def publish(
     collection: str,
     now: datetime,
 ) -> set[uuid.UUID]:
-    """Publish a batch in the caller's transaction; returns the ids of documents that had an earlier version.
+    """Publish a batch in the caller's transaction.
 
-    Readers see the previous versions until the caller's transaction commits. Vectors are written for the spaces that
-    the tenant still has; the backfill of a newer space writes its vectors.
+    Returns the ids of documents that had an earlier version. Readers see the previous versions until the caller's
+    transaction commits. Vectors are written for the spaces that the tenant still has; the backfill of a newer space
+    writes its vectors.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -138,7 +142,10 @@ def publish(
 
 
 def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written: Collection[uuid.UUID]) -> None:
-    """Raise EmbeddingSpaceChanged unless the live space is among the written ones; the lock keeps it live."""
+    """Raise EmbeddingSpaceChanged unless the live space is among the written ones.
+
+    The lock keeps it live.
+    """
     if connection.execute(statement("live_space_id"), scope).fetchone() not in {(space_id,) for space_id in written}:
         raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
 

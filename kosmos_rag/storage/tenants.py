@@ -21,7 +21,10 @@ BUILDING, READY, DROPPING = "building", "ready", "dropping"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantRef:
-    """Id and name of a tenant; the id is computed from the name, without a query."""
+    """Id and name of a tenant.
+
+    The id is computed from the name, without a query.
+    """
 
     id: uuid.UUID
     name: str
@@ -94,7 +97,10 @@ def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: date
 def create_space(
     connection: psycopg.Connection, tenant_id: uuid.UUID, space: Space, *, state: str, now: datetime
 ) -> None:
-    """Add a space to a tenant; an existing space of the same id is unchanged."""
+    """Add a space to a tenant.
+
+    An existing space of the same id is unchanged.
+    """
     values = {
         "tenant_id": tenant_id,
         "space_id": space.id,
@@ -109,7 +115,10 @@ def create_space(
 
 
 def live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
-    """Return the live space of a tenant; None for a tenant without documents."""
+    """Return the live space of a tenant.
+
+    None for a tenant without documents.
+    """
     row = connection.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
     return None if row is None else _space(*row)
 
@@ -131,7 +140,10 @@ def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Stor
 
 
 def writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
-    """Return the spaces that a publication writes vectors of; the live one comes first."""
+    """Return the spaces that a publication writes vectors of.
+
+    The live one comes first.
+    """
     return [stored.space for stored in spaces_of(connection, tenant_id) if stored.state != DROPPING]
 
 

@@ -25,7 +25,10 @@ class Prompt:
     """A template that has been checked."""
 
     def __init__(self, name: str, source: str, sample: dict[str, Any]) -> None:
-        """Compile a template and fill it with a sample. Raises ConfigError, with the line."""
+        """Compile a template and fill it with a sample.
+
+        Raises ConfigError, with the line.
+        """
         from jinja2 import TemplateSyntaxError
 
         self._name = name

@@ -47,7 +47,10 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Fie
 
 
 def nearest_key(model: type[BaseModel], key: str) -> str | None:
-    """The key, or the section, whose name is most like `key`; None where nothing is."""
+    """The key, or the section, whose name is most like `key`.
+
+    None where nothing is.
+    """
     names = {name: None for name, _ in keys_of(model)}
     sections = {name.rpartition(".")[0]: None for name in names} | dict.fromkeys(model.model_fields)
     return next(iter(get_close_matches(key.lower(), [*names, *sections], n=1)), None)

@@ -111,7 +111,10 @@ def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extend
 
 
 def read_yaml(path: Path, subject: str) -> Any:
-    """Read a YAML file without aliases and without keys given twice. Raises ConfigError that names the subject."""
+    """Read a YAML file without aliases and without keys given twice.
+
+    Raises ConfigError that names the subject.
+    """
     try:
         content = path.expanduser().read_bytes()
     # Not OSError alone: a path with a NUL, or with the home of a user who does not exist.
@@ -146,7 +149,10 @@ def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, An
 
 
 def read_environment(settings: type[BaseSettings]) -> list[Layer]:
-    """Read the variables that start with KOSMOS_, one layer each; a deeper name comes later and wins."""
+    """Read the variables that start with KOSMOS_, one layer each.
+
+    A deeper name comes later and wins.
+    """
     source = EnvSettingsSource(settings)
     values = source.env_vars
     layers = []
@@ -175,7 +181,10 @@ def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, nam
 
 
 def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -> Layer:
-    """Take values by dotted key; a text where a number or a switch is wanted is read as one."""
+    """Take values by dotted key.
+
+    A text where a number or a switch is wanted is read as one.
+    """
     layer = Layer(origin=Origin(level="argument"))
     known = dict(keys_of(settings))
     for key, value in overrides.items():
@@ -188,7 +197,10 @@ def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -
 
 
 def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
-    """Turn texts into the type of their key; what is no such type stays text, for the validation to name."""
+    """Turn texts into the type of their key.
+
+    What is no such type stays text, for the validation to name.
+    """
     known = dict(keys_of(settings))
     for key, value in layer.values.items():
         if isinstance(value, str):

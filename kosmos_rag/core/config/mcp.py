@@ -8,7 +8,10 @@ from kosmos_rag.core.config.values import Section
 
 
 class McpSettings(Section):
-    """Who asks over stdio. Over HTTP tokens and keys say it, and this says nothing."""
+    """Who asks over stdio.
+
+    Over HTTP tokens and keys say it, and this says nothing.
+    """
 
     tenant: Annotated[str, Field(min_length=1)] = Field(default="default", description="Whose documents are asked.")
     principals: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = Field(

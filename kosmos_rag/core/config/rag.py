@@ -36,7 +36,10 @@ def _check_citation(template: str) -> str:
 
 
 class ChunkingSettings(Section):
-    """How a document is cut into chunks. Sizes are characters; the model's limit of tokens holds besides."""
+    """How a document is cut into chunks.
+
+    Sizes are characters; the model's limit of tokens holds besides.
+    """
 
     strategy: Literal["semantic", "recursive", "markdown", "paragraph", "hierarchical"] = Field(
         default="semantic", description="Splitter that is tried first."
@@ -127,7 +130,10 @@ class EmbeddingSettings(Section):
 
 
 class NextEmbeddingSettings(Section):
-    """The model that tenants are being moved to. Their spaces are found whichever section names which model."""
+    """The model that tenants are being moved to.
+
+    Their spaces are found whichever section names which model.
+    """
 
     model: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="Model to re-embed into, named as rag.embedding.model is; null is none."
@@ -144,7 +150,10 @@ class NextEmbeddingSettings(Section):
 
     @property
     def embedding(self) -> EmbeddingSettings | None:
-        """The same keys as those of `rag.embedding`; None where no model is named."""
+        """The same keys as those of `rag.embedding`.
+
+        None where no model is named.
+        """
         if self.model is None:
             return None
         return EmbeddingSettings(
@@ -241,7 +250,10 @@ class RerankingSettings(Section):
 
 
 class ExpansionSettings(Section):
-    """What is looked for beside the question's own words. All of it is off by default."""
+    """What is looked for beside the question's own words.
+
+    All of it is off by default.
+    """
 
     synonyms: File | None = Field(
         default=None, description="YAML file of synonyms for the lexical retriever; null is none."

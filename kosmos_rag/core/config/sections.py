@@ -116,7 +116,10 @@ class ModelsSettings(Section):
 
     @property
     def resolved_cache_dir(self) -> Path:
-        """The folder for what we derive from models, absolute; by default in the user's cache folder."""
+        """The folder for what we derive from models, absolute.
+
+        By default in the user's cache folder.
+        """
         import platformdirs
 
         folder = self.cache_dir or platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "models"
@@ -151,7 +154,10 @@ class LanguageModelSettings(Section):
 
 
 class ParsingSettings(Section):
-    """Limits of the process that parses one file. What passes one fails alone, with a code."""
+    """Limits of the process that parses one file.
+
+    What passes one fails alone, with a code.
+    """
 
     memory_mb: Annotated[int, Strict(), Ge(256), Le(MAX_INTEGER)] = Field(
         default=1024, description="Megabytes of memory that parsing one file may take."

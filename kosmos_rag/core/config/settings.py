@@ -95,7 +95,10 @@ class Settings(BaseSettings):
         return settings, origins
 
     def under_preset(self, name: str, values: Mapping[str, Any]) -> Self:
-        """Return these settings with those of a preset laid over them. Raises ConfigError as `load` does."""
+        """Return these settings with those of a preset laid over them.
+
+        Raises ConfigError as `load` does.
+        """
         layer = read_preset(type(self), name, values)
         own = {key: reduce(getattr, key.split("."), self) for key, _ in keys_of(type(self))}
         origins = dict.fromkeys(own, Origin(level="settings")) | dict.fromkeys(layer.values, layer.origin)
@@ -146,12 +149,18 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the constructor take nothing from outside; `load` reads the sources, to know the origins."""
+        """Let the constructor take nothing from outside.
+
+        `load` reads the sources, to know the origins.
+        """
         return (init_settings,)
 
 
 def preset_keys(name: str, values: Mapping[str, Any]) -> list[str]:
-    """Return the dotted keys that a preset sets. Raises ConfigError where one is no key of the configuration."""
+    """Return the dotted keys that a preset sets.
+
+    Raises ConfigError where one is no key of the configuration.
+    """
     layer = read_preset(Settings, name, values)
     if layer.faults:
         raise ConfigError(one_line("; ".join(layer.faults)))

@@ -41,7 +41,10 @@ def _is_ours_or_warning(record: logging.LogRecord) -> bool:
 
 
 class _Formatter(logging.Formatter):
-    """Formats exceptions without their messages unless texts are logged; types and stack remain."""
+    """Formats exceptions without their messages unless texts are logged.
+
+    Types and stack remain.
+    """
 
     def __init__(self, fmt: str | None = None, *, texts: bool) -> None:
         super().__init__(fmt)

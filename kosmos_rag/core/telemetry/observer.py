@@ -23,7 +23,10 @@ log = logging.getLogger("kosmos_rag.retrieval")
 
 
 class Telemetry:
-    """Passes metrics of an engine to its observers; without one, recording costs nothing. Thread-safe."""
+    """Passes metrics of an engine to its observers.
+
+    Without one, recording costs nothing. Thread-safe.
+    """
 
     def __init__(self, *, slow_ms: int = 0) -> None:
         """Args: slow_ms: searches of this duration or longer are logged; 0 for none."""
@@ -43,7 +46,10 @@ class Telemetry:
             observer.record(metric, value, *labels)
 
     def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
-        """Register a function that returns the current value; it is called at each scrape."""
+        """Register a function that returns the current value.
+
+        It is called at each scrape.
+        """
         self._gauges.append((metric, read, labels))
         for observer in self._observers:
             observer.gauge(metric, read, *labels)
@@ -76,7 +82,10 @@ class Telemetry:
         self.record(ANSWER_SECONDS, seconds, stage)
 
     def record_search(self, tenant: str, collection: str | None, result: SearchResult) -> None:
-        """Record a search: its stages, whether it was incomplete, its tenant; log it where it was slow."""
+        """Record a search: its stages, whether it was incomplete, its tenant.
+
+        Log it where it was slow.
+        """
         total_ms = result.timings_ms["total"]
         if self._slow_ms and total_ms >= self._slow_ms:
             _log_slow(tenant, collection, result)

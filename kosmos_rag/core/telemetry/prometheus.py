@@ -66,7 +66,10 @@ class PrometheusObserver:
                 child.inc(value)
 
     def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
-        """Call `read` for the value at each scrape; values with equal labels are added."""
+        """Call `read` for the value at each scrape.
+
+        Values with equal labels are added.
+        """
         self._gauges.add(metric, read, labels)
 
     def collect(self, metric: Metric) -> MetricFamily:
@@ -99,9 +102,10 @@ _BY_TENANT = {metric.name: metric for metric in (TENANT_RETRIEVALS, TENANT_RETRI
 
 
 class _TopTenants(Collector):
-    """Searches by tenant: the busiest by name, all others together. Its memory grows with the number of tenants.
+    """Searches by tenant: the busiest by name, all others together.
 
-    What a tenant had before it got a series of its own stays with the others: a counter must not fall.
+    Its memory grows with the number of tenants. What a tenant had before it got a series of its own stays with the
+    others: a counter must not fall.
     """
 
     def __init__(self, top: int) -> None:

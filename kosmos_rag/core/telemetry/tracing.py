@@ -29,21 +29,30 @@ def parse_traceparent(traceparent: object) -> trace.SpanContext | None:
 
 
 def current_traceparent() -> str | None:
-    """Return the `traceparent` to send with a request or a job; None outside of a trace."""
+    """Return the `traceparent` to send with a request or a job.
+
+    None outside of a trace.
+    """
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
     return carrier.get("traceparent")
 
 
 def current_trace_id() -> str | None:
-    """Return the current trace id, 32 hexadecimal digits; None outside of a trace."""
+    """Return the current trace id, 32 hexadecimal digits.
+
+    None outside of a trace.
+    """
     current = trace.get_current_span().get_span_context()
     return trace.format_trace_id(current.trace_id) if current.is_valid else None
 
 
 @contextmanager
 def continue_trace(traceparent: object) -> Iterator[None]:
-    """Run the block in the trace of the caller; without effect where `traceparent` is not well formed."""
+    """Run the block in the trace of the caller.
+
+    Without effect where `traceparent` is not well formed.
+    """
     parent = parse_traceparent(traceparent)
     if parent is None:
         yield
@@ -75,7 +84,9 @@ def start_span(name: str, attributes: Attributes | None = None, links: Iterable[
 
 
 def open_span(name: str, attributes: Attributes, *, kind: trace.SpanKind) -> trace.Span:
-    """Start a span that ends elsewhere, by its `end`; it is not the current one.
+    """Start a span that ends elsewhere, by its `end`.
+
+    It is not the current one.
 
     Args:
         name: name of the span.
@@ -117,7 +128,10 @@ def rename_span(name: str, attributes: Attributes) -> None:
 
 
 def record_span(name: str, seconds: float, *, root: bool = False) -> None:
-    """Make a span that ends now and took `seconds`. Outside of a trace there is one only for a `root`."""
+    """Make a span that ends now and took `seconds`.
+
+    Outside of a trace there is one only for a `root`.
+    """
     if root or trace.get_current_span().is_recording():
         end = time.time_ns()
         _TRACER.start_span(name, start_time=end - round(seconds * 1e9)).end(end)

@@ -36,7 +36,9 @@ def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floa
 def contributions(
     frequencies: NDArray[np.floating], norms: NDArray[np.floating], idf: NDArray[np.floating] | np.floating | float
 ) -> NDArray[np.floating]:
-    """Return the score of a term in a chunk, elementwise; the three arguments broadcast.
+    """Return the score of a term in a chunk, elementwise.
+
+    The three arguments broadcast.
 
     Args:
         frequencies: occurrences of the term in the chunk.

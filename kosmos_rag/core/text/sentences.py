@@ -139,7 +139,10 @@ _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """A sentence, list item, table row or code block. `text` is exactly the characters from `start` to `end`."""
+    """A sentence, list item, table row or code block.
+
+    `text` is exactly the characters from `start` to `end`.
+    """
 
     text: str
     kind: UnitKind

@@ -43,7 +43,10 @@ _SHORTEST_STEM = 3
 
 
 def words(text: str) -> list[str]:
-    """Return the content words of a text, case-folded, in order; identifiers are split."""
+    """Return the content words of a text, case-folded, in order.
+
+    Identifiers are split.
+    """
     return [word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS]
 
 

@@ -131,7 +131,10 @@ class AnswerSources(Serializable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerPiece:
-    """A piece of the text; together they are the text of the answer, but for white space around it."""
+    """A piece of the text.
+
+    Together they are the text of the answer, but for white space around it.
+    """
 
     text: str
 

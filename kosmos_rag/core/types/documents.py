@@ -60,7 +60,10 @@ def department_of(
 
 
 def _folders(source: str) -> tuple[str, ...]:
-    """Return the folders of a path or an address, outermost first; a host and a query are none."""
+    """Return the folders of a path or an address, outermost first.
+
+    A host and a query are none.
+    """
     if address := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*([^?#]*)", source):
         source = address[1]
     parts = PurePath(normpath(source)).parts
@@ -143,7 +146,10 @@ class ParsedDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
-    """A piece of a document, with everything a citation of it needs. `parsed.text[start:end] == text`."""
+    """A piece of a document, with everything a citation of it needs.
+
+    `parsed.text[start:end] == text`.
+    """
 
     chunk_index: int
     """Position among the document's chunks, from 0."""
@@ -212,7 +218,10 @@ class DocumentLines:
 
     @property
     def pages(self) -> tuple[int, int] | None:
-        """First and last page, from 1; None where the format has no pages."""
+        """First and last page, from 1.
+
+        None where the format has no pages.
+        """
         return None if self.page_start is None else (self.page_start, self.page_end or self.page_start)
 
 

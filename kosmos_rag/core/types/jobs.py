@@ -40,7 +40,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A job that a worker holds. Who holds another token may not finish it."""
+    """A job that a worker holds.
+
+    Who holds another token may not finish it.
+    """
 
     id: int
     tenant_id: uuid.UUID
@@ -85,7 +88,10 @@ class JobInfo(Serializable):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def source(self) -> str | None:
-        """The source of the document that the job is about; None for other jobs."""
+        """The source of the document that the job is about.
+
+        None for other jobs.
+        """
         source: str | None = (self.payload.get("document") or self.payload.get("entry") or {}).get("source")
         return source
 
@@ -112,7 +118,10 @@ class JobCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunInfo:
-    """The ledger of one pass over a source. Once finished: seen = new + changed + unchanged + removed + failed."""
+    """The ledger of one pass over a source.
+
+    Once finished: seen = new + changed + unchanged + removed + failed.
+    """
 
     id: uuid.UUID
     collection: str

@@ -212,7 +212,10 @@ def _are_integers(values: Any) -> bool:
 
 
 def dump_questions(questions: Iterable[tuple[Question, str]]) -> str:
-    """Return the text of a question file; each question comes with its method of generation."""
+    """Return the text of a question file.
+
+    Each question comes with its method of generation.
+    """
     entries = []
     for question, kind in questions:
         (place,) = question.places

@@ -20,7 +20,10 @@ from kosmos_rag.core.types.serialize import Located, Offset, Page, Paged, Serial
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """Which documents may answer. Conditions are AND-ed; an empty filter lets all pass."""
+    """Which documents may answer.
+
+    Conditions are AND-ed; an empty filter lets all pass.
+    """
 
     sources: tuple[str, ...] = ()
     """Sources, or folders of sources: `/docs` matches `/docs/a.md`."""

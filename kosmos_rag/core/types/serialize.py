@@ -23,7 +23,10 @@ _EXPLAIN = "x-explain"
 
 
 def explained(*default: Any) -> Any:
-    """Mark a field that is written only with `explain`; where it is missing, the default is read."""
+    """Mark a field that is written only with `explain`.
+
+    Where it is missing, the default is read.
+    """
     extra: dict[str, Any] = {_EXPLAIN: True}
     # Through a factory: the default would be in the JSON Schema, and NaN is no JSON.
     return (
@@ -58,9 +61,10 @@ def to_json(record: object, *, explain: bool = True) -> bytes:
 
 
 def from_dict(kind: type[R], values: Mapping[str, Any]) -> R:
-    """Return a record from what `to_dict` returns. Unknown members are ignored: a newer service may send more.
+    """Return a record from what `to_dict` returns.
 
-    Raises ValueError where a member is missing or of another type.
+    Unknown members are ignored: a newer service may send more. Raises ValueError where a member is missing or of
+    another type.
     """
     record: R = _shape(kind).adapter.validate_python(values)
     return record
@@ -128,12 +132,18 @@ class Serializable:
     __pydantic_config__: ClassVar[ConfigDict] = {"use_attribute_docstrings": True}
 
     def to_dict(self, *, explain: bool = True) -> dict[str, Any]:
-        """Return the record as values for JSON; without `explain`, what every reader of it may be shown."""
+        """Return the record as values for JSON.
+
+        Without `explain`, what every reader of it may be shown.
+        """
         return to_dict(self, explain=explain)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the record from what `to_dict` returns. Raises ValueError where that is something else."""
+        """Return the record from what `to_dict` returns.
+
+        Raises ValueError where that is something else.
+        """
         return from_dict(cls, values)
 
     @model_validator(mode="before")
@@ -166,7 +176,10 @@ class Paged(Serializable):
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
     @property
     def pages(self) -> tuple[int, int] | None:
-        """First and last page, from 1; None where the format has no pages."""
+        """First and last page, from 1.
+
+        None where the format has no pages.
+        """
         return None if self.page_start is None else (self.page_start, self.page_end or self.page_start)
 
 

@@ -121,7 +121,10 @@ def _thumbs(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> 
 
 
 def _clicks(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> ArmDifference | None:
-    """Compare the shares of questions of which a passage was opened; none where nobody tells of clicks."""
+    """Compare the shares of questions of which a passage was opened.
+
+    None where nobody tells of clicks.
+    """
     if experiment.mode is ExperimentMode.SHADOW or not first.clicked + second.clicked:
         return None
     counts = tuple((arm.clicked, arm.served - arm.clicked) for arm in (first, second))

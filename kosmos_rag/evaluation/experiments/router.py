@@ -122,9 +122,10 @@ class ExperimentRouter:
         self._logged: set[type[Exception]] = set()
 
     def assign(self, query: Query, routing: Routing, settings: Settings) -> Assignment | None:
-        """Return the part of a query in the running experiment; None if it has none.
+        """Return the part of a query in the running experiment.
 
-        Queries of an evaluation have no part. If the treatment cannot be built, the control answers.
+        None if it has none. Queries of an evaluation have no part. If the treatment cannot be built, the control
+        answers.
 
         Args:
             query: The query.
@@ -156,7 +157,9 @@ class ExperimentRouter:
         return assignment.treatment is not None and not result.cached
 
     def record(self, assignment: Assignment, query: Query, result: SearchResult) -> None:
-        """Store the outcome of a query; in shadow mode run the treatment first. For background threads.
+        """Store the outcome of a query.
+
+        In shadow mode run the treatment first. For background threads.
 
         Args:
             assignment: The part of the query in the experiment.

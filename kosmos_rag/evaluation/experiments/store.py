@@ -19,7 +19,10 @@ NEWEST = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """What came of one question. Of a configuration that did not run there are no hits, and no milliseconds."""
+    """What came of one question.
+
+    Of a configuration that did not run there are no hits, and no milliseconds.
+    """
 
     retrieval_id: uuid.UUID | None
     arm: Arm
@@ -55,7 +58,10 @@ class Rated:
 
 
 def start(worker: ConnectionPool, owner: TenantRef, info: ExperimentInfo, preset: Preset) -> bool:
-    """Store an experiment. Returns whether there was room: none of its name, none that runs for the same questions."""
+    """Store an experiment.
+
+    Returns whether there was room: none of its name, none that runs for the same questions.
+    """
     values = {
         "tenant_id": owner.id,
         "id": info.id,
@@ -122,7 +128,10 @@ def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) 
 
 
 def prune(worker: ConnectionPool, owner: TenantRef, *, keep_days: int) -> int:
-    """Remove results, and experiments that were stopped, so many days ago. Returns how many results were too old."""
+    """Remove results, and experiments that were stopped, so many days ago.
+
+    Returns how many results were too old.
+    """
     values = {"tenant_id": owner.id, "before": datetime.now(UTC) - timedelta(days=keep_days)}
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         removed = connection.execute(statement("prune_experiment_results"), values).rowcount

@@ -57,7 +57,10 @@ SECRETS = tuple(_Secret(tenant=name, reader=reader) for name in TENANTS for read
 
 
 def check_isolation(open_tenant: OpenCanaryTenant) -> Verdict:
-    """Ingest the secrets, then search for all of them as every reader. Raises what ingestion and search raise."""
+    """Ingest the secrets, then search for all of them as every reader.
+
+    Raises what ingestion and search raise.
+    """
     for name in TENANTS:
         own = [secret.document for secret in SECRETS if secret.tenant == name]
         open_tenant(name, principals=(EVERYONE,)).ingest(own)

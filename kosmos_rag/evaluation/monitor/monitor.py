@@ -109,9 +109,9 @@ class RecallMonitor:
         return [*runs, *self._measure_tenant(owner, progress, self._is_due)]
 
     def status(self, name: str, *, limit: int = 20) -> list[MonitorRun]:
-        """Return the latest runs of a tenant, the newest first. Raises what `run` raises.
+        """Return the latest runs of a tenant, the newest first.
 
-        Runs of the isolation canary belong to its own tenant.
+        Raises what `run` raises. Runs of the isolation canary belong to its own tenant.
         """
         return MonitorStore(self._database, tenant(name)).list_runs(limit=limit)
 
@@ -122,7 +122,10 @@ class RecallMonitor:
         return self._interval_s(MonitorStore(self._database, owner), run)
 
     def count_samples(self, name: str) -> int:
-        """Count the samples for the next run, up to `monitor.samples_per_run`. Raises what `run` raises."""
+        """Count the samples for the next run, up to `monitor.samples_per_run`.
+
+        Raises what `run` raises.
+        """
         owner = tenant(name)
         if (space := self._live_space(owner)) is None:
             return 0
@@ -278,7 +281,10 @@ def _is_older(store: MonitorStore, kind: MonitorKind, seconds: float) -> bool:
 
 
 def _consecutive_alarms(store: MonitorStore) -> int:
-    """Return the number of alarms of the latest measurements in a row; unknown ones do not count."""
+    """Return the number of alarms of the latest measurements in a row.
+
+    Unknown ones do not count.
+    """
     known = (run for run in store.list_runs(MonitorKind.RECALL, limit=20) if run.state is not MonitorState.UNKNOWN)
     last = next(known, None)
     return 0 if last is None else int(last.figures.get("consecutive_alarms", 0))

@@ -122,7 +122,10 @@ def measure_live_recall(
 
 
 def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: MonitorSettings) -> _Comparison | None:
-    """Search one sample both ways in one snapshot; None if no index covers it any more."""
+    """Search one sample both ways in one snapshot.
+
+    None if no index covers it any more.
+    """
     query = RetrieverQuery(
         scope={"tenant_id": owner.id, "collection": sample.collection, **compile_filter(Filter())},
         principals=sample.principals,

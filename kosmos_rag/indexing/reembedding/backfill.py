@@ -41,7 +41,10 @@ ALL_IDS = IdRange(after=uuid.UUID(int=0), until=uuid.UUID(int=_MAX_ID))
 
 
 def id_partition(number: int, partitions: int) -> IdRange:
-    """Return one of equal partitions of all ids, `number` from 0. Ids are hashes: each has about as many chunks."""
+    """Return one of equal partitions of all ids, `number` from 0.
+
+    Ids are hashes: each has about as many chunks.
+    """
     bounds = [_MAX_ID * part // partitions for part in (number, number + 1)]
     return IdRange(after=uuid.UUID(int=bounds[0]), until=uuid.UUID(int=bounds[1]))
 

@@ -71,7 +71,10 @@ class Reembedding:
         self._last_ids: dict[uuid.UUID, uuid.UUID] = {}
 
     def status(self, tenant: TenantRef) -> list[SpaceInfo]:
-        """Return the tenant's spaces, the live one first. Loads no model. Raises DatabaseError."""
+        """Return the tenant's spaces, the live one first.
+
+        Loads no model. Raises DatabaseError.
+        """
         with maintenance_transaction(self._database, tenant) as connection:
             chunks = count_chunks(connection, tenant)
             ready = [index for index in list_indexes(connection, tenant.id) if index.state == INDEX_READY]
@@ -102,10 +105,10 @@ class Reembedding:
                 create_space(connection, tenant.id, space, state=BUILDING, now=datetime.now(UTC))
 
     def backfill(self, tenant: TenantRef, limit: int) -> int:
-        """Embed up to `limit` chunks without a vector in a space; return how many, 0 if none is missing.
+        """Embed up to `limit` chunks without a vector in a space.
 
-        Fills the spaces of the models that are configured here, the live one included.
-        Raises EmbeddingSpaceMismatch if the model of the live space is not, ModelUnavailable, DatabaseError.
+        Return how many, 0 if none is missing. Fills the spaces of the models that are configured here, the live one
+        included. Raises EmbeddingSpaceMismatch if the model of the live space is not, ModelUnavailable, DatabaseError.
         """
         # The live space last: it has gaps only if a model was not configured in every process.
         for space_backfill in reversed(self._backfills(tenant)):
@@ -124,7 +127,9 @@ class Reembedding:
     def backfill_partition(
         self, tenant: TenantRef, number: int, partitions: int, chunks_per_second: float | None
     ) -> int:
-        """Backfill one of equal partitions of every space; return the number of embedded chunks.
+        """Backfill one of equal partitions of every space.
+
+        Return the number of embedded chunks.
 
         Args:
             tenant: The tenant.
@@ -150,7 +155,9 @@ class Reembedding:
         run_partitions: PartitionRunner | None,
         on_progress: Progress,
     ) -> list[SpaceInfo]:
-        """Create the target space, backfill it and build its vector index; continue after an interruption.
+        """Create the target space, backfill it and build its vector index.
+
+        Continue after an interruption.
 
         Args:
             tenant: The tenant.
@@ -326,7 +333,10 @@ class Reembedding:
 
 
 def rejection_reason(quality: SpaceQuality) -> str | None:
-    """Return why not to cut over to a space; None if it is good enough."""
+    """Return why not to cut over to a space.
+
+    None if it is good enough.
+    """
     if quality.recall_at_10 is not None and quality.recall_at_10 < quality.recall_target:
         return f"recall@10 of its index is {quality.recall_at_10:.3f}, the target is {quality.recall_target}"
     if quality.ndcg_at_10 is None or quality.live_ndcg_at_10 is None:

@@ -21,10 +21,10 @@ class TokenBudget:
         return self._tokenizer.count([text[start:end] for start, end in spans])
 
     def fit(self, text: str, pieces: Sequence[Piece]) -> list[tuple[Piece, int]]:
-        """Give the pieces with their tokens, in order; one over the budget loses its overlap, then is cut
-        if it may be.
+        """Give the pieces with their tokens, in order.
 
-        Raises ModelError if the tokenizer makes more tokens of a single character than the budget allows.
+        One over the budget loses its overlap, then is cut if it may be. Raises ModelError if the tokenizer makes more
+        tokens of a single character than the budget allows.
         """
         fitting: list[tuple[Piece, int]] = []
         pending = list(pieces)

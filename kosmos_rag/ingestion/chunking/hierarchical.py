@@ -13,11 +13,11 @@ from kosmos_rag.ingestion.chunking.span import Span, build_chunks
 
 
 class HierarchicalChunker:
-    """Joins paragraphs of a section until a chunk has `min_size` characters; one over `max_size` is cut recursively.
+    """Joins paragraphs of a section until a chunk has `min_size` characters.
 
-    A chunk knows the span of its section, the heading with its text up to the next heading. Of a section with more
-    than `section_size` characters that is the span of the paragraphs around the chunk that fit; a part of a longer
-    paragraph has none. Fenced blocks are kept as the markdown chunker keeps them.
+    One over `max_size` is cut recursively. A chunk knows the span of its section, the heading with its text up to the
+    next heading. Of a section with more than `section_size` characters that is the span of the paragraphs around the
+    chunk that fit; a part of a longer paragraph has none. Fenced blocks are kept as the markdown chunker keeps them.
     """
 
     name = "hierarchical"

@@ -15,10 +15,10 @@ from kosmos_rag.ingestion.chunking.span import Piece, build_chunks, overlap_star
 
 
 class MarkdownChunker:
-    """Makes a chunk of each section; a long one is cut between paragraphs, with an overlap.
+    """Makes a chunk of each section.
 
-    A fenced block stays whole up to 1.5 times `max_size`, or always with `whole_blocks`. The overlap is made of whole
-    lines or sentences and never begins within a fenced block.
+    A long one is cut between paragraphs, with an overlap. A fenced block stays whole up to 1.5 times `max_size`, or
+    always with `whole_blocks`. The overlap is made of whole lines or sentences and never begins within a fenced block.
     """
 
     name = "markdown"

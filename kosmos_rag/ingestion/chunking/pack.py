@@ -75,7 +75,10 @@ class Packer:
         self._whole_blocks = whole_blocks
 
     def pack(self, text: str, runs: Sequence[Run]) -> list[list[Piece]]:
-        """Give the pieces of each run, in order; all units are counted in one call of the tokenizer."""
+        """Give the pieces of each run, in order.
+
+        All units are counted in one call of the tokenizer.
+        """
         counted = self._count(text, [unit for run in runs for unit in run.units])
         return [list(self._pack_run(text, list(islice(counted, len(run.units))), run.target)) for run in runs]
 

@@ -26,7 +26,10 @@ def _between_blank_lines(text: str, span: Span) -> Iterator[Span]:
 
 
 class ParagraphChunker:
-    """Joins paragraphs until a chunk has `min_size` characters; one over `max_size` is cut recursively."""
+    """Joins paragraphs until a chunk has `min_size` characters.
+
+    One over `max_size` is cut recursively.
+    """
 
     name = "paragraph"
 

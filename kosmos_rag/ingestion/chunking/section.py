@@ -40,7 +40,10 @@ def sections(document: ParsedDocument) -> Iterator[Section]:
 
 
 def section_units(text: str, section: Section) -> Iterator[Unit]:
-    """Yield paragraphs and fenced blocks of a section; the first begins with the headings, and a blank one has none."""
+    """Yield paragraphs and fenced blocks of a section.
+
+    The first begins with the headings, and a blank one has none.
+    """
     start, end = trim(text, (section.start, section.end))
     blocks = list(_blocks(text, (section.body, section.end)))
     if not blocks and start < end:
@@ -60,7 +63,10 @@ def _blocks(text: str, span: Span) -> Iterator[tuple[int, int, bool]]:
 
 
 def _fences(text: str, span: Span) -> Iterator[Span]:
-    """Find fenced blocks as CommonMark has them; one that is never closed is taken for text."""
+    """Find fenced blocks as CommonMark has them.
+
+    One that is never closed is taken for text.
+    """
     opening: re.Match[str] | None = None
     for line in _FENCE_LINE.finditer(text, *span):
         fence, info = line["fence"], line["info"]

@@ -115,7 +115,10 @@ class SemanticChunker:
 
 
 def _section_numbers(found: Sequence[_Sentence]) -> Iterator[int]:
-    """Number the section of each sentence; headings that follow each other begin one together."""
+    """Number the section of each sentence.
+
+    Headings that follow each other begin one together.
+    """
     number = 0
     for before, sentence in zip([None, *found], found, strict=False):
         number += sentence.is_heading and before is not None and not before.is_heading

@@ -56,10 +56,10 @@ _UNLIMITED = OutputLimits()
 
 
 def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED, *, ocr: bool = False) -> ParsedDocument:
-    """Parse a document; the title of the result is the document's own where it has one.
+    """Parse a document.
 
-    With `ocr`, pages of a PDF that are pictures are read, which takes seconds for each.
-    The text of the result is never blank.
+    The title of the result is the document's own where it has one. With `ocr`, pages of a PDF that are pictures are
+    read, which takes seconds for each. The text of the result is never blank.
 
     Raises:
         ParseError: the bytes are not a document that can be used; `code` says why.

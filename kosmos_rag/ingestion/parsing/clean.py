@@ -17,8 +17,9 @@ def clean(text: str) -> str:
 
 
 def clean_title(text: str) -> str | None:
-    """Bring a title into one line of at most 300 characters; None where nothing is left.
+    """Bring a title into one line of at most 300 characters.
 
-    Every chunk carries the titles of its section, so a megabyte after a `#` must not become one.
+    None where nothing is left. Every chunk carries the titles of its section, so a megabyte after a `#` must not become
+    one.
     """
     return " ".join(clean(text).split())[:_LONGEST_TITLE].rstrip() or None

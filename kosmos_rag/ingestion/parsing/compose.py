@@ -49,7 +49,10 @@ class Composition:
         self._at_start = True
 
     def document(self, parsed: ParsedDocument, *, title: str | None = None) -> None:
-        """Add a parsed document as a block with its headings; `title` heads it where it has none of its own."""
+        """Add a parsed document as a block with its headings.
+
+        `title` heads it where it has none of its own.
+        """
         if title and not parsed.headings:
             self.heading(1, title)
         self._add(parsed.text, _BETWEEN_BLOCKS)

@@ -21,9 +21,10 @@ _SNIFFED_CHARS = 65_536
 
 
 def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
-    """Parse a table of separated values; that of a CSV is the separator that cuts most of the first rows alike.
+    """Parse a table of separated values.
 
-    What is no table, by its quotes, keeps its lines as they are.
+    That of a CSV is the separator that cuts most of the first rows alike. What is no table, by its quotes, keeps its
+    lines as they are.
 
     Raises:
         ParseError: `empty`, `binary` or `too_large`.

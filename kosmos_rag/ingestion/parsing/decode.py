@@ -40,7 +40,9 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 
 def decode(data: bytes) -> str:
-    """Decode a text file of unknown encoding and clean it; the result is never blank.
+    """Decode a text file of unknown encoding and clean it.
+
+    The result is never blank.
 
     Raises:
         ParseError: `empty` for nothing but white space, `binary` for data that is not text.

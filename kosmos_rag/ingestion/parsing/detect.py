@@ -172,7 +172,10 @@ def _is_mail(text: str) -> bool:
 
 
 def _after_prolog(text: str) -> int:
-    """Skip white space, comments and processing instructions; HTML may begin with any number of them."""
+    """Skip white space, comments and processing instructions.
+
+    HTML may begin with any number of them.
+    """
     at = 0
     while match := _SPACE.match(text, at):
         at = match.end()

@@ -102,7 +102,10 @@ def _costs(source: str) -> Iterator[int]:
 
 
 def _walk(root: "LexborNode", enter: Callable[["LexborNode"], bool], leave: Callable[["LexborNode"], None]) -> None:
-    """Visit a tree in document order without recursion; `enter` says whether to go inside."""
+    """Visit a tree in document order without recursion.
+
+    `enter` says whether to go inside.
+    """
     pending = [(root, False)]
     while pending:
         node, visited = pending.pop()

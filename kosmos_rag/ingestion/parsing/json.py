@@ -37,7 +37,9 @@ def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
 
 
 def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse JSON Lines: a record stays a line, `name: Ada; address.city: Berlin`; what is not JSON stays as it is.
+    """Parse JSON Lines: a record stays a line, `name: Ada.
+
+    Address.city: Berlin`; what is not JSON stays as it is.
 
     Raises:
         ParseError: `empty`, `binary` or `too_large`.
@@ -52,7 +54,10 @@ def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
 
 
 def _lines(value: Any) -> Iterator[str]:
-    """Give a line for each value, in the order of the file. Without recursion: depth is the file's choice."""
+    """Give a line for each value, in the order of the file.
+
+    Without recursion: depth is the file's choice.
+    """
     pending = [iter([("", value)])]
     while pending:
         path, value = next(pending[-1], (None, None))
@@ -65,7 +70,10 @@ def _lines(value: Any) -> Iterator[str]:
 
 
 def _members(path: str, value: Any) -> Iterator[tuple[str, Any]] | None:
-    """Give what is inside an object, or a list that holds any; None for a value that fits on a line."""
+    """Give what is inside an object, or a list that holds any.
+
+    None for a value that fits on a line.
+    """
     near = path[-_LONGEST_PATH:]
     if isinstance(value, dict):
         return ((f"{near}.{key}" if near else key, item) for key, item in value.items())

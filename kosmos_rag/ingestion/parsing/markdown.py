@@ -90,7 +90,10 @@ def _atx(at: int, line: str) -> Heading | None:
 
 
 def _outside_fences(text: str, start: int) -> Iterator[tuple[int, str]]:
-    """Give the lines that are not code; a fence gives one empty line, for it ends a paragraph."""
+    """Give the lines that are not code.
+
+    A fence gives one empty line, for it ends a paragraph.
+    """
     fence = ""
     for at, line in _lines(text, start):
         match = _FENCE.match(line)

@@ -38,7 +38,10 @@ class _Box:
 
 
 class PageReader:
-    """Reads pictures of pages. The models are loaded with the first. Not thread-safe."""
+    """Reads pictures of pages.
+
+    The models are loaded with the first. Not thread-safe.
+    """
 
     def __init__(self) -> None:
         self._engine: Any = None

@@ -30,9 +30,9 @@ _Outline = list[tuple[int, str, int]]
 
 
 def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
-    """Parse a PDF: one offset a page, also for pages without text; headings from the outline, else by their letters.
+    """Parse a PDF: one offset a page, also for pages without text.
 
-    With `ocr`, what is drawn on a page without text is read.
+    Headings from the outline, else by their letters. With `ocr`, what is drawn on a page without text is read.
 
     Raises:
         ParseError: `encrypted`, `no_text`, `corrupt`, `too_large`.
@@ -131,9 +131,9 @@ def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> l
 
 
 def _place(title: str, page: str) -> int:
-    """Find a title, perhaps broken over lines, on its page; the top of the page where it is not there.
+    """Find a title, perhaps broken over lines, on its page.
 
-    Best where it stands alone: its words may stand in the text before.
+    The top of the page where it is not there. Best where it stands alone: its words may stand in the text before.
     """
     words = r"\s+".join(map(re.escape, title.split()))
     match = re.search(rf"^{words}$", page, re.MULTILINE) or re.search(words, page)

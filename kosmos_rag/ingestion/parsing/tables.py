@@ -11,10 +11,10 @@ _LONGEST_NAME = 60
 
 
 def row_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Give one line for each row: `name: value; name: value` below the header, `cell | cell` above it.
+    """Give one line for each row: `name: value.
 
-    The header is the first row, among the first twenty, of two or more cells that are all words. A table without one
-    keeps its cells bare. A blank row gives a blank line.
+    Name: value` below the header, `cell | cell` above it. The header is the first row, among the first twenty, of two
+    or more cells that are all words. A table without one keeps its cells bare. A blank row gives a blank line.
     """
     names: list[str] | None = None
     for number, row in enumerate(rows):

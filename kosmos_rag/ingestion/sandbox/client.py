@@ -88,7 +88,10 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
 
 
 def _send_and_receive(connection: socket.socket, request: Request, data: bytes, deadline: float) -> bytearray | None:
-    """Send a request and receive the reply; None where the child ended before it had sent one."""
+    """Send a request and receive the reply.
+
+    None where the child ended before it had sent one.
+    """
     try:
         wait_until(connection, deadline)
         send_request(connection, request, data)

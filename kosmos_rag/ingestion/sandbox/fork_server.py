@@ -52,7 +52,10 @@ class ForkServer:
         return Isolation.decode(frame)
 
     def fork(self, connection: socket.socket, end: socket.socket) -> None:
-        """Ask for a child that serves `connection`; its exit code is written to `end`. Raises ForkServerLost."""
+        """Ask for a child that serves `connection`.
+
+        Its exit code is written to `end`. Raises ForkServerLost.
+        """
         try:
             with self._lock:
                 socket.send_fds(self._control, [FORK], [connection.fileno(), end.fileno()])
@@ -70,7 +73,10 @@ class ForkServer:
             self._process.wait()
 
     def disown(self) -> None:
-        """Close our side in a forked copy of this process; the server belongs to the original."""
+        """Close our side in a forked copy of this process.
+
+        The server belongs to the original.
+        """
         self._control.close()
         self._process.returncode = 0
 

@@ -103,7 +103,10 @@ class Confinement:
         return tuple(layer for layer in LAYERS if states[layer])
 
     def apply(self) -> None:
-        """Close off this process, a child that has only just been forked. Raises OSError."""
+        """Close off this process, a child that has only just been forked.
+
+        Raises OSError.
+        """
         if self._ruleset is not None:
             landlock.restrict(self._ruleset)
             os.close(self._ruleset)
@@ -147,7 +150,10 @@ def _readable() -> Iterator[Path]:
 
 
 def _denied(parents: list[int]) -> Iterator[str]:
-    """Yield those of `TARGETS` that this process fails to reach. Only Linux is known well enough to say so."""
+    """Yield those of `TARGETS` that this process fails to reach.
+
+    Only Linux is known well enough to say so.
+    """
     if sys.platform != "linux":
         return
     families = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)

@@ -37,7 +37,10 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Return the version of the kernel's interface; 0 where it has none, or refuses it."""
+    """Return the version of the kernel's interface.
+
+    0 where it has none, or refuses it.
+    """
     if _LIBC is None:
         return 0
     try:
@@ -67,7 +70,10 @@ def create_ruleset(readable: Iterable[Path]) -> int | None:
 
 
 def restrict(ruleset: int) -> None:
-    """Enforce a ruleset on this thread and what it starts, for good. Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError."""
+    """Enforce a ruleset on this thread and what it starts, for good.
+
+    Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError.
+    """
     _call(_RESTRICT_SELF, ruleset, 0)
 
 

@@ -41,18 +41,19 @@ def drop_privileges() -> None:
 
 
 def leave_network() -> bool:
-    """Enter a network namespace with nothing in it. Returns whether the kernel lets an ordinary user do so.
+    """Enter a network namespace with nothing in it.
 
-    The user namespace that this takes also hides the environment and memory of this user's other processes. Only for
-    a process of one thread: the kernel refuses others.
+    Returns whether the kernel lets an ordinary user do so. The user namespace that this takes also hides the
+    environment and memory of this user's other processes. Only for a process of one thread: the kernel refuses others.
     """
     return _LIBC is not None and _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when `parent`, which forked it, ends. Linux only.
+    """Let the kernel kill this process when `parent`, which forked it, ends.
 
-    The kernel means the thread that forked, so this is of no use to the child of a process of several threads.
+    Linux only. The kernel means the thread that forked, so this is of no use to the child of a process of several
+    threads.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))

@@ -64,7 +64,10 @@ def send_request(connection: socket.socket, request: Request, data: bytes) -> No
 
 
 def receive_request(connection: socket.socket) -> Request:
-    """Receive what `send_request` sends first; the bytes of the file are the next frame."""
+    """Receive what `send_request` sends first.
+
+    The bytes of the file are the next frame.
+    """
     return Request(**json.loads(receive_frame(connection, _LARGEST_REQUEST)))
 
 
@@ -79,7 +82,9 @@ def encode_reply(reply: ParsedDocument | Failure) -> bytes:
 
 
 def decode_reply(frame: bytes | bytearray) -> ParsedDocument:
-    """Read a reply. The child is not trusted: what it says is held against the types.
+    """Read a reply.
+
+    The child is not trusted: what it says is held against the types.
 
     Raises:
         ParseError: the one that the child reports.
@@ -122,7 +127,10 @@ def receive_frame(connection: socket.socket, largest: int, deadline: float | Non
 
 
 def wait_until(connection: socket.socket, deadline: float) -> None:
-    """Let the next call on the socket last until the deadline. Raises TimeoutError where that is past."""
+    """Let the next call on the socket last until the deadline.
+
+    Raises TimeoutError where that is past.
+    """
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         raise TimeoutError

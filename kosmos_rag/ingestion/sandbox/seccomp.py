@@ -69,7 +69,10 @@ def is_available() -> bool:
 
 
 def confining_filter(pid: int) -> bytes:
-    """Return a filter for the process `pid`: no sockets, programs, processes, namespaces; signals to itself alone."""
+    """Return a filter for the process `pid`: no sockets, programs, processes, namespaces.
+
+    Signals to itself alone.
+    """
     program = refusing_filter(dict.fromkeys(NUMBERS.keys() - _BY_ARGUMENTS, errno.EPERM) | {"clone3": errno.ENOSYS})
     refuse = _instruction(_RETURN, _ERRNO | errno.EPERM)
     allow = program[-_INSTRUCTION.size :]
@@ -99,7 +102,10 @@ def refusing_filter(calls: Mapping[str, int]) -> bytes:
 
 
 def install(program: bytes) -> None:
-    """Filter the system calls of this thread and of what it starts. Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError."""
+    """Filter the system calls of this thread and of what it starts.
+
+    Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError.
+    """
     buffer = ctypes.create_string_buffer(program, len(program))
     filters = _Program(length=len(program) // _INSTRUCTION.size, instructions=ctypes.addressof(buffer))
     if _LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(filters), 0, 0):
@@ -119,7 +125,10 @@ def _instruction(code: int, value: int, *, skip_if: int = 0, skip_else: int = 0)
 
 
 def _for_call(name: str, body: Sequence[bytes]) -> bytes:
-    """Run `body`, which ends the program, at the call of this name; the processor may have none."""
+    """Run `body`, which ends the program, at the call of this name.
+
+    The processor may have none.
+    """
     _, column = _ARCHITECTURES[platform.machine()]
     number = NUMBERS[name][column]
     return b"" if number is None else _instruction(_EQUAL, number, skip_else=len(body)) + b"".join(body)

@@ -18,7 +18,10 @@ from kosmos_rag.ingestion.sandbox.protocol import (
 
 
 def work(connection: socket.socket) -> None:
-    """Receive a request, live by its limits, and answer. Raises MemoryError where they do not suffice."""
+    """Receive a request, live by its limits, and answer.
+
+    Raises MemoryError where they do not suffice.
+    """
     request = receive_request(connection)
     limit_resources(memory_bytes=request.memory_bytes, cpu_s=request.cpu_s)
     data = bytes(receive_frame(connection, request.memory_bytes))

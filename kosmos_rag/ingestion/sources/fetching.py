@@ -28,7 +28,10 @@ _T = TypeVar("_T")
 
 
 class Fetcher:
-    """Fetches within the limits of the settings. Proxies of the environment are not used: they would do the look-up."""
+    """Fetches within the limits of the settings.
+
+    Proxies of the environment are not used: they would do the look-up.
+    """
 
     def __init__(self, settings: UrlSettings, *, max_bytes: int) -> None:
         self._settings = settings
@@ -156,7 +159,10 @@ class Fetcher:
 
 
 def check_url(url: str) -> str:
-    """Return an address that can be asked for over HTTP. Raises ValueError with what is wrong."""
+    """Return an address that can be asked for over HTTP.
+
+    Raises ValueError with what is wrong.
+    """
     import httpx
 
     try:

@@ -15,12 +15,18 @@ _PIECE = 1024 * 1024
 
 
 def name_of(path: Path) -> str:
-    """Return the name under which a file is known: its absolute path. Bytes that are not UTF-8 are escaped."""
+    """Return the name under which a file is known: its absolute path.
+
+    Bytes that are not UTF-8 are escaped.
+    """
     return os.fsencode(Path(os.path.abspath(path))).decode("utf-8", "backslashreplace")  # noqa: PTH100 — resolve() would follow links
 
 
 def to_locator(path: Path) -> dict[str, str]:
-    """Return where a file lies as JSON; a path is bytes, and JSON in PostgreSQL holds only text."""
+    """Return where a file lies as JSON.
+
+    A path is bytes, and JSON in PostgreSQL holds only text.
+    """
     return {"path": quote_from_bytes(os.fsencode(os.path.abspath(path)))}  # noqa: PTH100 — as in name_of
 
 
@@ -58,7 +64,10 @@ def read_file(path: Path, *, max_bytes: int) -> bytes:
 
 
 def limited(pieces: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
-    """Join pieces as they come. Raises SourceError as soon as they are more than `max_bytes`."""
+    """Join pieces as they come.
+
+    Raises SourceError as soon as they are more than `max_bytes`.
+    """
     content = bytearray()
     for piece in pieces:
         content += piece
@@ -76,7 +85,10 @@ def too_large(name: str, max_bytes: int) -> SourceError:
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
-    """Return why a path could not be read; ValueError is Python's word for a path that cannot exist."""
+    """Return why a path could not be read.
+
+    ValueError is Python's word for a path that cannot exist.
+    """
     name = printable_name(path)
     if isinstance(error, FileNotFoundError):
         return SourceError("not_found", f"{name} does not exist; check the path")

@@ -26,7 +26,10 @@ IGNORE_FILE = ".kosmosignore"
 
 
 class FolderSpec(DocumentOptions):
-    """Which files are taken; `include` and `exclude` are patterns as in a .gitignore."""
+    """Which files are taken.
+
+    `include` and `exclude` are patterns as in a .gitignore.
+    """
 
     kind: Literal["folder"] = "folder"
     path: SourcePath
@@ -38,7 +41,10 @@ class FolderSpec(DocumentOptions):
 
 
 class FolderSource:
-    """The regular files under a folder. Hidden ones are passed over, links to files followed, links to folders not."""
+    """The regular files under a folder.
+
+    Hidden ones are passed over, links to files followed, links to folders not.
+    """
 
     def __init__(self, spec: FolderSpec, settings: IngestionSettings) -> None:
         """Raises RequestError where a pattern of the spec cannot be read."""
@@ -118,7 +124,10 @@ class FolderSource:
     def _admitted(
         self, folder: str, subfolders: list[str], files: list[str], ignoring: IgnoreFiles
     ) -> tuple[list[str], list[str]]:
-        """Return the subfolders to walk and the files to take, in order. Raises SourceError."""
+        """Return the subfolders to walk and the files to take, in order.
+
+        Raises SourceError.
+        """
         prefix = "" if (relative := os.path.relpath(folder, self._spec.path)) == "." else f"{relative}/"
         ignoring.enter(prefix.rstrip("/"))
 

@@ -22,7 +22,10 @@ class Patterns:
         self._exclude = _spec("exclude", exclude)
 
     def admit(self, path: str, *, folder: bool) -> bool:
-        """Whether a path, relative to the root, is one to take; a folder need not be included itself."""
+        """Whether a path, relative to the root, is one to take.
+
+        A folder need not be included itself.
+        """
         if self._exclude.match_file(path + "/" if folder else path):
             return False
         return folder or self._include is None or self._include.match_file(path)
@@ -49,7 +52,10 @@ class IgnoreFiles:
         return self._chains[folder]
 
     def ignore(self, path: str, *, folder: bool) -> bool:
-        """Whether a path is ignored by a file beside or above it; the nearest that speaks of it decides."""
+        """Whether a path is ignored by a file beside or above it.
+
+        The nearest that speaks of it decides.
+        """
         for start, spec in self.enter(path.rpartition("/")[0]):
             if (ignored := spec.check_file(path[start:] + ("/" if folder else "")).include) is not None:
                 return ignored

@@ -29,7 +29,10 @@ class JsonLinesSpec(DocumentOptions):
 
 
 class JsonLinesSource:
-    """The objects of one file. A document is named by the file and its id, and found again by its place."""
+    """The objects of one file.
+
+    A document is named by the file and its id, and found again by its place.
+    """
 
     def __init__(self, spec: JsonLinesSpec, settings: IngestionSettings) -> None:
         self._spec = spec
@@ -41,12 +44,18 @@ class JsonLinesSource:
         )
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the lines. A line that cannot be read is a failure with its number."""
+        """Start a pass, in the order of the lines.
+
+        A line that cannot be read is a failure with its number.
+        """
         prefix = f"{self._name}#"
         return Listing(self._name, without_repeats(self._found()), lambda source: source.startswith(prefix))
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Read the line of an entry. Raises SourceError, `not_found` where another line is in its place now."""
+        """Read the line of an entry.
+
+        Raises SourceError, `not_found` where another line is in its place now.
+        """
         offset, length = entry.locator["offset"], entry.locator["length"]
         with open_regular(self._path) as file:
             try:
@@ -82,7 +91,10 @@ class JsonLinesSource:
                     yield failure_of(place, SourceError(error.code, one_line(f"{place}: {error}")))
 
     def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-        """Give each line with its offset; of one that is too long, only as much as shows that."""
+        """Give each line with its offset.
+
+        Of one that is too long, only as much as shows that.
+        """
         try:
             offset = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
             file.seek(offset)

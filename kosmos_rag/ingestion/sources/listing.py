@@ -29,9 +29,10 @@ class Entry:
 
 
 class Listing:
-    """One pass over a source: iterate once, to the end; then `complete` and `failures` tell how it went.
+    """One pass over a source: iterate once, to the end.
 
-    An error of the source ends the pass and is a failure too; the iteration itself raises nothing on purpose.
+    Then `complete` and `failures` tell how it went. An error of the source ends the pass and is a failure too; the
+    iteration itself raises nothing on purpose.
     """
 
     def __init__(
@@ -96,14 +97,23 @@ class Listing:
 
 
 class Source(Protocol):
-    """A place that documents come from. Thread-safe, except for a listing; worth keeping, for it holds clients."""
+    """A place that documents come from.
+
+    Thread-safe, except for a listing; worth keeping, for it holds clients.
+    """
 
     def listing(self) -> Listing:
-        """Start a pass over what there is; nothing is read before the iteration."""
+        """Start a pass over what there is.
+
+        Nothing is read before the iteration.
+        """
         ...
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Load the document of an entry, which another process may have listed. Raises SourceError."""
+        """Load the document of an entry, which another process may have listed.
+
+        Raises SourceError.
+        """
         ...
 
 

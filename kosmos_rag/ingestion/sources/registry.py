@@ -25,10 +25,10 @@ KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings],
 
 
 def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:
-    """Return the source that a spec describes; docs/sources.md has the keys of each kind.
+    """Return the source that a spec describes.
 
-    Nothing is read yet. Raises RequestError where the spec cannot be used, ConfigError where this process lacks
-    something that it needs: an extra, a variable of the environment.
+    Docs/sources.md has the keys of each kind. Nothing is read yet. Raises RequestError where the spec cannot be used,
+    ConfigError where this process lacks something that it needs: an extra, a variable of the environment.
     """
     kind = spec.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -33,7 +33,10 @@ class Fields:
 
 
 def row_id(row: Mapping[str, Any], field: str) -> RowId:
-    """Return the id of a row. Raises SourceError where it has none to tell it by."""
+    """Return the id of a row.
+
+    Raises SourceError where it has none to tell it by.
+    """
     value = row.get(field)
     if isinstance(value, UUID):
         return str(value)
@@ -50,7 +53,10 @@ def compute_row_etag(row: Mapping[str, Any], fields: Fields, options: DocumentOp
 def row_document(
     row: Mapping[str, Any], fields: Fields, options: DocumentOptions, *, source: str, max_bytes: int
 ) -> SourceDocument:
-    """Return the document of a row; a field that is absent or null gives no metadata. Raises SourceError."""
+    """Return the document of a row.
+
+    A field that is absent or null gives no metadata. Raises SourceError.
+    """
     data = _bytes_of(row.get(fields.text), fields.text, source)
     if len(data) > max_bytes:
         raise too_large(source, max_bytes)
@@ -72,7 +78,10 @@ def _bytes_of(value: object, field: str, source: str) -> bytes:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a database's value as JSON has it; what JSON lacks is text, a decimal number a float."""
+    """Return a database's value as JSON has it.
+
+    What JSON lacks is text, a decimal number a float.
+    """
     if isinstance(value, date | datetime | time):
         return value.isoformat()
     if isinstance(value, Decimal):

@@ -32,7 +32,10 @@ class S3Spec(DocumentOptions):
 
 
 class S3Source:
-    """The objects of a bucket under a prefix. Markers of folders are passed over."""
+    """The objects of a bucket under a prefix.
+
+    Markers of folders are passed over.
+    """
 
     def __init__(self, spec: S3Spec, settings: IngestionSettings) -> None:
         """Raises ConfigError where boto3 is not installed or not configured."""
@@ -42,7 +45,10 @@ class S3Source:
         self._client = _client(spec)
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the keys; the store sends a thousand at a time."""
+        """Start a pass, in the order of the keys.
+
+        The store sends a thousand at a time.
+        """
         prefix = self._root + self._spec.prefix
         return Listing(prefix, self._found(), lambda source: source.startswith(prefix))
 

@@ -40,7 +40,10 @@ class DocumentOptions(Section):
     def document(
         self, source: str, data: bytes, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> SourceDocument:
-        """Return a document with these options; its own metadata wins over that of the source."""
+        """Return a document with these options.
+
+        Its own metadata wins over that of the source.
+        """
         return SourceDocument(
             source=source,
             data=data,
@@ -64,7 +67,10 @@ Spec = TypeVar("Spec", bound=Section)
 
 
 def validated(model: type[Spec], kind: str, values: Mapping[str, Any]) -> Spec:
-    """Return the spec as its model. Raises RequestError, one line for all faults."""
+    """Return the spec as its model.
+
+    Raises RequestError, one line for all faults.
+    """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:

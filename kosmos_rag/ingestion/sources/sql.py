@@ -22,7 +22,10 @@ _ROWS_AT_ONCE = 200
 
 
 class SqlSpec(DocumentOptions):
-    """Which rows, and which of their columns is what. The URL stays in the environment, for it holds a password."""
+    """Which rows, and which of their columns is what.
+
+    The URL stays in the environment, for it holds a password.
+    """
 
     kind: Literal["sql"] = "sql"
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -37,7 +40,10 @@ class SqlSpec(DocumentOptions):
 
 
 class SqlSource:
-    """The rows of a query. A document is named by the source and its id, and found again by its id."""
+    """The rows of a query.
+
+    A document is named by the source and its id, and found again by its id.
+    """
 
     def __init__(self, spec: SqlSpec, settings: IngestionSettings) -> None:
         """Raises ConfigError where the variable is not set, or is not the URL of a database that can be used."""

@@ -21,7 +21,10 @@ class UrlsSpec(DocumentOptions):
 
 
 class UrlsSource:
-    """The documents at a list of addresses. None is gone by itself: an address that fails keeps its document."""
+    """The documents at a list of addresses.
+
+    None is gone by itself: an address that fails keeps its document.
+    """
 
     def __init__(self, spec: UrlsSpec, settings: IngestionSettings) -> None:
         self._spec = spec
@@ -29,7 +32,10 @@ class UrlsSource:
         self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes)
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the list; each address is asked for its headers."""
+        """Start a pass, in the order of the list.
+
+        Each address is asked for its headers.
+        """
         return Listing(f"list of {len(self._urls)} URLs", self._found(), self._urls.__contains__)
 
     def load(self, entry: Entry) -> SourceDocument:

@@ -24,7 +24,10 @@ class EmbeddingModel:
 
 
 class EmbedderRegistry:
-    """Finds the configured model of an embedding space. Thread-safe; a model is loaded when first needed."""
+    """Finds the configured model of an embedding space.
+
+    Thread-safe; a model is loaded when first needed.
+    """
 
     def __init__(self, default: EmbeddingModel, next_model: EmbeddingModel | None) -> None:
         """Args: default: model of `rag.embedding`. next_model: model of `rag.next_embedding`, if any."""
@@ -53,7 +56,9 @@ class EmbedderRegistry:
         return self._describe_for(tenant_id, self._default)
 
     def target_space(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
-        """Return the space that a tenant can migrate to, and its model; None where only one model is configured.
+        """Return the space that a tenant can migrate to, and its model.
+
+        None where only one model is configured.
 
         Args:
             live: the tenant's live space.
@@ -69,11 +74,17 @@ class EmbedderRegistry:
         return None
 
     def get_cached(self, space_id: uuid.UUID) -> Embedder | None:
-        """Return the model of a space that was found before; None for others."""
+        """Return the model of a space that was found before.
+
+        None for others.
+        """
         return self._by_space.get(space_id)
 
     def get(self, space: Space, tenant: str) -> Embedder:
-        """Return the model of a space. Raises EmbeddingSpaceMismatch where it is not configured, ModelUnavailable."""
+        """Return the model of a space.
+
+        Raises EmbeddingSpaceMismatch where it is not configured, ModelUnavailable.
+        """
         embedder = self._find(space)
         if embedder is None:
             check_compatible(space, self._describe(self._default), tenant)
@@ -81,10 +92,10 @@ class EmbedderRegistry:
         return embedder
 
     def get_writable(self, spaces: Sequence[Space], tenant: str) -> list[tuple[Space, Embedder]]:
-        """Return those of a tenant's spaces whose models are configured; the live one is first, as in `spaces`.
+        """Return those of a tenant's spaces whose models are configured.
 
-        A backfill finds later what is not written to the others. Raises EmbeddingSpaceMismatch where the model of the
-        live space is not configured.
+        The live one is first, as in `spaces`. A backfill finds later what is not written to the others. Raises
+        EmbeddingSpaceMismatch where the model of the live space is not configured.
         """
         live, *others = spaces
         embedders = [(space, self._find(space)) for space in others]

@@ -18,7 +18,10 @@ from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
 
 
 class SentenceTransformerEmbedder:
-    """An embedding model, loaded on first use. Thread-safe: one encoding at a time, each using all cores."""
+    """An embedding model, loaded on first use.
+
+    Thread-safe: one encoding at a time, each using all cores.
+    """
 
     def __init__(self, settings: EmbeddingSettings, models: ModelsSettings, *, section: str = "rag.embedding") -> None:
         """Prepare the model; nothing is loaded yet.
@@ -130,13 +133,17 @@ class SentenceTransformerEmbedder:
 
 
 class FastTokenizer:
-    """A copy of a model's tokenizer without truncation or padding. Thread-safe: nothing on it changes.
+    """A copy of a model's tokenizer without truncation or padding.
 
-    Counting tokens must not depend on what an encoding sets on the model's own tokenizer.
+    Thread-safe: nothing on it changes. Counting tokens must not depend on what an encoding sets on the model's own
+    tokenizer.
     """
 
     def __init__(self, pretrained: Any) -> None:
-        """Copy the tokenizer of a loaded model. Raises ModelUnavailable where it is not a fast tokenizer."""
+        """Copy the tokenizer of a loaded model.
+
+        Raises ModelUnavailable where it is not a fast tokenizer.
+        """
         from tokenizers import Tokenizer
 
         backend = getattr(pretrained, "backend_tokenizer", None)

@@ -18,12 +18,18 @@ MIN_COSINE = 0.95
 
 
 def space_id(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> uuid.UUID:
-    """Return the id of the space of an embedder for a tenant. The same model gives the same id."""
+    """Return the id of the space of an embedder for a tenant.
+
+    The same model gives the same id.
+    """
     return uuid.uuid5(tenant_id, f"space:{embedder.name}:{embedder.dimensions}:{normalized}")
 
 
 def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:
-    """Describe the space of an embedder for a tenant; embeds the probe sentence."""
+    """Describe the space of an embedder for a tenant.
+
+    Embeds the probe sentence.
+    """
     return Space(
         id=space_id(tenant_id, embedder, normalized=normalized),
         model=embedder.name,
@@ -34,7 +40,10 @@ def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool
 
 
 def find_difference(stored: Space, ours: Space) -> str | None:
-    """Return why vectors of two spaces cannot be compared, in words; None where they can."""
+    """Return why vectors of two spaces cannot be compared, in words.
+
+    None where they can.
+    """
     if stored.dimensions != ours.dimensions:
         return f"its vectors have {stored.dimensions} dimensions, the configured ones {ours.dimensions}"
     if stored.normalized != ours.normalized:

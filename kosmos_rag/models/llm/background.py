@@ -44,7 +44,10 @@ class BackgroundLoop:
             return BackgroundStream(queue, asyncio.run_coroutine_threadsafe(producer(queue.put), self._loop))
 
     def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Cancel all streams, run `cleanup` on the loop, and end the thread. A second call does nothing."""
+        """Cancel all streams, run `cleanup` on the loop, and end the thread.
+
+        A second call does nothing.
+        """
         with self._lock:
             self._closed = True
             loop, thread = self._loop, self._thread
@@ -58,7 +61,10 @@ class BackgroundLoop:
 
 
 class BackgroundStream:
-    """The pieces of a text as its producer writes them; `close` cancels the producer, from any thread."""
+    """The pieces of a text as its producer writes them.
+
+    `close` cancels the producer, from any thread.
+    """
 
     def __init__(self, queue: SimpleQueue[object], task: "Future[bool]") -> None:
         self._queue = queue

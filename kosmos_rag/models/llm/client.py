@@ -25,10 +25,16 @@ _MAX_ERROR_BYTES = 10_000
 
 
 class ChatModel:
-    """A language model over HTTP. Thread-safe; `close` cancels all answers and closes the connections."""
+    """A language model over HTTP.
+
+    Thread-safe; `close` cancels all answers and closes the connections.
+    """
 
     def __init__(self, settings: LanguageModelSettings) -> None:
-        """Prepare the client; nothing is sent yet. Raises ConfigError where `url` or `api_key` is invalid."""
+        """Prepare the client; nothing is sent yet.
+
+        Raises ConfigError where `url` or `api_key` is invalid.
+        """
         import httpx
 
         self._settings = settings
@@ -45,11 +51,11 @@ class ChatModel:
         return self._settings.model
 
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> BackgroundStream:
-        """Send the conversation and return the answer at temperature 0. `close` may come from any thread.
+        """Send the conversation and return the answer at temperature 0.
 
-        The request is sent at once. It is retried once where the connection fails or the server is busy before the
-        first token. Iterating raises ModelUnavailable where the server cannot be reached, is late or busy, or refuses
-        key or model, and ModelError where it fails, breaks off, or answers without text.
+        `close` may come from any thread. The request is sent at once. It is retried once where the connection fails or
+        the server is busy before the first token. Iterating raises ModelUnavailable where the server cannot be reached,
+        is late or busy, or refuses key or model, and ModelError where it fails, breaks off, or answers without text.
         """
         body = self._protocol.build_request(messages, self._settings, max_tokens)
         completion = _Completion(self._client, self._endpoint, self._protocol, self._settings, body)

@@ -18,7 +18,10 @@ class ProtocolError(Exception):
 
 
 class ServerError(Exception):
-    """A line reports a failure of the server; its message is the server's."""
+    """A line reports a failure of the server.
+
+    Its message is the server's.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

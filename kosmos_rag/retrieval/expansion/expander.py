@@ -29,7 +29,10 @@ NOT_EXPANDED = ExpandedQuery(expansion=Expansion(), warnings=())
 
 
 def create_expander(rag: RagSettings, model: LanguageModel | None) -> "Expander | None":
-    """Create the expander of these settings; None if they expand nothing. Raises ConfigError."""
+    """Create the expander of these settings; None if they expand nothing.
+
+    Raises ConfigError.
+    """
     expander = Expander(rag, model)
     return expander if expander.enabled else None
 
@@ -47,7 +50,10 @@ class Expander:
     """Expands questions. What a language model wrote is kept for when the question is asked again. Thread-safe."""
 
     def __init__(self, rag: RagSettings, model: LanguageModel | None) -> None:
-        """Load the synonyms. Raises ConfigError: a broken file, or no language model where one is needed."""
+        """Load the synonyms.
+
+        Raises ConfigError: a broken file, or no language model where one is needed.
+        """
         settings, kept = _effective_settings(rag), rag.retrieval.query_embedding_cache
         self._synonyms = Synonyms.load(settings.synonyms) if settings.synonyms else None
         wanted = [key for key in ("queries", "hyde") if getattr(settings, key)]
@@ -76,7 +82,10 @@ class Expander:
         return any((self._synonyms, self._wordings, self._passage))
 
     def expand(self, question: str) -> ExpandedQuery:
-        """Return what else to look for. Where the language model fails, the question stands as it is, with a note."""
+        """Return what else to look for.
+
+        Where the language model fails, the question stands as it is, with a note.
+        """
         notes: list[str] = []
 
         def tried(call: Callable[[str], T] | None, otherwise: T, missing: str) -> T:

@@ -24,10 +24,10 @@ _COLONS = (":", "\uff1a")
 
 
 def other_wordings(model: LanguageModel, question: str, count: int) -> tuple[str, ...]:
-    """Ask for other wordings of a question; `count`, at least 1, is how many to ask for and the most returned.
+    """Ask for other wordings of a question.
 
-    None repeats the question or another one, or has more than 400 characters.
-    Raises ModelError where the model fails or writes none.
+    `count`, at least 1, is how many to ask for and the most returned. None repeats the question or another one, or has
+    more than 400 characters. Raises ModelError where the model fails or writes none.
     """
     answer = complete(model, prompt("other_wordings", question, count=count), max_tokens=count * _TOKENS_OF_A_WORDING)
     wordings: dict[tuple[str, ...], str] = {}

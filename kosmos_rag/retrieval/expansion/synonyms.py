@@ -36,9 +36,10 @@ class _Fault(Exception):
 
 
 def read_rules(path: Path) -> list[Rule]:
-    """Read the entries of a file in their order; an empty file has none.
+    """Read the entries of a file in their order.
 
-    Raises ConfigError where the file cannot be read, is not YAML, or an entry is not as docs/expansion.md has it.
+    An empty file has none. Raises ConfigError where the file cannot be read, is not YAML, or an entry is not as
+    docs/expansion.md has it.
     """
     try:
         return list(_rules(_compose(path)))
@@ -120,7 +121,10 @@ class _Term:
 
 
 class Synonyms:
-    """Rules of synonyms, found by the words that a text says. Thread-safe: it never changes."""
+    """Rules of synonyms, found by the words that a text says.
+
+    Thread-safe: it never changes.
+    """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._terms: dict[_Words, _Term] = {}

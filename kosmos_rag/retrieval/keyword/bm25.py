@@ -15,7 +15,10 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a text, without case and punctuation; `customer_type` is two."""
+    """Return the words of a text, without case and punctuation.
+
+    `customer_type` is two.
+    """
     return _TOKEN.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

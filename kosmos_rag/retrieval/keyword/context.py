@@ -56,10 +56,10 @@ class KeywordContext:
     def __init__(
         self, paragraphs: Sequence[Paragraph], *, ranking: Ranking = "bm25", fallback: str | None = None
     ) -> None:
-        """Make a context of paragraphs. `fallback` is the context where there are none.
+        """Make a context of paragraphs.
 
-        Raises ParseError (`empty`) where there are none and no fallback, RequestError on a blank fallback and on an
-        unknown ranking.
+        `fallback` is the context where there are none. Raises ParseError (`empty`) where there are none and no
+        fallback, RequestError on a blank fallback and on an unknown ranking.
         """
         if ranking not in get_args(Ranking):
             raise RequestError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
@@ -76,9 +76,10 @@ class KeywordContext:
 
     @classmethod
     def from_file(cls, path: str | Path, *, ranking: Ranking = "bm25", fallback: str | None = None) -> Self:
-        """Make a context of a text file. With a `fallback`, a file that cannot be used is logged and not an error.
+        """Make a context of a text file.
 
-        Raises SourceError, ParseError, and RequestError as the constructor does.
+        With a `fallback`, a file that cannot be used is logged and not an error. Raises SourceError, ParseError, and
+        RequestError as the constructor does.
         """
         try:
             text = read_text(Path(path))
@@ -109,9 +110,9 @@ class KeywordContext:
         return self._paragraphs
 
     def search(self, query: str, k: int = 5) -> list[Match]:
-        """Return the best `k` of the paragraphs that match, best first; equal ones in the order of the text.
+        """Return the best `k` of the paragraphs that match, best first.
 
-        Raises RequestError on a blank query and on a `k` below 1.
+        Equal ones in the order of the text. Raises RequestError on a blank query and on a `k` below 1.
         """
         if not query.strip():
             raise RequestError("the query is empty; ask something")
@@ -122,9 +123,10 @@ class KeywordContext:
         return [_match(score, paragraph) for score, paragraph in best]
 
     def get_context(self, query: str, k: int = 5) -> str:
-        """Return the texts of the matches, with a blank line between them; never an empty text.
+        """Return the texts of the matches, with a blank line between them.
 
-        Where nothing matches, the first ten paragraphs; where there are none, the fallback. Raises as `search` does.
+        Never an empty text. Where nothing matches, the first ten paragraphs; where there are none, the fallback. Raises
+        as `search` does.
         """
         found = self.search(query, k)
         return _context(found) if found else self._unmatched

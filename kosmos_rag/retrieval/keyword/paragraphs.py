@@ -18,7 +18,10 @@ class Paragraph:
 
 
 def split_paragraphs(text: str, source: str | None = None) -> Iterator[Paragraph]:
-    """Find the paragraphs of a text, trimmed. A line of white space alone is blank; line ends may be of any system."""
+    """Find the paragraphs of a text, trimmed.
+
+    A line of white space alone is blank; line ends may be of any system.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for blank, run in groupby(enumerate(lines, start=1), key=lambda line: not line[1].strip()):
         if not blank:

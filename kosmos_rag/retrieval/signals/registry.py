@@ -42,7 +42,10 @@ def merge_signals(signals: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
 
 
 def validate(model: type[_Model], values: Any, path: str) -> _Model:
-    """Validate values as a model. Raises ConfigError that names the path and the fault."""
+    """Validate values as a model.
+
+    Raises ConfigError that names the path and the fault.
+    """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path} is {values!r}: it must be a mapping of {', '.join(model.model_fields)}")
     try:

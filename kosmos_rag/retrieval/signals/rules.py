@@ -223,7 +223,10 @@ class WordOverlap(ScoreSignal):
     """Score the share of query words that the passage contains."""
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return |query words ∩ passage words| / |query words|; 0 without query words."""
+        """Return |query words ∩ passage words| / |query words|.
+
+        0 without query words.
+        """
         query_words = query.words
         return len(query_words & word_prefixes(passage.text)) / len(query_words) if query_words else 0.0
 

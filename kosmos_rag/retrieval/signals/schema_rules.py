@@ -50,7 +50,10 @@ def _words_of(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def _cosine(passage: Passage) -> float:
-    """Return the cosine to the query; 0 if only the lexical retriever found the passage."""
+    """Return the cosine to the query.
+
+    0 if only the lexical retriever found the passage.
+    """
     return passage.dense_score or 0.0
 
 
@@ -75,7 +78,10 @@ class SchemaEntities(ScoreSignal):
     numeric: Number = Field(default=1.0, description="For numbers, where it compares.")
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return the sum of bonuses; 0 for other documents and columns that the query does not mention."""
+        """Return the sum of bonuses.
+
+        0 for other documents and columns that the query does not mention.
+        """
         if _kind(passage) != _COLUMN or not _mentions_any(query, passage):
             return 0.0
         column, type_ = str(passage.metadata.get("column", "")), str(passage.metadata.get("type", ""))
@@ -95,7 +101,10 @@ class SchemaExact(ScoreSignal):
     weight: Number = 6.0
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return 1 or 0; words that the column name shares with its model do not count twice."""
+        """Return 1 or 0.
+
+        Words that the column name shares with its model do not count twice.
+        """
         if _kind(passage) != _COLUMN or not _mentions_name(query, passage, "column"):
             return 0.0
         own = _name_words(str(passage.metadata["column"]))
@@ -125,7 +134,10 @@ class SchemaPenalty(ScoreSignal):
     low: Number = Field(default=0.3, description="Cosine below which a document means something else.")
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return the penalty; 0 outside a schema and at a cosine of at least `low`."""
+        """Return the penalty.
+
+        0 outside a schema and at a cosine of at least `low`.
+        """
         if not _kind(passage) or _cosine(passage) >= self.low:
             return 0.0
         if not _mentions_any(query, passage):
@@ -151,7 +163,10 @@ class SchemaRecipe(ScoreSignal):
     pattern: Number = Field(default=2.0, description="Where question and recipe are of one shape.")
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return the sum of bonuses; 0 for other documents and recipes that share no word."""
+        """Return the sum of bonuses.
+
+        0 for other documents and recipes that share no word.
+        """
         if _kind(passage) != _RECIPE or not _mentions_any(query, passage):
             return 0.0
         pattern = _RECIPE_PATTERNS.get(str(passage.metadata.get("pattern")))
@@ -171,7 +186,10 @@ class SchemaStatus(ScoreSignal):
     values: Number = Field(default=2.0, description="At most, for values: half of it for each.")
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return the bonus; 0 for other columns and for queries without a status."""
+        """Return the bonus.
+
+        0 for other columns and for queries without a status.
+        """
         if _kind(passage) != _COLUMN or not _STATUS_NAME.search(str(passage.metadata.get("column", ""))):
             return 0.0
         known = {word for value in passage.metadata.get("values", ()) for word in word_prefixes(str(value))}

@@ -39,7 +39,9 @@ class _Target:
 
 
 def store_feedback(database: Database, reader: AuditContext, entry: FeedbackEntry, settings: AuditSettings) -> Feedback:
-    """Store the feedback of a reader; it replaces an earlier rating of the same target.
+    """Store the feedback of a reader.
+
+    It replaces an earlier rating of the same target.
 
     Args:
         database: both pools.

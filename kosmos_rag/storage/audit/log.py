@@ -158,7 +158,10 @@ def _outcome(result: AuditedResult, passages: Sequence[AuditPassage]) -> AuditOu
 
 
 def _passages(result: AuditedResult) -> list[AuditPassage]:
-    """Return all passages of a result; those of a context that it does not show have `shown` false."""
+    """Return all passages of a result.
+
+    Those of a context that it does not show have `shown` false.
+    """
     if isinstance(result, DocumentLines):
         return [_from_lines(result)]
     if isinstance(result, SearchResult):

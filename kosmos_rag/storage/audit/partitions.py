@@ -50,7 +50,10 @@ the next round tries again.
 
 
 def add_months(month: date, number: int) -> date:
-    """Return the first day of the month `number` months after another; before it if negative."""
+    """Return the first day of the month `number` months after another.
+
+    Before it if negative.
+    """
     years, months = divmod(month.month - 1 + number, 12)
     return date(month.year + years, months + 1, 1)
 
@@ -72,7 +75,9 @@ class PartitionRotation:
         self._started: set[date] = set()
 
     def rotate(self, owner: TenantRef, *, now: datetime) -> list[str]:
-        """Create partitions of the next months, and drop expired ones; return the steps taken.
+        """Create partitions of the next months, and drop expired ones.
+
+        Return the steps taken.
 
         Raises:
             ConfigError: a step is due and `database.admin_url` is not set.

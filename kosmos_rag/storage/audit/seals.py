@@ -119,7 +119,10 @@ def seal_events(worker: ConnectionPool, owner: TenantRef) -> list[Seal]:
 
 
 def oldest_unsealed_at(worker: ConnectionPool, owner: TenantRef) -> datetime | None:
-    """Return the time of the oldest unsealed record; None if all are sealed. Raises DatabaseError."""
+    """Return the time of the oldest unsealed record.
+
+    None if all are sealed. Raises DatabaseError.
+    """
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         before = last_seal(connection, owner.id)
         values = {"tenant_id": owner.id, "after": before.last_position if before else 0}
@@ -240,7 +243,10 @@ def _read_seals(worker: ConnectionPool, owner: TenantRef) -> Iterator[Seal]:
 
 
 def _verify_seal(worker: ConnectionPool, owner: TenantRef, previous: Seal | None, seal: Seal) -> tuple[int, str | None]:
-    """Return the number of records of a seal, and its problem; None if it holds."""
+    """Return the number of records of a seal, and its problem.
+
+    None if it holds.
+    """
     if seal.number != (previous.number if previous else 0) + 1:
         return 0, f"seal {seal.number} does not follow the one before it: seals are missing"
     if seal.sha256 != chain_hash(owner.id, previous, seal):

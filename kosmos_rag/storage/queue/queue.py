@@ -30,9 +30,10 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
 
 
 def retry_delay(attempt: int) -> float:
-    """Return the delay in seconds before the next attempt; the first attempt is 1.
+    """Return the delay in seconds before the next attempt.
 
-    The delay doubles with each attempt up to 15 minutes. Jitter of ±50 % keeps jobs that failed together apart.
+    The first attempt is 1. The delay doubles with each attempt up to 15 minutes. Jitter of ±50 % keeps jobs that failed
+    together apart.
     """
     doubled = FIRST_DELAY_S * 2.0 ** min(attempt - 1, 16)
     return min(LONGEST_DELAY_S, doubled) * random.uniform(0.5, 1.5)  # noqa: S311 — jitter, not a secret
@@ -251,7 +252,9 @@ class Queue:
             finish(connection, outcomes)
 
     def fail(self, job: Job, error: KosmosError, *, source: str, retry: bool) -> JobState | None:
-        """Record a failure, and return the new state; None if the lease was no longer valid.
+        """Record a failure, and return the new state.
+
+        None if the lease was no longer valid.
 
         Args:
             job: the claimed job.
@@ -282,12 +285,18 @@ class Queue:
             connection.execute(statement("expire_leases"), {"tokens": list(tokens)})
 
     def cancel(self, owner: TenantRef, ids: Sequence[int]) -> list[int]:
-        """Cancel unfinished jobs, and return their ids; a running job cannot write its result."""
+        """Cancel unfinished jobs, and return their ids.
+
+        A running job cannot write its result.
+        """
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), {"tenant_id": owner.id, "ids": list(ids)}).fetchall()
 
     def retry(self, owner: TenantRef, ids: Sequence[int] | None = None) -> list[int]:
-        """Requeue dead and cancelled jobs, and return their ids; without `ids` all of the tenant."""
+        """Requeue dead and cancelled jobs, and return their ids.
+
+        Without `ids` all of the tenant.
+        """
         values = {"tenant_id": owner.id, "ids": None if ids is None else list(ids)}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             requeued = cursor.execute(statement("retry_jobs"), values).fetchall()
@@ -329,7 +338,10 @@ class Queue:
         return [JobCount(kind=kind, state=JobState(state), count=n, oldest_s=age) for kind, state, n, age in rows]
 
     def count_unfinished(self, kinds: Sequence[str]) -> int:
-        """Count queued and running jobs; a periodic job that waits for its next time is not counted."""
+        """Count queued and running jobs.
+
+        A periodic job that waits for its next time is not counted.
+        """
         with self._pool.untenanted() as connection:
             row = connection.execute(statement("unfinished_jobs"), {"kinds": list(kinds)}).fetchone()
         assert row is not None

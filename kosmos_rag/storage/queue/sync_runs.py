@@ -16,7 +16,9 @@ from kosmos_rag.storage.tenants import TenantRef
 def start_sync_run(
     connection: psycopg.Connection, owner: TenantRef, collection: str, source: Mapping[str, Any]
 ) -> uuid.UUID:
-    """Start a sync run, and return its id; an interrupted run of the same source is closed as failed.
+    """Start a sync run, and return its id.
+
+    An interrupted run of the same source is closed as failed.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -43,7 +45,9 @@ def add_counts(
     state: str | None = None,
     error: str | None = None,
 ) -> None:
-    """Add counts that the listing found without a job; each failure is one document, seen and failed.
+    """Add counts that the listing found without a job.
+
+    Each failure is one document, seen and failed.
 
     Args:
         connection: connection of the worker role, with the tenant set.

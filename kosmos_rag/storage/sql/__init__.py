@@ -42,7 +42,10 @@ def _load() -> dict[str, LiteralString]:
 
 
 def statement(name: str) -> LiteralString:
-    """Return a statement by its name; files of the package are as literal as code."""
+    """Return a statement by its name.
+
+    Files of the package are as literal as code.
+    """
     return _load()[name]
 
 

@@ -54,7 +54,10 @@ class Preset:
         return parsed
 
     def over(self, settings: Settings) -> Settings:
-        """Return settings with these laid over them. Raises ConfigError where they cannot be."""
+        """Return settings with these laid over them.
+
+        Raises ConfigError where they cannot be.
+        """
         return settings.under_preset(self.name, self.values)
 
 
@@ -143,7 +146,10 @@ def _read(given: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str, 
 
 
 def _merged(base: Mapping[Any, Any], over: Mapping[Any, Any], place: tuple[str, ...]) -> dict[Any, Any]:
-    """Lay one mapping over another, level by level; of signals and intents, null takes one away."""
+    """Lay one mapping over another, level by level.
+
+    Of signals and intents, null takes one away.
+    """
     both = dict(base)
     for key, value in over.items():
         if isinstance(value, Mapping):
