@@ -1,4 +1,4 @@
-"""Keys to the service: `kosmos.TENANT.ID.SECRET`. What is stored tells nobody the secret."""
+"""API keys of the service: `kosmos.TENANT.ID.SECRET`. The database stores the SHA-256 of the secret."""
 
 import hashlib
 import hmac
@@ -16,10 +16,11 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, tenant
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
+from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _PREFIX = "kosmos."
-_FORM = re.compile(r"kosmos\.([a-z0-9][a-z0-9_-]{0,62})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
+_PATTERN = re.compile(r"kosmos\.([a-z0-9][a-z0-9_-]{0,62})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
 READ, INGEST, ADMIN = "read", "ingest", "admin"
 SCOPES = (READ, INGEST, ADMIN)
 _MAX_NAME = 200
@@ -27,7 +28,7 @@ _MAX_NAME = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiKeyInfo:
-    """A key without its secret, as `key list` tells of it."""
+    """A key without its secret, as `api-key list` shows it."""
 
     id: uuid.UUID
     name: str
@@ -36,12 +37,12 @@ class ApiKeyInfo:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
-    """From when on it is useless; a key that was rotated may have some time left."""
+    """When the key stops being valid; a rotated key may be valid for some time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiKey:
-    """A key that is good, with whose it is."""
+    """A valid key and its owner."""
 
     tenant: str
     name: str
@@ -51,7 +52,7 @@ class ApiKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedKey:
-    """What a key says of itself."""
+    """The parts of a key's text, not verified."""
 
     tenant: TenantRef
     id: uuid.UUID
@@ -73,30 +74,44 @@ class ApiKeys:
         principals: Sequence[str] = (),
         expires_at: datetime | None = None,
     ) -> str:
-        """Make a key and return it: nobody can show it again. Its holder is `everyone` and these principals.
+        """Create a key and return it; the secret cannot be read again.
 
-        Raises RequestError, ConfigError, DatabaseError.
+        Args:
+            owner: the tenant of the key.
+            name: label of the key, at most 200 characters.
+            scopes: any of `read`, `ingest`, `admin`.
+            principals: principals of the holder, besides `everyone`.
+            expires_at: when the key stops being valid; None for never.
+
+        Raises:
+            RequestError: a value is invalid.
+            KosmosError: ConfigError or DatabaseError.
         """
-        _check(name, scopes, principals, expires_at)
+        _validate(name, scopes, principals, expires_at)
         now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             create_tenant(connection, owner, now=now)
-            return _made(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
+            return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
 
     def rotate(self, owner: TenantRef, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
-        """Make a key of the same name, scopes and principals, good for as long as the old one was made for.
+        """Replace a key by one of the same name, scopes, principals and lifetime.
 
-        The old one ends after the overlap. None, and nothing changes, where it is not good, or was told to end sooner.
+        Returns None, and changes nothing, where the old key is not valid, or ends before the overlap does.
         Raises ConfigError, DatabaseError.
+
+        Args:
+            owner: the tenant of the key.
+            key_id: id of the key to replace.
+            overlap: how long the old key stays valid.
         """
         now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            row = _ended(connection, owner, key_id, now=now, ends_at=now + overlap)
+            row = _end_key(connection, owner, key_id, now=now, ends_at=now + overlap)
             if row is None:
                 return None
             name, scopes, principals, created_at, expires_at = row
             until = None if expires_at is None else now + (expires_at - created_at)
-            return _made(connection, owner, name, scopes, principals, now=now, expires_at=until)
+            return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=until)
 
     def infos(self, owner: TenantRef) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
@@ -116,28 +131,28 @@ class ApiKeys:
         ]
 
     def revoke(self, owner: TenantRef, key_id: uuid.UUID) -> bool:
-        """Make a key useless from now on. Returns whether it was good. Raises ConfigError, DatabaseError."""
+        """Revoke a key. Returns whether it was valid. Raises ConfigError, DatabaseError."""
         now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            return _ended(connection, owner, key_id, now=now, ends_at=now) is not None
+            return _end_key(connection, owner, key_id, now=now, ends_at=now) is not None
 
     @staticmethod
-    def looks_like_one(credentials: str) -> bool:
-        """Whether credentials are a key, good or not, and no token."""
+    def is_api_key(credentials: str) -> bool:
+        """Whether credentials have the prefix of a key."""
         return credentials.startswith(_PREFIX)
 
     @staticmethod
-    def parsed(credentials: str) -> ParsedKey | None:
-        """Return what a key says of itself; None where it is malformed."""
-        found = _FORM.fullmatch(credentials)
-        if found is None:
+    def parse(credentials: str) -> ParsedKey | None:
+        """Parse a key; None where it is malformed."""
+        match = _PATTERN.fullmatch(credentials)
+        if match is None:
             return None
-        return ParsedKey(tenant=tenant(found[1]), id=uuid.UUID(found[2]), secret_sha256=_hash(found[3]))
+        return ParsedKey(tenant=tenant_ref(match[1]), id=uuid.UUID(match[2]), secret_sha256=_hash(match[3]))
 
     def find(self, key: ParsedKey) -> ApiKey | None:
-        """Return whose key it is; None where it is unknown, revoked, expired, or its secret another.
+        """Return a valid key; None where it is unknown, revoked, expired or has another secret.
 
-        It is looked up each time: a key that was revoked is of no use to the next request. Raises DatabaseError.
+        Not cached: a revoked key fails at the next request. Raises DatabaseError.
         """
         values = {"tenant_id": key.tenant.id, "id": key.id, "now": datetime.now(UTC)}
         with self._database.app.transaction(key.tenant.id, [EVERYONE]) as connection:
@@ -147,7 +162,7 @@ class ApiKeys:
         return ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
 
 
-def _made(
+def _insert_key(
     connection: psycopg.Connection,
     owner: TenantRef,
     name: str,
@@ -172,7 +187,7 @@ def _made(
     return f"{_PREFIX}{owner.name}.{key_id.hex}.{secret}"
 
 
-def _ended(
+def _end_key(
     connection: psycopg.Connection, owner: TenantRef, key_id: uuid.UUID, *, now: datetime, ends_at: datetime
 ) -> tuple[Any, ...] | None:
     values = {"tenant_id": owner.id, "id": key_id, "now": now, "ends_at": ends_at}
@@ -183,13 +198,13 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _check(name: str, scopes: Sequence[str], principals: Sequence[str], expires_at: datetime | None) -> None:
+def _validate(name: str, scopes: Sequence[str], principals: Sequence[str], expires_at: datetime | None) -> None:
     if not is_text(name) or not 0 < len(name.strip()) <= _MAX_NAME:
-        raise RequestError(f"the name of the key is {name[:80]!r}; give a text of 1 to {_MAX_NAME} characters")
-    if not scopes or (wrong := [scope for scope in scopes if scope not in SCOPES]):
-        told = repr(wrong[0]) if scopes else "missing"
-        raise RequestError(f"the scope of the key is {told}; use {', '.join(SCOPES)}, one or several")
+        raise RequestError(f"the name of the key is {name[:80]!r}; use 1 to {_MAX_NAME} characters")
+    if not scopes or (unknown := [scope for scope in scopes if scope not in SCOPES]):
+        value = repr(unknown[0]) if scopes else "missing"
+        raise RequestError(f"the scope of the key is {value}; use {', '.join(SCOPES)}, one or several")
     if not are_names(principals) or not all(principals):
-        raise RequestError(f"principals are {principals!r}; give names, department:finance")
+        raise RequestError(f"principals are {principals!r}; use names such as department:finance")
     if expires_at is not None and expires_at <= datetime.now(UTC):
-        raise RequestError(f"the key would expire at {expires_at.isoformat()}, which is past; name a later time")
+        raise RequestError(f"the key would expire at {expires_at.isoformat()}, which is in the past; use a later time")

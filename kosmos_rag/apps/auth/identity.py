@@ -1,4 +1,4 @@
-"""Who asks: a tenant, a subject, the principals that it holds, and what it may do."""
+"""The identity of a caller: tenant, subject, principals and scopes."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from kosmos_rag.storage.tenants import validate_name
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
-_CREDENTIALS = "no valid credentials; send a token or a key: Authorization: Bearer …"
+_INVALID_CREDENTIALS = "no valid credentials; send a token or a key: Authorization: Bearer …"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """Who asks. Nothing of it comes from the request itself, but from what vouches for it."""
+    """A caller, taken from verified credentials or the configuration, never from the request itself."""
 
     tenant: str
     subject: str
@@ -35,43 +35,48 @@ class Identity:
             raise NotPermitted(f"this needs the scope {scope}; ask for a token or a key that has it")
 
 
-def principals_of(subject: str, departments: Iterable[str], roles: Iterable[str], *, department_key: str) -> list[str]:
-    """Return what a subject holds; the kind in front keeps a role of any name from being a department."""
-    held = {f"{department_key}:{name}" for name in departments} | {f"role:{name}" for name in roles}
-    return [EVERYONE, f"user:{subject}", *sorted(held)]
+def build_principals(
+    subject: str, departments: Iterable[str], roles: Iterable[str], *, department_key: str
+) -> list[str]:
+    """Build the principals of a subject; the prefix separates roles from departments of the same name."""
+    principals = {f"{department_key}:{name}" for name in departments} | {f"role:{name}" for name in roles}
+    return [EVERYONE, f"user:{subject}", *sorted(principals)]
 
 
 class Authenticator:
-    """Finds out who asks: by API key, by token, or, in development, by nothing."""
+    """Identifies callers by API key, by token or, in development, without credentials."""
 
     def __init__(self, settings: Settings, keys: ApiKeys, limiter: ConcurrencyLimiter) -> None:
-        """Read the public keys, where tokens are taken. Raises ConfigError, also on development beyond loopback."""
+        """Load the public keys of tokens. Raises ConfigError, also for development on a public host."""
         self._settings = settings
         self._keys = keys
         self._limiter = limiter
         tokens = settings.service.tokens
         self._tokens = TokenVerifier(tokens) if tokens.keys is not None else None
-        self._development = _development(settings)
+        self._development = _development_identity(settings)
 
     async def identify(self, authorization: str | None) -> Identity:
-        """Return who sent a request with this header. Raises NotAuthenticated, with one message for every reason."""
+        """Identify the sender of an Authorization header.
+
+        Raises NotAuthenticated with one message for every reason: a reason would help nobody but a forger.
+        """
         if authorization is None:
             if self._development is None:
-                raise NotAuthenticated(_CREDENTIALS)
+                raise NotAuthenticated(_INVALID_CREDENTIALS)
             return self._development
         scheme, _, credentials = authorization.partition(" ")
         identity = None
         if scheme.lower() == "bearer":
-            if ApiKeys.looks_like_one(credentials):
-                identity = await self._by_key(credentials)
+            if ApiKeys.is_api_key(credentials):
+                identity = await self._identify_key(credentials)
             elif self._tokens is not None:
-                identity = await self._by_token(self._tokens, credentials)
+                identity = await self._identify_token(self._tokens, credentials)
         if identity is None:
-            raise NotAuthenticated(_CREDENTIALS)
+            raise NotAuthenticated(_INVALID_CREDENTIALS)
         return identity
 
-    async def _by_key(self, credentials: str) -> Identity | None:
-        if (parsed := ApiKeys.parsed(credentials)) is None:
+    async def _identify_key(self, credentials: str) -> Identity | None:
+        if (parsed := ApiKeys.parse(credentials)) is None:
             return None
         key = await self._limiter.run(self._keys.find, parsed)
         if key is None:
@@ -83,39 +88,41 @@ class Authenticator:
             scopes=frozenset(key.scopes),
         )
 
-    async def _by_token(self, tokens: TokenVerifier, credentials: str) -> Identity | None:
+    async def _identify_token(self, tokens: TokenVerifier, credentials: str) -> Identity | None:
         claims = await tokens.verify(credentials)
         if claims is None:
             return None
-        held = principals_of(
+        principals = build_principals(
             claims.subject, claims.departments, claims.roles, department_key=self._settings.rag.access.key
         )
         return Identity(
             tenant=claims.tenant,
             subject=claims.subject,
-            principals=tuple(held),
-            scopes=_known(claims.scopes),
+            principals=tuple(principals),
+            scopes=_granted_scopes(claims.scopes),
         )
 
 
-def _known(scopes: Collection[str] | None) -> frozenset[str]:
+def _granted_scopes(scopes: Collection[str] | None) -> frozenset[str]:
     return frozenset({READ}) if scopes is None else frozenset(scopes) & frozenset(SCOPES)
 
 
-def _development(settings: Settings) -> Identity | None:
-    given = settings.service.development
-    if given.tenant is None:
+def _development_identity(settings: Settings) -> Identity | None:
+    development = settings.service.development
+    if development.tenant is None:
         return None
     if settings.service.host not in LOOPBACK:
         raise ConfigError(
-            f"service.development.tenant lets anybody in and service.host is {settings.service.host}, which is no "
-            "loopback address; set service.host to 127.0.0.1, or take tokens or keys"
+            f"service.development.tenant needs no credentials and service.host is {settings.service.host}, which "
+            "is not a loopback address; set service.host to 127.0.0.1, or use tokens or keys"
         )
     subject = "development"
-    held = principals_of(subject, given.departments, given.roles, department_key=settings.rag.access.key)
+    principals = build_principals(
+        subject, development.departments, development.roles, department_key=settings.rag.access.key
+    )
     return Identity(
-        tenant=validate_name("tenant", given.tenant),
+        tenant=validate_name("tenant", development.tenant),
         subject=subject,
-        principals=tuple(held),
+        principals=tuple(principals),
         scopes=frozenset(SCOPES),
     )

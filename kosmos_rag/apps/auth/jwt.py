@@ -140,8 +140,7 @@ class PublicKeys:
             parsed = [_parse_key(data) for data in _parse_jwks(self._read_text()) if _is_signing_key(data)]
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ConfigError(
-                f"service.tokens.keys: {self._location} holds no public keys that can be read ({error}); give a JWKS "
-                "or a PEM file"
+                f"service.tokens.keys: {self._location} has no readable public keys ({error}); use a JWKS or a PEM file"
             ) from error
         keys = {key.key_id: key for key in parsed if key is not None and key.algorithm_name in self._algorithms}
         if not keys:

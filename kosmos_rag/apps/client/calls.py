@@ -46,7 +46,15 @@ def search(
     collection: str | None = None,
     explain: bool = False,
 ) -> Call[SearchResult]:
-    """Find the best passages for a question; `explain` adds scores and plans and needs the scope admin."""
+    """Find the best passages for a question.
+
+    Args:
+        question: The question.
+        k: Number of passages; None for the configured number.
+        filter: Search only documents that match.
+        collection: Search only this collection; None for all.
+        explain: Add scores and plans; needs the scope admin.
+    """
     body = _query(question, k, filter, collection=collection, explain=explain)
     return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))
 
@@ -60,7 +68,16 @@ def context(
     collection: str | None = None,
     explain: bool = False,
 ) -> Call[Context]:
-    """Collect numbered, cited evidence for a question within a budget of tokens."""
+    """Collect numbered, cited evidence for a question within a budget of tokens.
+
+    Args:
+        question: The question.
+        k: Number of passages to search; None for the configured number.
+        filter: Search only documents that match.
+        max_tokens: Budget in tokens; None for the configured one.
+        collection: Search only this collection; None for all.
+        explain: Add scores and plans; needs the scope admin.
+    """
     body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, explain=explain)
     return Call(method="POST", path="/v1/context", body=body, read=partial(from_dict, Context))
 
@@ -75,7 +92,17 @@ def answer(
     collection: str | None = None,
     explain: bool = False,
 ) -> Call[Answer]:
-    """Answer a question from the evidence, or refuse."""
+    """Answer a question from the evidence, or refuse.
+
+    Args:
+        question: The question.
+        k: Number of passages to search; None for the configured number.
+        filter: Search only documents that match.
+        max_tokens: Budget of the evidence in tokens; None for the configured one.
+        history: The conversation so far, the latest turn last.
+        collection: Search only this collection; None for all.
+        explain: Add scores and plans; needs the scope admin.
+    """
     turns = [{"question": turn.question, "answer": turn.answer} for turn in history]
     body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, history=turns, explain=explain)
     return Call(method="POST", path="/v1/answer", body=body, read=partial(from_dict, Answer))
@@ -90,13 +117,22 @@ def stream_answer(
     history: Sequence[Turn] = (),
     collection: str | None = None,
 ) -> Request:
-    """Answer a question by events: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last."""
+    """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last.
+
+    The parameters are those of `answer`.
+    """
     call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection)
     return Request(method=call.method, path=call.path, body=call.body, headers={"accept": "text/event-stream"})
 
 
 def upload(document: SourceDocument, *, collection: str | None = None, key: str | None = None) -> Call[JobInfo]:
-    """Upload a document and return its job; another upload with the same `key` returns the same job."""
+    """Upload a document and return its job.
+
+    Args:
+        document: The document.
+        collection: The collection; None for the default one.
+        key: The idempotency key: an upload with the same key returns the same job. None for a new one.
+    """
     params = {
         "source": document.source,
         "collection": collection,
@@ -224,9 +260,9 @@ def ground_schema(
 
     Args:
         question: The question about a database.
-        k: How many columns to name.
+        k: Number of columns.
         database: Only this database; None for all.
-        tables: How many tables to find.
+        tables: Number of tables.
         max_tokens: Budget of `Grounding.prompt`.
         collection: The collection of the schemas.
         explain: Add the scores of documents; needs the scope admin.

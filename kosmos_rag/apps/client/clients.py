@@ -1,4 +1,4 @@
-"""The two clients: what they can ask is the same, how they wait is not."""
+"""The synchronous and the asynchronous client; both have the same calls."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ import httpx
 
 from kosmos_rag.apps.client import calls
 from kosmos_rag.apps.client.events import EventDecoder
-from kosmos_rag.apps.client.transport import Call, Request, attempts, reached
+from kosmos_rag.apps.client.transport import Call, Request, retry_steps, translate_errors
 from kosmos_rag.core.types import AnswerEvent
 
 P = ParamSpec("P")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Method(Generic[P, T]):
-    """A call as a method: of a client it returns the result, of an asynchronous one it is awaited."""
+    """Descriptor of a call: a method of `Client`, a coroutine method of `AsyncClient`."""
 
     def __init__(self, define: Callable[P, Call[T]]) -> None:
         self._define = define
@@ -44,7 +44,7 @@ class _Method(Generic[P, T]):
 
 
 class _Stream(Generic[P]):
-    """A call whose answer comes by and by, as a method."""
+    """Descriptor of a streamed call: an iterator of events."""
 
     def __init__(self, define: Callable[P, Request]) -> None:
         self._define = define
@@ -63,13 +63,13 @@ class _Stream(Generic[P]):
 
         @wraps(self._define)
         def method(*args: P.args, **kwargs: P.kwargs) -> Iterator[AnswerEvent] | AsyncIterator[AnswerEvent]:
-            return client.events(self._define(*args, **kwargs))
+            return client.stream(self._define(*args, **kwargs))
 
         return method
 
 
 class _Calls:
-    """What both clients can ask."""
+    """The calls of both clients."""
 
     search = _Method(calls.search)
     context = _Method(calls.context)
@@ -104,46 +104,53 @@ class Client(_Calls):
     with Client("https://kosmos.example", "kosmos.acme.…") as client:
         print(client.answer("How many days of leave do I have?").text)
 
-    Every call raises what the library raises, by the problem that the service tells of (`ServiceError` and others of
-    `KosmosError`), and ServiceUnreachable where no service answers. A 429 or 503 is tried again when the service says.
+    Every call raises the error of the problem that the service returns, a KosmosError, and ServiceUnreachable where no
+    service responds. A 429 or 503 with Retry-After is retried.
     """
 
     def __init__(self, url: str, credentials: str | None = None, *, timeout_s: float = 60.0, retries: int = 3) -> None:
-        """`credentials` is a key or a token; `timeout_s` is for each wait on the socket, not for a whole answer."""
+        """Create a client.
+
+        Args:
+            url: address of the service.
+            credentials: an API key or a token.
+            timeout_s: limit of each wait on the socket, not of a whole response.
+            retries: how often to retry a 429 or 503.
+        """
         self._http = httpx.Client(**_options(url, credentials, timeout_s))
         self._retries = retries
 
     def run(self, call: Call[T]) -> T:
-        """Send a call of `calls.py` and return what its answer says."""
-        return call.result(self._sent(call, stream=False))
+        """Send a call of `calls.py` and return its parsed response."""
+        return call.parse(self._send(call, stream=False))
 
-    def events(self, request: Request) -> Iterator[AnswerEvent]:
-        """Send a request for an answer and yield its events as they come; closing the iterator gives the answer up."""
-        response = self._sent(request, stream=True)
+    def stream(self, request: Request) -> Iterator[AnswerEvent]:
+        """Send a request and yield the events of its answer; closing the iterator cancels the answer."""
+        response = self._send(request, stream=True)
         decoder = EventDecoder()
         try:
-            with reached(self._http.base_url):
-                for piece in response.iter_bytes():
-                    yield from decoder.feed(piece)
+            with translate_errors(self._http.base_url):
+                for data in response.iter_bytes():
+                    yield from decoder.feed(data)
         finally:
             response.close()
         decoder.finish()
 
-    def _sent(self, request: Request, *, stream: bool) -> httpx.Response:
-        steps = attempts(request.built(self._http), retries=self._retries)
+    def _send(self, request: Request, *, stream: bool) -> httpx.Response:
+        steps = retry_steps(request.build(self._http), retries=self._retries)
         try:
             step = next(steps)
             while True:
-                step = steps.send(self._done(step, stream=stream))
+                step = steps.send(self._perform(step, stream=stream))
         except StopIteration as end:
             response: httpx.Response = end.value
             return response
 
-    def _done(self, step: httpx.Request | float, *, stream: bool) -> httpx.Response | None:
+    def _perform(self, step: httpx.Request | float, *, stream: bool) -> httpx.Response | None:
         if isinstance(step, float):
             time.sleep(step)
             return None
-        with reached(self._http.base_url):
+        with translate_errors(self._http.base_url):
             response = self._http.send(step, stream=stream)
             if not response.is_success:
                 response.read()
@@ -170,42 +177,42 @@ class AsyncClient(_Calls):
     """
 
     def __init__(self, url: str, credentials: str | None = None, *, timeout_s: float = 60.0, retries: int = 3) -> None:
-        """Take what `Client` takes."""
+        """Create a client; the parameters are those of `Client`."""
         self._http = httpx.AsyncClient(**_options(url, credentials, timeout_s))
         self._retries = retries
 
     async def run(self, call: Call[T]) -> T:
-        """Send a call of `calls.py` and return what its answer says."""
-        return call.result(await self._sent(call, stream=False))
+        """Send a call of `calls.py` and return its parsed response."""
+        return call.parse(await self._send(call, stream=False))
 
-    async def events(self, request: Request) -> AsyncIterator[AnswerEvent]:
-        """Send a request for an answer and yield its events as they come; closing the iterator gives the answer up."""
-        response = await self._sent(request, stream=True)
+    async def stream(self, request: Request) -> AsyncIterator[AnswerEvent]:
+        """Send a request and yield the events of its answer; closing the iterator cancels the answer."""
+        response = await self._send(request, stream=True)
         decoder = EventDecoder()
         try:
-            with reached(self._http.base_url):
-                async for piece in response.aiter_bytes():
-                    for event in decoder.feed(piece):
+            with translate_errors(self._http.base_url):
+                async for data in response.aiter_bytes():
+                    for event in decoder.feed(data):
                         yield event
         finally:
             await response.aclose()
         decoder.finish()
 
-    async def _sent(self, request: Request, *, stream: bool) -> httpx.Response:
-        steps = attempts(request.built(self._http), retries=self._retries)
+    async def _send(self, request: Request, *, stream: bool) -> httpx.Response:
+        steps = retry_steps(request.build(self._http), retries=self._retries)
         try:
             step = next(steps)
             while True:
-                step = steps.send(await self._done(step, stream=stream))
+                step = steps.send(await self._perform(step, stream=stream))
         except StopIteration as end:
             response: httpx.Response = end.value
             return response
 
-    async def _done(self, step: httpx.Request | float, *, stream: bool) -> httpx.Response | None:
+    async def _perform(self, step: httpx.Request | float, *, stream: bool) -> httpx.Response | None:
         if isinstance(step, float):
             await asyncio.sleep(step)
             return None
-        with reached(self._http.base_url):
+        with translate_errors(self._http.base_url):
             response = await self._http.send(step, stream=stream)
             if not response.is_success:
                 await response.aread()

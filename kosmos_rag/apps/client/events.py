@@ -1,10 +1,10 @@
-"""Server-sent events of an answer, decoded from bytes in pieces of any size."""
+"""Decodes the server-sent events of an answer from chunks of any size."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from kosmos_rag.apps.client.transport import error_of_problem
+from kosmos_rag.apps.client.transport import parse_problem
 from kosmos_rag.core.errors import ServiceUnreachable
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
@@ -13,14 +13,14 @@ class EventDecoder:
     """Decodes one stream."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._buffer = b""
         self._payload: dict[str, Any] = {}
         self._done = False
 
     def feed(self, data: bytes) -> Iterator[AnswerEvent]:
         """Yield the events that end in `data`. Raises the error of an error event, or ServiceUnreachable."""
         # An event ends with an empty line. str.splitlines would also split at U+2028 and U+0085, which a text may hold.
-        *blocks, self._rest = (self._rest + data).split(b"\n\n")
+        *blocks, self._buffer = (self._buffer + data).split(b"\n\n")
         for block in blocks:
             lines = [line.partition(b": ") for line in block.split(b"\n") if not line.startswith(b":")]
             if lines:  # a block of comments is a heartbeat
@@ -30,7 +30,7 @@ class EventDecoder:
         try:
             name, payload = fields[b"event"], json.loads(fields[b"data"])
             if name == b"error":
-                raise error_of_problem(payload)
+                raise parse_problem(payload)
             if name == b"token":
                 yield AnswerPiece(text=payload["text"])
                 return
@@ -42,11 +42,11 @@ class EventDecoder:
                 yield AnswerDone(answer=Answer.from_dict(self._payload))
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceUnreachable(
-                f"an event of the answer cannot be understood ({type(error).__name__}: {error}); "
+                f"an event of the answer cannot be parsed ({type(error).__name__}: {error}); "
                 "is it a kosmos-rag of this version?"
             ) from error
 
     def finish(self) -> None:
         """Raise ServiceUnreachable where the stream ended before its answer was complete."""
         if not self._done:
-            raise ServiceUnreachable("the answer broke off before its end; ask again")
+            raise ServiceUnreachable("the answer ended early; send the question again")

@@ -1,4 +1,4 @@
-"""How a request is sent, sent again, and how its answer is understood: without a socket, for both clients."""
+"""Requests, retries and responses, without a socket: shared by both clients."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,29 +13,29 @@ from kosmos_rag.core.problem_details import PROBLEMS, TYPE
 
 T = TypeVar("T")
 Step = httpx.Request | float
-"""What a client is to do next: send a request, or wait so many seconds."""
+"""The next action of a client: send a request, or wait that many seconds."""
 
-LONGEST_WAIT_S = 60
-"""A service that asks for more patience is not asked again."""
+MAX_RETRY_AFTER_S = 60
+"""A response with a longer Retry-After is not retried."""
 
 _ERRORS = {problem.name: kind for kind, problem in PROBLEMS.items()}
-_TRIED_AGAIN = frozenset({429, 503})
+_RETRYABLE = frozenset({429, 503})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What is sent."""
+    """A request of the service."""
 
     method: str
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Those that are None are left out."""
+    """Query parameters; None is omitted."""
     body: Mapping[str, Any] | None = None
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def built(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
-        """Return it as a client of httpx sends it."""
+    def build(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+        """Build the httpx request."""
         return http.build_request(
             self.method,
             self.path,
@@ -48,70 +48,72 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call(Request, Generic[T]):
-    """What is sent, and what its answer is read as."""
+    """A request and the parser of its response."""
 
     read: Callable[[Any], T]
+    """Builds the result from the JSON body; None for an empty body."""
 
-    def result(self, response: httpx.Response) -> T:
-        """Return what a response says. Raises ServiceUnreachable where it is not what a service of ours says."""
+    def parse(self, response: httpx.Response) -> T:
+        """Parse a response. Raises ServiceUnreachable where it is not one of this service."""
         try:
             return self.read(response.json() if response.content else None)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ServiceUnreachable(
-                f"{response.url.copy_with(query=None)} answered what this client does not understand "
+                f"{response.url.copy_with(query=None)} sent a response that this client cannot parse "
                 f"({type(error).__name__}: {errors.first_line(error)}); is it a kosmos-rag of this version?"
             ) from error
 
 
-def attempts(request: httpx.Request, *, retries: int) -> Generator[Step, httpx.Response | None, httpx.Response]:
-    """Yield what is to be done until a response is there that counts, and return that.
+def retry_steps(request: httpx.Request, *, retries: int) -> Generator[Step, httpx.Response | None, httpx.Response]:
+    """Yield requests and waits until a request succeeds; return its response.
 
-    A 429 or 503 that says when to come again is tried again then, `retries` times. Raises the error of a problem.
+    The caller sends the response of each request back. A 429 or 503 with Retry-After is retried `retries` times.
+    Raises the error of the problem.
     """
     while True:
         response = yield request
-        assert response is not None, "a request was to be sent"
+        assert response is not None, "the caller sends the response of a request"
         if response.is_success:
             return response
         wait_s = _wait_s(response)
         if retries == 0 or wait_s is None:
-            raise error_of(response)
+            raise parse_error(response)
         retries -= 1
         yield wait_s
 
 
 def _wait_s(response: httpx.Response) -> float | None:
-    asked_s = _asked_s(response)
-    if response.status_code not in _TRIED_AGAIN or asked_s is None or asked_s > LONGEST_WAIT_S:
+    retry_after_s = _retry_after_s(response)
+    if response.status_code not in _RETRYABLE or retry_after_s is None or retry_after_s > MAX_RETRY_AFTER_S:
         return None
-    return float(asked_s)
+    return float(retry_after_s)
 
 
-def _asked_s(response: httpx.Response) -> int | None:
-    """Return the seconds of patience that are asked for. A date may stand there too; the service writes none."""
-    asked = response.headers.get("retry-after", "")
-    return int(asked) if asked.isdecimal() else None
+def _retry_after_s(response: httpx.Response) -> int | None:
+    """Return the seconds of the Retry-After header; None without one, or for a date."""
+    header = response.headers.get("retry-after", "")
+    return int(header) if header.isdecimal() else None
 
 
-def error_of(response: httpx.Response) -> KosmosError:
-    """Return the error that a service tells of."""
+def parse_error(response: httpx.Response) -> KosmosError:
+    """Return the error of an unsuccessful response."""
     try:
-        return error_of_problem(response.json(), retry_after_s=_asked_s(response) or 0)
+        return parse_problem(response.json(), retry_after_s=_retry_after_s(response) or 0)
     except (AttributeError, KeyError, TypeError, ValueError):
         return ServiceUnreachable(
-            f"{response.url.copy_with(query=None)} answered {response.status_code} and no problem of a kosmos-rag "
-            "service; check the address, and what stands between"
+            f"{response.url.copy_with(query=None)} returned {response.status_code} without a problem of a kosmos-rag "
+            "service; check the address and the proxies in between"
         )
 
 
-def error_of_problem(told: Mapping[str, Any], *, retry_after_s: int = 0) -> KosmosError:
-    """Return the error that a problem's document is of: the class that the library itself raises."""
-    name, detail = str(told["type"]).removeprefix(TYPE), str(told["detail"])
-    faults = [f"{'.'.join(map(str, fault['location']))}: {fault['message']}" for fault in told.get("errors", ())]
+def parse_problem(payload: Mapping[str, Any], *, retry_after_s: int = 0) -> KosmosError:
+    """Return the error of a problem document: the class that the library raises itself."""
+    name, detail = str(payload["type"]).removeprefix(TYPE), str(payload["detail"])
+    faults = [f"{'.'.join(map(str, fault['location']))}: {fault['message']}" for fault in payload.get("errors", ())]
     message = "; ".join([detail, *faults])
     kind = _ERRORS.get(name, ServiceError)
     if kind is errors.IngestionError:
-        return errors.IngestionError(str(told["code"]), message)
+        return errors.IngestionError(str(payload["code"]), message)
     if kind is errors.TooManyRequests:
         return errors.TooManyRequests(message, retry_after_s=retry_after_s)
     if kind is errors.DatabaseNotReady:
@@ -120,34 +122,34 @@ def error_of_problem(told: Mapping[str, Any], *, retry_after_s: int = 0) -> Kosm
 
 
 @contextmanager
-def reached(url: httpx.URL) -> Iterator[None]:
-    """Raise what goes wrong on the way as ServiceUnreachable."""
+def translate_errors(url: httpx.URL) -> Iterator[None]:
+    """Raise transport errors as ServiceUnreachable."""
     try:
         yield
     except httpx.HTTPError as error:
         raise ServiceUnreachable(
-            f"no answer from {url} ({type(error).__name__}: {errors.first_line(error)}); is the service there?"
+            f"no response from {url} ({type(error).__name__}: {errors.first_line(error)}); is the service running?"
         ) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list."""
+    """A page of a list."""
 
     items: tuple[T, ...]
     next: str | None
-    """The cursor of the page after; None at the end."""
+    """Cursor of the next page; None at the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grounding:
-    """The part of the schemas that a question needs; mappings have the names of docs/schema.md."""
+    """The tables and columns that a question needs; docs/schema.md names the members of the mappings."""
 
     question: str
     database: str | None
-    """The likeliest one; None where there is no table."""
+    """The most likely database; None without a table."""
     prompt: str
-    """The block of a prompt that says it."""
+    """Lists the selected tables and columns for a prompt."""
     tokens: int
     tables: tuple[Mapping[str, Any], ...]
     """Of all databases, best first: database, table, score, parts."""
@@ -158,8 +160,8 @@ class Grounding:
     selection: Mapping[str, Any] | None
     """Tables, columns, joins, ambiguities and recipes."""
     left_out: tuple[tuple[str, str], ...]
-    """Database and name of tables that the budget of the prompt had no room for."""
+    """Database and name of the tables that exceeded the token budget."""
     docs: tuple[Mapping[str, Any], ...]
-    """The documents found, best first: id, kind, and scores where they were asked for."""
+    """The matching documents, best first: id, kind, and scores with `explain`."""
     warnings: tuple[str, ...]
     milliseconds: float

@@ -1,1 +1,1 @@
-"""The library as a retriever of other libraries: `langchain`, `llama_index`, `haystack`, each an extra and a module."""
+"""Retrievers for `langchain`, `llama_index` and `haystack`; each module needs the extra of its name."""

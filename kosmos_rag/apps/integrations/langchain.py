@@ -14,14 +14,17 @@ except ImportError as error:
 
 
 class KosmosRetriever(BaseRetriever):
-    """Passages that a scope's reader may read, best first; `ainvoke` asks from a thread. Raises as `search` does."""
+    """Retrieves the passages that the tenant's reader may see, best first.
 
-    scope: Tenant
+    `ainvoke` runs in a thread. Raises as `Tenant.search`.
+    """
+
+    tenant: Tenant
     k: int | None = None
-    """How many; as configured where it is None."""
+    """Number of passages; None for the configured number."""
     filter: Filter | None = None
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        del run_manager  # tells of a run's children, and there are none
-        found = self.scope.search(query, self.k, self.filter)
-        return [Document(id=str(hit.chunk_id), page_content=hit.text, metadata=metadata_of(hit)) for hit in found.hits]
+        del run_manager  # for callbacks of nested runs; there are none
+        result = self.tenant.search(query, self.k, self.filter)
+        return [Document(id=str(hit.chunk_id), page_content=hit.text, metadata=metadata_of(hit)) for hit in result.hits]

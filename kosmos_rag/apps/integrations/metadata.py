@@ -1,4 +1,4 @@
-"""The metadata of a passage in documents of other libraries: plain values that JSON can hold."""
+"""The metadata of a passage in documents of other libraries: JSON values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Over streamable HTTP, for many: each request shows its token or key, and is on its own."""
+"""MCP over streamable HTTP, stateless: each request has a token or a key."""
 
 import asyncio
 
@@ -26,8 +26,8 @@ from kosmos_rag.core.errors import KosmosError
 PATH = "/mcp"
 
 
-class Access:
-    """Finds out who sends a request, by the service's own rules, and lets no other through."""
+class Authentication:
+    """Authenticates each request as the HTTP service does."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
@@ -35,7 +35,7 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request. Raises what `authenticate` raises."""
-        # Without sessions there is nothing to listen to, and nothing to end.
+        # GET listens to a session and DELETE ends it; there are no sessions.
         if scope["method"] != "POST":
             await PlainTextResponse("POST only\n", 405, {"allow": "POST"})(scope, receive, send)
             return
@@ -45,24 +45,24 @@ class Access:
 
 
 def create_server(service: Service) -> Server:
-    """Return the server of a service whose requests come by HTTP."""
+    """Create the MCP server of a service; requests are authenticated by HTTP."""
     return Server(service, _identity)
 
 
 def _identity(context: Context) -> Identity:
     request = context.request_context.request
-    assert request is not None, "by HTTP there is always one"
+    assert request is not None, "HTTP always has a request"
     identity: Identity = request.state.identity
     return identity
 
 
 def create_app(service: Service, server: Server) -> ASGIApp:
-    """Return the application; it serves while `server.session_manager.run()` is entered."""
+    """Create the application; it needs `server.session_manager.run()` while it serves."""
     app = Starlette(
         routes=[
             Route("/livez", _livez),
             Route("/readyz", health.readyz),
-            Route(PATH, Access(_protocol(server, service.settings), service)),
+            Route(PATH, Authentication(_mcp_app(server, service.settings), service)),
         ],
         middleware=[
             Middleware(RequestMiddleware, metrics=service.metrics),
@@ -78,13 +78,13 @@ async def _livez(_: Request) -> Response:
     return PlainTextResponse(await health.livez())
 
 
-def _protocol(server: Server, settings: Settings) -> ASGIApp:
+def _mcp_app(server: Server, settings: Settings) -> ASGIApp:
     names = [f"[{name}]" if ":" in name else name for name in sorted(LOOPBACK)]
     return server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
         max_request_body_size=settings.service.max_body_kb * 1024,
-        # Whoever comes to a development service needs no credentials: a web page must not reach it.
+        # A development service needs no credentials: web pages must not reach it.
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=settings.service.development.tenant is not None,
             allowed_hosts=[f"{name}:*" for name in names],
@@ -94,7 +94,7 @@ def _protocol(server: Server, settings: Settings) -> ASGIApp:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable: nothing is served then."""
+    """Serve until SIGTERM. Raises ConfigError, DatabaseError, ModelUnavailable before the port opens."""
     asyncio.run(_serve(settings))
 
 

@@ -1,4 +1,4 @@
-"""Over standard input and output, for one reader: whoever starts the process says who that is."""
+"""MCP over standard input and output, for one reader: the configuration names it."""
 
 import asyncio
 import logging
@@ -21,47 +21,47 @@ from kosmos_rag.engine.engine import Engine
 from kosmos_rag.storage.tenants import validate_name
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_PIECE = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 logger = logging.getLogger("kosmos_rag.apps.mcp")
 
 
 def serve(settings: Settings) -> None:
-    """Serve until standard input ends, by itself or by a signal. Raises ConfigError, RequestError, DatabaseError."""
-    given = settings.mcp
+    """Serve until standard input ends or a signal arrives. Raises ConfigError, RequestError, DatabaseError."""
+    reader = settings.mcp
     identity = Identity(
-        tenant=validate_name("tenant", given.tenant),
-        subject=given.subject,
-        principals=given.principals,
+        tenant=validate_name("tenant", reader.tenant),
+        subject=reader.subject,
+        principals=reader.principals,
         scopes=frozenset({READ}),
     )
-    # Nobody sends credentials here: keys of tokens are not fetched.
-    access = {"tokens": TokenSettings(), "development": DevelopmentSettings()}
-    service = settings.service.model_copy(update=access)
+    # No credentials are sent here: the keys of tokens are not fetched.
+    no_authentication = {"tokens": TokenSettings(), "development": DevelopmentSettings()}
+    service = settings.service.model_copy(update=no_authentication)
     asyncio.run(_serve(Engine.open(settings.model_copy(update={"service": service})), identity))
 
 
 async def _serve(engine: Engine, identity: Identity) -> None:
-    async with AsyncEngine(engine) as shared:
-        # Beside the greeting, which clients do not wait long for.
-        warming = asyncio.create_task(_warm_up(shared, engine))
-        with _ended_by_signals():
-            await Server(create_service(shared), lambda _: identity).run_stdio_async()
+    async with AsyncEngine(engine) as async_engine:
+        # In the background: clients do not wait long for the handshake.
+        warming = asyncio.create_task(_warm_up(async_engine, engine))
+        with _close_on_signals():
+            await Server(create_service(async_engine), lambda _: identity).run_stdio_async()
         warming.cancel()
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Have a signal end standard input, whose reading nothing else can interrupt; afterwards signals are ignored.
+def _close_on_signals() -> Iterator[None]:
+    """Close standard input at a signal: nothing else interrupts a read. Ignore signals afterwards.
 
-    A process that a signal ends midway would leave the embedded server behind.
+    A process that a signal kills would leave the embedded server running.
     """
-    given = os.dup(0)
+    stdin = os.dup(0)
     reading, writing = os.pipe()
     os.dup2(reading, 0)
     os.close(reading)
     pipe = FileIO(writing, "wb")
-    threading.Thread(target=_copy, args=(given, pipe), name="kosmos-rag-input", daemon=True).start()
+    threading.Thread(target=_copy, args=(stdin, pipe), name="kosmos-rag-input", daemon=True).start()
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, pipe.close)
@@ -73,17 +73,17 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _copy(given: int, pipe: FileIO) -> None:
-    with suppress(OSError, ValueError), pipe:  # a signal closes the pipe meanwhile
-        while piece := memoryview(os.read(given, _PIECE)):
-            while piece:
-                piece = piece[pipe.write(piece) :]
+def _copy(stdin: int, pipe: FileIO) -> None:
+    with suppress(OSError, ValueError), pipe:  # a signal may close the pipe
+        while chunk := memoryview(os.read(stdin, _CHUNK_BYTES)):
+            while chunk:
+                chunk = chunk[pipe.write(chunk) :]
 
 
-async def _warm_up(shared: AsyncEngine, engine: Engine) -> None:
+async def _warm_up(async_engine: AsyncEngine, engine: Engine) -> None:
     try:
-        await shared.run(engine.warm_up)
+        await async_engine.run(engine.warm_up)
     except KosmosError as error:
         logger.warning(
-            "the models are not there, and questions will fail: %s", error, extra={"action": "models_missing"}
+            "the models are not available, and questions will fail: %s", error, extra={"action": "models_missing"}
         )

@@ -199,7 +199,7 @@ def test_errors__are_those_of_the_library(connect: Callable[..., Client], served
     with pytest.raises(errors.NotAuthenticated), Client(served.url) as stranger:
         stranger.stats()
     with (
-        pytest.raises(errors.ServiceUnreachable, match=r"no answer from http://127\.0\.0\.1:1"),
+        pytest.raises(errors.ServiceUnreachable, match=r"no response from http://127\.0\.0\.1:1"),
         Client("http://127.0.0.1:1") as lost,
     ):
         lost.stats()
@@ -285,12 +285,12 @@ def test_problem__is_the_error_that_it_was_made_of(kind: type[Exception]) -> Non
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        ((502, {}, b"<html>Bad Gateway</html>"), "answered 502 and no problem"),
+        ((502, {}, b"<html>Bad Gateway</html>"), "returned 502 without a problem"),
         ((404, {}, b'{"type": 1}'), "answered 404 and no problem"),
         ((500, {}, b"[1]"), "answered 500 and no problem"),
-        ((200, {}, b"<html>Welcome</html>"), "does not understand"),
-        ((200, {}, b'{"total": 1}'), "does not understand"),
-        ((200, {}, b""), "does not understand"),
+        ((200, {}, b"<html>Welcome</html>"), "cannot parse"),
+        ((200, {}, b'{"total": 1}'), "cannot parse"),
+        ((200, {}, b""), "cannot parse"),
     ],
 )
 def test_anything_else__is_no_service(reply: tuple[int, dict[str, str], bytes], told: str) -> None:

@@ -1,4 +1,4 @@
-"""A reader's scope over a few documents, one of which is kept from that reader."""
+"""A reader over a few documents, one of which is kept from that reader."""
 
 import os
 
@@ -30,7 +30,7 @@ QUESTION = "How many days of paid annual leave do employees receive per year?"
 
 
 @pytest.fixture
-def scope(engine: Engine, tenant_name: str) -> Tenant:
+def tenant(engine: Engine, tenant_name: str) -> Tenant:
     """What everyone may read."""
     engine.tenant(tenant_name).ingest(DOCUMENTS)
     engine.tenant(f"{tenant_name}-globex").ingest(

@@ -19,9 +19,9 @@ TEXT = (Path(__file__).parents[4] / "docs" / "adapters.md").read_text()
         ("Haystack", "[leave.md | Annual | L1 to L5] "),
     ],
 )
-def test_example__runs(scope: Tenant, section: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example__runs(tenant: Tenant, section: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     part = re.split(rf"^## {section}$", TEXT, flags=re.MULTILINE)[1].split("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", part, re.DOTALL)
-    names: dict[str, Any] = {"scope": scope}
+    names: dict[str, Any] = {"tenant": tenant}
     exec(compile(code, section, "exec"), names)
     assert shown in capsys.readouterr().out

@@ -10,9 +10,9 @@ from kosmos_rag.core.errors import ConfigError
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
-def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
-    found = scope.search(QUESTION)
-    documents = KosmosRetriever(scope).run(QUESTION)["documents"]
+def test_documents__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> None:
+    found = tenant.search(QUESTION)
+    documents = KosmosRetriever(tenant).run(QUESTION)["documents"]
     assert [(one.id, one.content, one.score) for one in documents] == [
         (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
     ]
@@ -21,16 +21,16 @@ def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> 
     assert {one.meta["source"] for one in documents} == {"leave.md", "expenses.md"}
 
 
-def test_options__are_how_many_and_which(scope: Tenant) -> None:
-    assert len(KosmosRetriever(scope, k=1).run(QUESTION)["documents"]) == 1
-    assert len(KosmosRetriever(scope, k=1).run(QUESTION, k=2)["documents"]) == 2
-    (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).run(QUESTION)["documents"]
+def test_options__are_how_many_and_which(tenant: Tenant) -> None:
+    assert len(KosmosRetriever(tenant, k=1).run(QUESTION)["documents"]) == 1
+    assert len(KosmosRetriever(tenant, k=1).run(QUESTION, k=2)["documents"]) == 2
+    (found,) = KosmosRetriever(tenant, filter=Filter(where={"metadata.year": 2025})).run(QUESTION)["documents"]
     assert found.meta["source"] == "expenses.md"
 
 
-def test_pipeline__makes_a_prompt_of_the_passages(scope: Tenant) -> None:
+def test_pipeline__makes_a_prompt_of_the_passages(tenant: Tenant) -> None:
     pipeline = Pipeline()
-    pipeline.add_component("retriever", KosmosRetriever(scope, k=1))
+    pipeline.add_component("retriever", KosmosRetriever(tenant, k=1))
     template = "{% for one in documents %}{{ one.content }} ({{ one.meta.reference }}){% endfor %} {{ question }}"
     pipeline.add_component("prompt", PromptBuilder(template, required_variables=["documents", "question"]))
     pipeline.connect("retriever.documents", "prompt.documents")
@@ -40,10 +40,10 @@ def test_pipeline__makes_a_prompt_of_the_passages(scope: Tenant) -> None:
     assert "(leave.md | Annual | L1 to L5)" in prompt
 
 
-def test_pipeline__is_not_written_as_yaml(scope: Tenant) -> None:
+def test_pipeline__is_not_written_as_yaml(tenant: Tenant) -> None:
     pipeline = Pipeline()
-    pipeline.add_component("retriever", KosmosRetriever(scope))
-    with pytest.raises(ConfigError, match="make it in code"):
+    pipeline.add_component("retriever", KosmosRetriever(tenant))
+    with pytest.raises(ConfigError, match="create it in code"):
         pipeline.dumps()
-    with pytest.raises(ConfigError, match="make it in code"):
+    with pytest.raises(ConfigError, match="create it in code"):
         KosmosRetriever.from_dict({})

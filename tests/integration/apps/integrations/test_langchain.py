@@ -14,9 +14,9 @@ from kosmos_rag.core.errors import RequestError
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
-def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
-    found = scope.search(QUESTION)
-    documents = KosmosRetriever(scope=scope).invoke(QUESTION)
+def test_documents__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> None:
+    found = tenant.search(QUESTION)
+    documents = KosmosRetriever(tenant=tenant).invoke(QUESTION)
     assert [(one.id, one.page_content) for one in documents] == [(str(hit.chunk_id), hit.text) for hit in found.hits]
     best = documents[0].metadata
     assert (best["source"], best["year"], best["lines"], best["pages"]) == ("leave.md", 2026, [1, 5], None)
@@ -25,18 +25,18 @@ def test_documents__are_the_passages_that_the_reader_may_read(scope: Tenant) -> 
     assert {one.metadata["source"] for one in documents} == {"leave.md", "expenses.md"}
 
 
-def test_options__are_how_many_and_which(scope: Tenant) -> None:
-    assert len(KosmosRetriever(scope=scope, k=1).invoke(QUESTION)) == 1
+def test_options__are_how_many_and_which(tenant: Tenant) -> None:
+    assert len(KosmosRetriever(tenant=tenant, k=1).invoke(QUESTION)) == 1
     only = Filter(where={"metadata.year": 2025})
-    (found,) = KosmosRetriever(scope=scope, filter=only).invoke(QUESTION)
+    (found,) = KosmosRetriever(tenant=tenant, filter=only).invoke(QUESTION)
     assert found.metadata["source"] == "expenses.md"
 
 
-def test_chain__answers_from_the_passages(scope: Tenant) -> None:
+def test_chain__answers_from_the_passages(tenant: Tenant) -> None:
     seen: list[str] = []
     joined = RunnableLambda(lambda documents: "\n".join(one.page_content for one in documents))
     chain = (
-        {"context": KosmosRetriever(scope=scope, k=1) | joined, "question": RunnablePassthrough()}
+        {"context": KosmosRetriever(tenant=tenant, k=1) | joined, "question": RunnablePassthrough()}
         | ChatPromptTemplate.from_template("{context}\n\n{question}")
         | RunnableLambda(lambda prompt: (seen.append(prompt.to_string()), prompt)[1])
         | FakeListChatModel(responses=["20 days", "20 days"])
@@ -48,6 +48,6 @@ def test_chain__answers_from_the_passages(scope: Tenant) -> None:
     assert len(seen) == 2
 
 
-def test_question__that_cannot_be_asked_is_refused(scope: Tenant) -> None:
+def test_question__that_cannot_be_asked_is_refused(tenant: Tenant) -> None:
     with pytest.raises(RequestError, match="the question is empty"):
-        KosmosRetriever(scope=scope).invoke(" ")
+        KosmosRetriever(tenant=tenant).invoke(" ")

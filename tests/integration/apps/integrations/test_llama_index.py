@@ -12,9 +12,9 @@ from kosmos_rag.apps.integrations.llama_index import KosmosRetriever
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
-def test_nodes__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None:
-    found = scope.search(QUESTION)
-    nodes = KosmosRetriever(scope).retrieve(QUESTION)
+def test_nodes__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> None:
+    found = tenant.search(QUESTION)
+    nodes = KosmosRetriever(tenant).retrieve(QUESTION)
     assert [(one.node_id, one.text, one.score) for one in nodes] == [
         (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
     ]
@@ -26,15 +26,15 @@ def test_nodes__are_the_passages_that_the_reader_may_read(scope: Tenant) -> None
     assert {one.metadata["source"] for one in nodes} == {"leave.md", "expenses.md"}
 
 
-def test_options__are_how_many_and_which(scope: Tenant) -> None:
-    assert len(KosmosRetriever(scope, k=1).retrieve(QUESTION)) == 1
-    (found,) = KosmosRetriever(scope, filter=Filter(where={"metadata.year": 2025})).retrieve(QUESTION)
+def test_options__are_how_many_and_which(tenant: Tenant) -> None:
+    assert len(KosmosRetriever(tenant, k=1).retrieve(QUESTION)) == 1
+    (found,) = KosmosRetriever(tenant, filter=Filter(where={"metadata.year": 2025})).retrieve(QUESTION)
     assert found.metadata["source"] == "expenses.md"
 
 
-def test_query_engine__answers_from_the_passages(scope: Tenant) -> None:
+def test_query_engine__answers_from_the_passages(tenant: Tenant) -> None:
     model = MockLLM()
-    engine = RetrieverQueryEngine(KosmosRetriever(scope, k=1), get_response_synthesizer(llm=model))
+    engine = RetrieverQueryEngine(KosmosRetriever(tenant, k=1), get_response_synthesizer(llm=model))
     for response in (engine.query(QUESTION), asyncio.run(engine.aquery(QUESTION))):
         assert "20 days of paid annual leave" in str(response)  # the model says what it was asked
         assert [one.metadata["source"] for one in response.source_nodes] == ["leave.md"]

@@ -124,15 +124,15 @@ def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("search", {}, "arguments of search are not as they should be: question: Field required"),
+    ("search", {}, "invalid arguments of search: question: Field required"),
     ("search", {"question": " "}, "the question is empty"),
-    ("search", {"question": "a", "k": 0}, "arguments of search are not as they should be: k: Input should be"),
+    ("search", {"question": "a", "k": 0}, "invalid arguments of search: k: Input should be"),
     ("search", {"question": "a", "tenant": "globex"}, "search has no argument tenant; it takes question, k"),
     ("search", {"question": "a", "where": {"nothing": {"$like": 1}}}, "nothing"),
     ("search", {"question": "a", "collection": "Not A Name"}, "collection name 'Not A Name' is malformed"),
-    ("get_document", {"document_id": "leave.md"}, "arguments of get_document are not as they should be: document_id"),
+    ("get_document", {"document_id": "leave.md"}, "invalid arguments of get_document: document_id"),
     ("get_document", {"document_id": "LEAVE", "offset": 400}, "the document has 10 lines"),
-    ("answer", {"question": ""}, "arguments of answer are not as they should be: question"),
+    ("answer", {"question": ""}, "invalid arguments of answer: question"),
     ("ground_schema", {"question": "a", "database": "none"}, "none"),
     ("delete", {}, "Unknown tool: delete"),
 ]

@@ -1,4 +1,4 @@
-"""What tools give back of long documents, and what they make of values that are not as they should be."""
+"""What tools give back of long documents, and what they make of invalid values."""
 
 import asyncio
 

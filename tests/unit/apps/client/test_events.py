@@ -72,11 +72,11 @@ def test_error__is_raised_as_the_library_raises_it() -> None:
 @pytest.mark.parametrize(
     ("stream", "told"),
     [
-        (STREAM[: STREAM.index(b"event: done")], "broke off"),
-        (b"", "broke off"),
-        (_event("done", {"text": "20 days"}), "cannot be understood"),
-        (b"event: sources\ndata: {\n\n", "cannot be understood"),
-        (b"nothing\n\n", "cannot be understood"),
+        (STREAM[: STREAM.index(b"event: done")], "ended early"),
+        (b"", "ended early"),
+        (_event("done", {"text": "20 days"}), "cannot be parsed"),
+        (b"event: sources\ndata: {\n\n", "cannot be parsed"),
+        (b"nothing\n\n", "cannot be parsed"),
     ],
 )
 def test_anything_else__is_no_answer(stream: bytes, told: str) -> None:
