@@ -21,11 +21,11 @@ import psutil
 
 from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder
-from benchmarks.worker_work import open_hashing, open_nothing
+from benchmarks.worker_work import create_hashing_runner, open_nothing
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker import Supervisor
-from kosmos_rag.apps.worker.handlers import open_work
-from kosmos_rag.apps.worker.process import OpenWork
+from kosmos_rag.apps.worker.handlers import create_runner
+from kosmos_rag.apps.worker.process import JobRunnerFactory
 from kosmos_rag.core.types import Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -59,7 +59,11 @@ def write_documents(folder: Path, count: int, sections: int) -> None:
 
 
 def work_until_idle(
-    settings: Settings, work: OpenWork, *, processes: int = 1, beside: Callable[[Supervisor], None] | None = None
+    settings: Settings,
+    work: JobRunnerFactory,
+    *,
+    processes: int = 1,
+    beside: Callable[[Supervisor], None] | None = None,
 ) -> None:
     """Work until nothing is left."""
     worker = settings.worker.model_copy(update={"processes": processes})
@@ -67,7 +71,7 @@ def work_until_idle(
     Supervisor(
         changed,
         kinds=[kinds.DOCUMENT, kinds.SYNC],
-        open_work=work,
+        create_runner=work,
         until_idle=True,
         on_progress=beside,
     ).run()
@@ -160,7 +164,7 @@ def measure_documents(
             # A tenant of its own: what a tenant has embedded once is not embedded again.
             scope = engine.tenant(f"worker-{number}")
             scope.jobs.enqueue(folder)
-            work_until_idle(settings, open_hashing if quick else open_work)
+            work_until_idle(settings, create_hashing_runner if quick else create_runner)
             worked.append(seconds_of_documents(scope, engine))
         return {
             "documents": count,
@@ -177,10 +181,10 @@ def measure_unchanged(settings: Settings, folder: Path, *, count: int = 10_000) 
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant("unchanged")
         scope.jobs.enqueue(folder)
-        work_until_idle(settings, open_hashing)
+        work_until_idle(settings, create_hashing_runner)
         first = seconds_of_documents(scope, engine)
         scope.jobs.enqueue(folder)
-        work_until_idle(settings, open_hashing)
+        work_until_idle(settings, create_hashing_runner)
         run = scope.jobs.runs()[0]
         assert run.unchanged == run.seen == count
         assert run.finished_at is not None
@@ -204,7 +208,7 @@ def measure_memory(settings: Settings, folder: Path, plot: Path, *, count: int =
             done = supervisor.metrics.total("documents")
             samples.append((done, largest, me.memory_info().rss / 2**20))
 
-        work_until_idle(settings, open_hashing, beside=look)
+        work_until_idle(settings, create_hashing_runner, beside=look)
     _draw(samples, plot)
     return {
         f"largest_mb_until_{end}": round(max((child for done, child, _ in samples if done <= end), default=0.0), 1)

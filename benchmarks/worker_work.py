@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.pool import Database
@@ -31,6 +31,6 @@ def open_nothing(settings: Settings) -> Nothing:
     return Nothing(Database(settings.database))
 
 
-def open_hashing(settings: Settings) -> EngineWork:
+def create_hashing_runner(settings: Settings) -> EngineJobRunner:
     """Open the worker's own work over an embedder that costs next to nothing."""
-    return EngineWork(Engine(settings, embedder=HashingEmbedder()))
+    return EngineJobRunner(Engine(settings, embedder=HashingEmbedder()))

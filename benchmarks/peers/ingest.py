@@ -29,10 +29,10 @@ from benchmarks.peers.exchange import Corpus
 from benchmarks.peers.kosmos import embedder, settings
 from benchmarks.peers.server import Server
 from benchmarks.worker import seconds_of_documents, work_until_idle, write_documents
-from benchmarks.worker_work import open_hashing
+from benchmarks.worker_work import create_hashing_runner
 from kosmos_rag import Engine, SourceDocument
-from kosmos_rag.apps.worker.handlers import open_work
-from kosmos_rag.apps.worker.process import OpenWork
+from kosmos_rag.apps.worker.handlers import create_runner
+from kosmos_rag.apps.worker.process import JobRunnerFactory
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id, version_id
@@ -54,7 +54,9 @@ System = Callable[[int], float]
 class Ours:
     """The library in a database of its own, a tenant for each way and round."""
 
-    def __init__(self, server: Server, database: str, folder: Path, model: Embedder, open_work: OpenWork) -> None:
+    def __init__(
+        self, server: Server, database: str, folder: Path, model: Embedder, create_runner: JobRunnerFactory
+    ) -> None:
         provision(server.url(database))
         migrate(server.url(database))
         changes = {
@@ -64,7 +66,7 @@ class Ours:
             "rag.chunking.strategy": "markdown",
         }
         self._folder = folder
-        self._open_work = open_work
+        self._create_runner = create_runner
         self._settings = settings(**changes)
         self.engine = Engine(self._settings, embedder=model)
         self.documents = self._chunked(tenant("chunks"))
@@ -116,7 +118,7 @@ class Ours:
         """Ingest the files by a worker, from the first job that is taken to the last that is finished."""
         scope = self.engine.tenant(f"worker-{number}")
         scope.jobs.enqueue(self._folder)
-        work_until_idle(self._settings, self._open_work)
+        work_until_idle(self._settings, self._create_runner)
         return seconds_of_documents(scope, self.engine)
 
 
@@ -137,7 +139,7 @@ def _systems(server: Server, folder: Path, scratch: Path, *, quick: bool) -> Ite
         return seconds
 
     with server.database("bench_kosmos") as _:
-        ours = Ours(server, "bench_kosmos", folder, model, open_hashing if quick else open_work)
+        ours = Ours(server, "bench_kosmos", folder, model, create_hashing_runner if quick else create_runner)
         with ours.engine:
             corpus = ours.corpus()
             corpus.write(scratch)

@@ -33,7 +33,7 @@ if __name__ == "__main__":
     supervisor = Supervisor(
         Settings.load(overrides=told["settings"]),
         kinds=told["kinds"],
-        open_work=importlib.import_module(told["work"]).open_work,
+        create_runner=importlib.import_module(told["work"]).create_runner,
         until_idle=told["until_idle"],
     )
     with stop_on_signals(supervisor):

@@ -2,10 +2,10 @@
 
 import time
 
-from kosmos_rag.apps.worker.channel import Work
+from kosmos_rag.apps.worker.channel import JobRunner
 from kosmos_rag.core.config import Settings
 
 
-def open_work(settings: Settings) -> Work:
+def create_runner(settings: Settings) -> JobRunner:
     time.sleep(3600)
     raise AssertionError(f"nobody waited for {settings}")

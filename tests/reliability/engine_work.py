@@ -1,12 +1,12 @@
 """The worker's own work over an embedder that needs no model: these tests are about the queue, not about vectors."""
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 
-def open_work(settings: Settings) -> EngineWork:
+def create_runner(settings: Settings) -> EngineJobRunner:
     engine = Engine(settings, embedder=HashingEmbedder())
     engine.parts.ingest_pipeline.processor.warm_up()
-    return EngineWork(engine)
+    return EngineJobRunner(engine)

@@ -71,5 +71,5 @@ class TrialWork:
         self.database.close()
 
 
-def open_work(settings: Settings) -> TrialWork:
+def create_runner(settings: Settings) -> TrialWork:
     return TrialWork(Database(settings.database))

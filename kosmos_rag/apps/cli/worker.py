@@ -57,7 +57,7 @@ class _Display:
     def show(self, supervisor: "Supervisor") -> None:
         """Show how far a supervisor has come."""
         done = supervisor.metrics.total("documents") + supervisor.metrics.total("failures")
-        self._bar.update(self._task, completed=done, total=done + supervisor.waiting())
+        self._bar.update(self._task, completed=done, total=done + supervisor.count_unfinished())
 
 
 def _report(done: "Supervisor", *, as_json: bool) -> int:

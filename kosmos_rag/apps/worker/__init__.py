@@ -1,4 +1,4 @@
-"""The worker: a supervisor that takes jobs and renews their leases, and processes that do the work."""
+"""The worker: a supervisor that claims jobs and renews their leases, and processes that run them."""
 
 from kosmos_rag.apps.worker.supervisor import Supervisor, run_worker
 

@@ -1,4 +1,4 @@
-"""The channel of a working process: receives jobs, sends heartbeats and outcomes, releases unfinished jobs."""
+"""Channel between a worker process and its supervisor: jobs, heartbeats, outcomes."""
 
 import logging
 import os
@@ -22,14 +22,14 @@ from kosmos_rag.storage.queue.queue import Queue
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assign:
-    """To a process: work on these jobs."""
+    """To a process: run these jobs."""
 
     jobs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Revoke:
-    """To a process: these jobs are no longer yours; their results would be refused."""
+    """To a process: the leases of these jobs are lost; their results would be refused."""
 
     tokens: frozenset[uuid.UUID]
 
@@ -41,18 +41,18 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
-    """To the supervisor: I can take jobs."""
+    """To the supervisor: the process can take jobs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """To the supervisor: I live, these jobs have ended, and this has happened since the last time."""
+    """To the supervisor: the process is alive; ended jobs, and metrics since the last message."""
 
     ended: frozenset[uuid.UUID] = frozenset()
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By the name of a counter and the value of its label, empty where it has none."""
-    measured: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
-    """Of a tenant, by the name of the gauge and its own: the value, and for how many seconds it holds."""
+    """Increments by `(counter, label)`; the label is empty where the counter has none."""
+    gauges: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    """`{(gauge, tenant): (value, seconds that it holds)}`."""
 
 
 ToProcess = Assign | Revoke | Stop
@@ -63,23 +63,23 @@ log = logging.getLogger("kosmos_rag.apps.worker")
 
 HEARTBEAT_S = 10.0
 RELEASE_TIMEOUT_S = 30.0
-"""How long a process tries to give jobs back to a database that is away: their leases run out soon after."""
+"""How long a process retries a write while the database is unavailable: leases expire soon after."""
 
 
-class Work(Protocol):
-    """What a process does with jobs. It finishes or fails each of them, or gives it back."""
+class JobRunner(Protocol):
+    """Runs the jobs of a process: finishes, fails or releases each of them."""
 
     @property
     def database(self) -> Database:
-        """Where its results go, and where the queue is."""
+        """The database of the results and the queue."""
         ...
 
     def run(self, jobs: Sequence[Job], channel: "SupervisorChannel") -> None:
-        """Work on jobs; may return before they have ended, and be called again."""
+        """Run jobs; may return before they have ended, and be called again."""
         ...
 
     def close(self) -> None:
-        """Wait for what has begun, and let go of everything."""
+        """Wait for started jobs, and release all resources."""
         ...
 
 
@@ -89,20 +89,20 @@ class SupervisorChannel:
     def __init__(self, connection: Connection, queue: Queue) -> None:
         self.queue = queue
         self._connection = connection
-        self._sending = threading.Lock()
+        self._send_lock = threading.Lock()
         self._inbox: SimpleQueue[tuple[Job, ...] | None] = SimpleQueue()
         self._revoked: set[uuid.UUID] = set()
         self._stopping = threading.Event()
         self.fatal_error: ModelUnavailable | None = None
-        """Why this machine cannot do the work: the process ends, and other workers take its jobs."""
-        threading.Thread(target=self._listen, name="kosmos-rag-channel", daemon=True).start()
+        """Why this machine cannot run jobs: the process exits, and other workers take its jobs."""
+        threading.Thread(target=self._receive_messages, name="kosmos-rag-channel", daemon=True).start()
 
-    def _listen(self) -> None:
+    def _receive_messages(self) -> None:
         while True:
             try:
                 message = self._connection.recv()
             except (EOFError, OSError):
-                # The supervisor is gone, and with it the leases: nothing that is done here can be kept.
+                # The supervisor has ended, and with it the leases: no result can be committed.
                 os._exit(1)
             if isinstance(message, Assign):
                 self._inbox.put(message.jobs)
@@ -114,11 +114,11 @@ class SupervisorChannel:
 
     @property
     def stopping(self) -> bool:
-        """Whether no further job is to be started."""
+        """Whether to start no further job."""
         return self._stopping.is_set()
 
     def receive_jobs(self) -> tuple[Job, ...] | None:
-        """Wait for the next jobs; None when the process is to stop."""
+        """Wait for the next jobs; None to stop the process."""
         self._send(Ready())
         jobs = self._inbox.get()
         if jobs is not None and self.stopping:
@@ -137,19 +137,19 @@ class SupervisorChannel:
     @contextmanager
     def heartbeat(self, limit_s: float) -> Iterator[None]:
         """Report progress every `HEARTBEAT_S` within the block, for at most `limit_s` seconds."""
-        done = threading.Event()
+        stopped = threading.Event()
 
-        def beat() -> None:
-            until = time.monotonic() + limit_s
-            while not done.wait(HEARTBEAT_S) and time.monotonic() < until:
+        def report() -> None:
+            deadline = time.monotonic() + limit_s
+            while not stopped.wait(HEARTBEAT_S) and time.monotonic() < deadline:
                 self.report_progress()
 
-        thread = threading.Thread(target=beat, name="kosmos-rag-heartbeat", daemon=True)
+        thread = threading.Thread(target=report, name="kosmos-rag-heartbeat", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            done.set()
+            stopped.set()
             thread.join()
 
     def report_ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
@@ -159,9 +159,15 @@ class SupervisorChannel:
         self._send(Progress(ended=tokens, counts=dict(counts or {})))
 
     def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
-        """Tell what was measured of a tenant, for gauges `across_tenants`; it holds for so long unless told again."""
-        told = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}
-        self._send(Progress(measured=told))
+        """Report gauges of a tenant that are combined across tenants.
+
+        Args:
+            tenant: name of the tenant.
+            values: values by metric.
+            hold_s: seconds after which a value expires unless it is reported again.
+        """
+        gauges = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}
+        self._send(Progress(gauges=gauges))
 
     def release(self, jobs: Sequence[Job]) -> None:
         """Return jobs to the queue as if they had not been claimed; waits for the database."""
@@ -172,13 +178,13 @@ class SupervisorChannel:
 
     def retry_until_available(self, write: Callable[[], object]) -> None:
         """Call `write` until the database is available, or until the leases have expired."""
-        until = time.monotonic() + RELEASE_TIMEOUT_S
+        deadline = time.monotonic() + RELEASE_TIMEOUT_S
         while True:
             try:
                 write()
                 return
             except DatabaseUnavailable as error:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     log.warning("%s", error, extra={"action": "queue_unreachable"})
                     return
                 self.report_progress()
@@ -189,10 +195,10 @@ class SupervisorChannel:
 
     def _send(self, message: Ready | Progress) -> None:
         try:
-            with self._sending:
+            with self._send_lock:
                 self._connection.send(message)
         except OSError:
-            os._exit(1)  # the supervisor is gone, as in _listen
+            os._exit(1)  # the supervisor has ended, as in _receive_messages
 
 
 class CounterBuffer(defaultdict[tuple[str, str], float]):
@@ -206,7 +212,7 @@ class CounterBuffer(defaultdict[tuple[str, str], float]):
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, name: str, amount: float = 1.0, label: str = "") -> Self:
+    def from_counter(cls, name: str, amount: float = 1.0, label: str = "") -> Self:
         """Return a buffer of one counter."""
         counts = cls()
         counts.add(name, amount, label)
@@ -223,10 +229,10 @@ class CounterBuffer(defaultdict[tuple[str, str], float]):
             self.add(metric.name, value, *labels)
 
     def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
-        """Ignore gauges: they are exported at a scrape, and nobody scrapes a child process."""
+        """Ignore gauges: child processes are not scraped."""
 
-    def take(self) -> dict[tuple[str, str], float]:
-        """Return all counters and start again at 0."""
+    def drain(self) -> dict[tuple[str, str], float]:
+        """Return all counters and reset them."""
         with self._lock:
             counts = dict(self)
             self.clear()

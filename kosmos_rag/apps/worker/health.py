@@ -13,7 +13,7 @@ from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.core.errors import ConfigError
 
 _ALIVE_S = 30.0
-"""A supervisor whose main loop did not run for so long is not alive."""
+"""Seconds without an iteration of the main loop after which the supervisor is not alive."""
 
 
 class HealthSource(Protocol):

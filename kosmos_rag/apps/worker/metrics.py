@@ -83,7 +83,7 @@ class WorkerMetrics:
         """Count leases that were lost."""
         self.observer.record(WORKER_LEASES_LOST, jobs)
 
-    def record_died_process(self) -> None:
+    def record_process_death(self) -> None:
         """Count a child process that ended unexpectedly."""
         self.observer.record(WORKER_PROCESSES_DIED)
 

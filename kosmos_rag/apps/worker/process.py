@@ -1,4 +1,4 @@
-"""One working process as its supervisor sees it."""
+"""A worker process, and its handle in the supervisor."""
 
 import signal
 import threading
@@ -13,6 +13,7 @@ import psutil
 
 from kosmos_rag.apps.worker.channel import (
     Assign,
+    JobRunner,
     Progress,
     Ready,
     Revoke,
@@ -20,7 +21,6 @@ from kosmos_rag.apps.worker.channel import (
     SupervisorChannel,
     ToProcess,
     ToSupervisor,
-    Work,
 )
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry.logging import set_up_logging
@@ -28,96 +28,99 @@ from kosmos_rag.core.types import Job
 from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.queue.queue import Queue
 
-OpenWork = Callable[[Settings], Work]
-"""Makes what a process works with. Named in a module: each process imports it anew."""
+JobRunnerFactory = Callable[[Settings], JobRunner]
+"""Creates the job runner of a process; a function of a module, because each process imports it."""
 
 
-def run(connection: Connection, settings: Settings, open_work: OpenWork) -> None:
-    """Work until the supervisor says stop, or is gone."""
+def run(connection: Connection, settings: Settings, create_runner: JobRunnerFactory) -> None:
+    """Run jobs until the supervisor sends Stop or ends."""
     clear_dumpable()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # A terminal or an init system signals the whole group: when to end is the supervisor's to say.
+        # A terminal or an init system signals the whole group; the supervisor decides when to stop.
         signal.signal(number, signal.SIG_IGN)
     set_up_logging(settings.observability)
-    work = open_work(settings)
+    runner = create_runner(settings)
     try:
-        channel = SupervisorChannel(connection, Queue.open(work.database, settings.worker))
+        channel = SupervisorChannel(connection, Queue.open(runner.database, settings.worker))
         while channel.fatal_error is None and (jobs := channel.receive_jobs()) is not None:
-            work.run(jobs, channel)
+            runner.run(jobs, channel)
         if channel.fatal_error is not None:
             raise channel.fatal_error
     finally:
-        work.close()
+        runner.close()
 
 
 _MB = 1024 * 1024
 
 
 class WorkerProcess:
-    """A process with its jobs. It is started anew for each object: what one leaves behind is never used again."""
+    """A child process and the leases of its jobs; creating the object starts the process."""
 
-    def __init__(self, number: int, settings: Settings, open_work: OpenWork) -> None:
-        # Not forked: models, connections and threads of the supervisor must not be in there.
+    def __init__(self, number: int, settings: Settings, create_runner: JobRunnerFactory) -> None:
+        # Not forked: a child must not inherit connections and threads.
         context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
+        self._connection, child_connection = context.Pipe()
         self._process = context.Process(
-            target=run, args=(theirs, settings, open_work), name=f"kosmos-rag-worker-{number}", daemon=True
+            target=run,
+            args=(child_connection, settings, create_runner),
+            name=f"kosmos-rag-worker-{number}",
+            daemon=True,
         )
         self._process.start()
-        theirs.close()
+        child_connection.close()
         assert self._process.pid is not None
         self.number = number
         self.pid: int = self._process.pid
         self.tokens: frozenset[uuid.UUID] = frozenset()
-        """Of the jobs that it has not ended."""
-        self._changing, self._sending = threading.Lock(), threading.Lock()
-        self.opened = self.ready = False
+        """Lease tokens of its unfinished jobs."""
+        self._tokens_lock, self._send_lock = threading.Lock(), threading.Lock()
+        self.initialized = self.ready = False
         self.retired = False
         self.started_at = self.last_message_at = time.monotonic()
 
     @property
     def connection(self) -> Connection:
-        """Readable when it has said something, or has ended."""
+        """Readable when it has sent a message or has ended."""
         return self._connection
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self._process.is_alive()
 
     def assign(self, jobs: Sequence[Job]) -> None:
-        """Assign jobs to it."""
-        with self._changing:
+        """Send jobs to the process."""
+        with self._tokens_lock:
             self.tokens |= {job.token for job in jobs}
         self.ready = False
         self.last_message_at = time.monotonic()
         self._send(Assign(jobs=tuple(jobs)))
 
     def revoke(self, tokens: Collection[uuid.UUID]) -> int:
-        """Tell it which of its jobs are no longer its own. Returns how many there are. Safe beside the other calls."""
-        with self._changing:
-            mine = self.tokens & frozenset(tokens)
-            self.tokens -= mine
-        if mine:
-            self._send(Revoke(tokens=mine))
-        return len(mine)
+        """Revoke those of its jobs whose leases are lost. Returns how many. Thread-safe."""
+        with self._tokens_lock:
+            owned = self.tokens & frozenset(tokens)
+            self.tokens -= owned
+        if owned:
+            self._send(Revoke(tokens=owned))
+        return len(owned)
 
     def stop(self) -> None:
-        """Let it end what it has begun, and exit; one that still loads its model has begun nothing, and ends now."""
+        """Let the process finish its started jobs and exit; kill it where it has not loaded its model yet."""
         if self.retired:
             return
         self.retired, self.ready = True, False
-        if self.opened:
+        if self.initialized:
             self._send(Stop())
         else:
             self.kill()
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the process."""
         self._process.kill()
 
     def receive(self) -> ToSupervisor | None:
-        """Return its next message; None where there is no more."""
+        """Return the next message; None without one."""
         try:
             if not self._connection.poll():
                 return None
@@ -126,9 +129,9 @@ class WorkerProcess:
             return None
         self.last_message_at = time.monotonic()
         if isinstance(message, Ready):
-            self.opened, self.ready = True, not self.retired
+            self.initialized, self.ready = True, not self.retired
         elif isinstance(message, Progress):
-            with self._changing:
+            with self._tokens_lock:
                 self.tokens -= message.ended
         return message
 
@@ -139,7 +142,7 @@ class WorkerProcess:
         return 0.0
 
     def reap(self, timeout_s: float | None = None) -> int | None:
-        """Wait for its end and free what it held here. Returns its exit code, negative for a signal."""
+        """Wait for the process to end and release its handles. Returns the exit code, negative for a signal."""
         self._process.join(timeout_s)
         code = self._process.exitcode
         if code is not None:
@@ -148,6 +151,6 @@ class WorkerProcess:
         return code
 
     def _send(self, message: ToProcess) -> None:
-        # One that has just ended is found dead by the next turn.
-        with self._sending, suppress(OSError):
+        # The next tick finds a process that has just ended.
+        with self._send_lock, suppress(OSError):
             self._connection.send(message)

@@ -1,7 +1,7 @@
-"""The supervisor: takes jobs for its processes, renews their leases, replaces what is stuck or dead, and drains.
+"""The supervisor: claims jobs for its processes, renews their leases, replaces stuck or dead processes, and drains.
 
-It does no work of its own: whatever a job does to its process, the leases are renewed here, and a process that has
-ended without a word is known at once.
+It runs no jobs itself: whatever a job does to its process, the supervisor renews the leases and detects the end of
+the process at once.
 """
 
 import logging
@@ -19,10 +19,10 @@ from typing import Any
 import psycopg
 
 from kosmos_rag.apps.worker.channel import Progress, ToSupervisor
-from kosmos_rag.apps.worker.handlers import open_work
+from kosmos_rag.apps.worker.handlers import create_runner
 from kosmos_rag.apps.worker.health import serve_health
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
-from kosmos_rag.apps.worker.process import OpenWork, WorkerProcess
+from kosmos_rag.apps.worker.process import JobRunnerFactory, WorkerProcess
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError
 from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
@@ -35,81 +35,85 @@ from kosmos_rag.storage.sql import statement
 log = logging.getLogger("kosmos_rag.apps.worker")
 
 _TICK_S = 1.0
-_YOUNG_S = 30.0
-_LONGEST_PAUSE_S = 30.0
+_STARTUP_S = 30.0
+_MAX_BACKOFF_S = 30.0
 
 
 class Supervisor:
-    """Runs working processes until it is told to stop, or until nothing is left to do."""
+    """Runs worker processes until it is stopped, or until the queue is empty with `until_idle`."""
 
     def __init__(
         self,
         settings: Settings,
         *,
         kinds: Sequence[str],
-        open_work: OpenWork,
+        create_runner: JobRunnerFactory,
         until_idle: bool = False,
         on_progress: Callable[["Supervisor"], None] | None = None,
     ) -> None:
         self._settings = settings
         self._limits = settings.worker
         self._kinds = list(kinds)
-        self._open_work = open_work
+        self._create_runner = create_runner
         self._until_idle = until_idle
         self._on_progress = on_progress
         self._database = Database(settings.database)
         self._queue = Queue.open(self._database, settings.worker)
         self._processes: list[WorkerProcess] = []
-        self._numbers = 0
+        self._last_number = 0
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._stopping = False
-        self._drain_until = float("inf")
-        self._start_again_at = 0.0
+        self._drain_deadline = float("inf")
+        self._restart_at = 0.0
         self._failures = 0
-        self._retry_at = self._tell_at = self._close_at = 0.0
-        self._runs_may_end = True
+        self._retry_at = self._report_at = self._finish_sync_runs_at = 0.0
+        self._sync_runs_may_end = True
         self._sync_runs = SyncRuns(self._database.worker)
-        self._woken, self._waker = socket.socketpair()
-        for end in (self._woken, self._waker):
+        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
+        for end in (self._wakeup_receiver, self._wakeup_sender):
             end.setblocking(False)
-        self.ticked_at = self.reached_at = time.monotonic()
+        self.ticked_at = self.queue_reached_at = time.monotonic()
         self.metrics = WorkerMetrics(self._queue, self._database)
-        self._dead = 0
+        self._dead_jobs = 0
 
     def stop(self) -> None:
-        """Take nothing more, let what runs end within `worker.drain_s`, return from `run`. Safe in a signal handler."""
+        """Claim no more jobs, drain for `worker.drain_s`, return from `run`. Safe in a signal handler."""
         self._stopping = True
         with suppress(OSError):
-            self._waker.send(b"\0")
+            self._wakeup_sender.send(b"\0")
 
-    def waiting(self) -> int:
-        """Count the jobs that are not finished; 0 where the queue cannot be reached."""
+    def count_unfinished(self) -> int:
+        """Count the unfinished jobs; 0 where the queue cannot be reached."""
         with suppress(DatabaseError):
             return self._queue.count_unfinished(self._kinds)
         return 0
 
     @property
     def failed(self) -> int:
-        """What failed for good while this ran: jobs, and what sources could not list. Known when it has ended."""
-        return self._dead + int(self.metrics.total("listing_failures"))
+        """Number of dead jobs and listing failures of this run; complete when `run` has returned."""
+        return self._dead_jobs + int(self.metrics.total("listing_failures"))
 
     @property
     def ready(self) -> bool:
-        """Whether the queue was reached lately, and a process can work."""
-        lately = time.monotonic() - self.reached_at < max(_YOUNG_S, 3 * self._limits.poll_s)
-        return lately and not self._stopping and any(process.ready or process.tokens for process in self._processes)
+        """Whether the queue was reached recently, and a process can work."""
+        queue_reachable = time.monotonic() - self.queue_reached_at < max(_STARTUP_S, 3 * self._limits.poll_s)
+        return (
+            queue_reachable
+            and not self._stopping
+            and any(process.ready or process.tokens for process in self._processes)
+        )
 
     def run(self) -> None:
-        """Work until `stop` is called, or nothing is left where that was asked for.
+        """Run jobs until `stop` is called, or until the queue is empty with `until_idle`.
 
-        Raises DatabaseError where the database is not one to work with at the start; later it is waited for.
+        Raises DatabaseError where the database is not usable at the start; later the supervisor waits for it.
         """
         since = self._queue.server_time()
         with ExitStack() as stack:
             stack.callback(self._database.close)
             stack.callback(self._summarise, since)
-            stack.callback(self._woken.close)
-            stack.callback(self._waker.close)
+            stack.callback(self._wakeup_receiver.close)
+            stack.callback(self._wakeup_sender.close)
             if self._limits.health_port is not None:
                 stack.enter_context(serve_health(self, self._limits.health_port))
             stack.callback(self._end_processes)
@@ -121,10 +125,10 @@ class Supervisor:
     def _summarise(self, since: datetime) -> None:
         with suppress(DatabaseError):
             self._sync_runs.finish_completed()
-            self._dead = self._queue.count_dead_since(since, self._kinds)
+            self._dead_jobs = self._queue.count_dead_since(since, self._kinds)
 
     def _tick(self) -> bool:
-        """Do what is due now. Returns whether to go on."""
+        """Run one iteration of the main loop. Returns whether to continue."""
         now = self.ticked_at = time.monotonic()
         self._drain_messages()
         self._check_processes(now)
@@ -134,23 +138,23 @@ class Supervisor:
         self._start_missing(now)
         if now >= self._retry_at:
             try:
-                self._close_runs(now)
+                self._finish_sync_runs(now)
                 if not self._dispatch() and self._until_idle and self._is_idle():
                     self.stop()
-                self.reached_at, self._failures = now, 0
+                self.queue_reached_at, self._failures = now, 0
             except DatabaseError as error:
                 self._failures += 1
-                pause = min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10))
+                pause = min(_MAX_BACKOFF_S, 0.25 * 2.0 ** min(self._failures, 10))
                 self._retry_at = now + pause
                 log.warning("%s; next try in %.1f s", error, pause, extra={"action": "queue_unreachable"})
-        if self._on_progress is not None and now >= self._tell_at:
-            self._tell_at = now + _TICK_S
+        if self._on_progress is not None and now >= self._report_at:
+            self._report_at = now + _TICK_S
             self._on_progress(self)
         return True
 
     def _dispatch(self) -> bool:
-        """Claim jobs for the idle processes. Returns whether there were any."""
-        taken = False
+        """Claim jobs for idle processes. Returns whether there were any."""
+        claimed = False
         for process in self._processes:
             if not process.ready or not process.alive:
                 continue
@@ -159,8 +163,8 @@ class Supervisor:
                 break
             self.metrics.record_claim(jobs)
             process.assign(jobs)
-            taken = True
-        return taken
+            claimed = True
+        return claimed
 
     def _is_idle(self) -> bool:
         waiting = [process for process in self._processes if process.ready and not process.tokens]
@@ -174,39 +178,39 @@ class Supervisor:
     def _handle(self, message: ToSupervisor) -> None:
         if isinstance(message, Progress):
             self.metrics.add(message.counts)
-            self.metrics.set_tenant_gauges(message.measured)
-            self._runs_may_end |= bool(message.ended)
+            self.metrics.set_tenant_gauges(message.gauges)
+            self._sync_runs_may_end |= bool(message.ended)
 
-    def _close_runs(self, now: float) -> None:
-        """Close the runs whose last document has just got its outcome."""
-        if self._runs_may_end and now >= self._close_at:
-            self._close_at = now + _TICK_S
-            self._runs_may_end = False
+    def _finish_sync_runs(self, now: float) -> None:
+        """Finish the sync runs whose last document has its outcome."""
+        if self._sync_runs_may_end and now >= self._finish_sync_runs_at:
+            self._finish_sync_runs_at = now + _TICK_S
+            self._sync_runs_may_end = False
             self._sync_runs.finish_completed()
 
     def _check_processes(self, now: float) -> None:
-        """Reap ended processes; end stuck ones and those with too much memory."""
+        """Reap ended processes; kill those that are stuck or exceed their memory."""
         for process in list(self._processes):
             if not process.alive:
                 self._reap(process, now)
                 continue
-            silent = now - process.last_message_at
-            if process.tokens and silent > self._limits.stuck_s:
+            silent_s = now - process.last_message_at
+            if process.tokens and silent_s > self._limits.stuck_s:
                 log.error(
-                    "process %d made no progress for %.0f s and is ended", process.pid, silent,
+                    "process %d made no progress for %.0f s and is killed", process.pid, silent_s,
                     extra={"action": "process_stuck"},
                 )  # fmt: skip
                 process.kill()
             memory = process.memory_mb()
             if memory > self._limits.memory_mb:
                 log.error(
-                    "process %d takes %.0f MB, more than worker.memory_mb, and is ended", process.pid, memory,
+                    "process %d uses %.0f MB, more than worker.memory_mb, and is killed", process.pid, memory,
                     extra={"action": "process_too_large"},
                 )  # fmt: skip
                 process.kill()
             elif memory > 0.75 * self._limits.memory_mb and not process.retired:
                 log.info(
-                    "process %d takes %.0f MB and is replaced", process.pid, memory,
+                    "process %d uses %.0f MB and is replaced", process.pid, memory,
                     extra={"action": "process_replaced"},
                 )  # fmt: skip
                 process.stop()
@@ -217,44 +221,44 @@ class Supervisor:
             self._handle(message)
         tokens = list(process.tokens)
         code = process.reap()
-        ours = self._stopping or (process.retired and (code == 0 or not process.opened))
-        # What we stop ourselves is no fault of a job.
-        release = self._queue.release if ours else self._queue.expire_leases
+        expected = self._stopping or (process.retired and (code == 0 or not process.initialized))
+        # A stop by the supervisor is no fault of a job.
+        release = self._queue.release if expected else self._queue.expire_leases
         if tokens:
-            with suppress(DatabaseError):  # else their leases run out
+            with suppress(DatabaseError):  # else their leases expire
                 release(tokens)
-        if ours and code in (0, -signal.SIGKILL):
+        if expected and code in (0, -signal.SIGKILL):
             return
         log.error(
-            "process %d ended by itself with code %s, holding %d jobs", process.pid, code, len(tokens),
+            "process %d ended unexpectedly with code %s and %d jobs", process.pid, code, len(tokens),
             extra={"action": "process_died"},
         )  # fmt: skip
-        self.metrics.record_died_process()
-        if now - process.started_at < _YOUNG_S:
-            # It may die of the same again at once: a model that is not there, a machine without memory.
-            self._start_again_at = now + 5.0
+        self.metrics.record_process_death()
+        if now - process.started_at < _STARTUP_S:
+            # It may die at once again: a missing model, too little memory.
+            self._restart_at = now + 5.0
 
     def _start_missing(self, now: float) -> None:
-        if now < self._start_again_at:
+        if now < self._restart_at:
             return
         for _ in range(self._limits.processes - len(self._processes)):
-            self._numbers += 1
-            self._processes.append(WorkerProcess(self._numbers, self._child_settings(), self._open_work))
+            self._last_number += 1
+            self._processes.append(WorkerProcess(self._last_number, self._child_settings(), self._create_runner))
 
     def _child_settings(self) -> Settings:
-        """Return settings in which the server is named by address: a process must not start or stop an embedded one."""
+        """Return settings with the address of the server: a process must not start or stop an embedded one."""
         database = self._settings.database.model_copy(update=self._database.urls())
         return self._settings.model_copy(update={"database": database})
 
     def _drain(self, now: float) -> None:
-        if self._drain_until == float("inf"):
-            self._drain_until = now + self._limits.drain_s
+        if self._drain_deadline == float("inf"):
+            self._drain_deadline = now + self._limits.drain_s
             for process in self._processes:
                 process.stop()
-        elif now > self._drain_until:
+        elif now > self._drain_deadline:
             for process in self._processes:
                 log.warning(
-                    "process %d has not ended within worker.drain_s; its jobs go back", process.pid,
+                    "process %d has not ended within worker.drain_s; its jobs are released", process.pid,
                     extra={"action": "process_not_drained"},
                 )  # fmt: skip
                 process.kill()
@@ -265,28 +269,28 @@ class Supervisor:
             process.reap()
 
     def _wait(self, listener: "_Listener") -> None:
-        """Sleep until a process, the queue or a caller of `stop` has something to say."""
+        """Sleep until a process, the queue or `stop` wakes the main loop."""
         busy = any(process.tokens for process in self._processes) or self._stopping
         pause = min(self._limits.poll_s, _TICK_S) if busy or self._until_idle else self._limits.poll_s
         sources: list[Any] = [process.connection for process in self._processes]
-        sources.append(self._woken)
-        if (heard := listener.socket()) is not None and not self._stopping:
-            sources.append(heard)
+        sources.append(self._wakeup_receiver)
+        if (notifications := listener.fileno()) is not None and not self._stopping:
+            sources.append(notifications)
         wait(sources, pause)
         with suppress(OSError):
-            self._woken.recv(1024)
+            self._wakeup_receiver.recv(1024)
         listener.drain()
 
     @contextmanager
     def _leases(self) -> Iterator[None]:
-        """Renew the leases from a thread of this process, which does nothing that could hold it up."""
+        """Renew the leases from a thread that does nothing else."""
         ended = threading.Event()
 
-        def keep() -> None:
+        def renew_periodically() -> None:
             while not ended.wait(self._limits.lease_s / 4):
                 self._renew()
 
-        thread = threading.Thread(target=keep, name="kosmos-rag-leases", daemon=True)
+        thread = threading.Thread(target=renew_periodically, name="kosmos-rag-leases", daemon=True)
         thread.start()
         try:
             yield
@@ -304,17 +308,17 @@ class Supervisor:
             log.warning("leases are not renewed: %s", error, extra={"action": "renew_failed"})
             return
         if lost:
-            # Some have ended only just now, and their processes' word of it is on its way.
+            # Some jobs may have just ended: wait for the messages of their processes.
             time.sleep(_TICK_S)
         for process in list(self._processes):
             self.metrics.record_lost_leases(process.revoke(lost))
 
 
 class _Listener:
-    """Listens for notifications of new jobs; a pooler in transaction mode passes none on."""
+    """Listens for notifications of new jobs; a pooler in transaction mode forwards none."""
 
-    def __init__(self, role: ConnectionPool) -> None:
-        self._role = role
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
         self._stack = ExitStack()
         self._connection: psycopg.Connection | None = None
         self._retry_at = 0.0
@@ -325,18 +329,18 @@ class _Listener:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def socket(self) -> int | None:
-        """Return what becomes readable when there is news; None while there is no connection."""
+    def fileno(self) -> int | None:
+        """Return the descriptor that notifications make readable; None while disconnected."""
         if self._connection is None and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _TICK_S
             with suppress(psycopg.Error, KosmosError):
-                connection = self._stack.enter_context(self._role.session())
+                connection = self._stack.enter_context(self._pool.session())
                 connection.execute(statement("listen_for_jobs"))
                 self._connection = connection
         return None if self._connection is None else self._connection.fileno()
 
     def drain(self) -> None:
-        """Take the news: that there is some is all that they say."""
+        """Discard the notifications; they have no payload."""
         if self._connection is None:
             return
         try:
@@ -358,12 +362,25 @@ def run_worker(
     until_idle: bool = False,
     on_progress: Callable[[Supervisor], None] | None = None,
 ) -> Supervisor:
-    """Work on the queue until SIGTERM or SIGINT, or until nothing is left. From the main thread of a process only.
+    """Run jobs until SIGTERM or SIGINT, or until the queue is empty. Main thread only.
 
-    Returns the supervisor, for what it counted. Raises ConfigError, DatabaseError.
+    Args:
+        settings: the settings.
+        kinds: kinds of jobs to run.
+        until_idle: return when the queue is empty.
+        on_progress: called with the supervisor about once a second.
+
+    Returns:
+        The supervisor, with its counters.
+
+    Raises:
+        ConfigError: a setting is invalid.
+        DatabaseError: the database is not usable at the start.
     """
     clear_dumpable()
-    supervisor = Supervisor(settings, kinds=kinds, open_work=open_work, until_idle=until_idle, on_progress=on_progress)
+    supervisor = Supervisor(
+        settings, kinds=kinds, create_runner=create_runner, until_idle=until_idle, on_progress=on_progress
+    )
     with stop_on_signals(supervisor):
         supervisor.run()
     return supervisor
@@ -371,10 +388,12 @@ def run_worker(
 
 @contextmanager
 def stop_on_signals(supervisor: Supervisor) -> Iterator[None]:
-    """Have SIGTERM and SIGINT drain the supervisor. From the main thread only."""
-    before = {number: signal.signal(number, lambda *_: supervisor.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    """Drain the supervisor at SIGTERM and SIGINT. Main thread only."""
+    previous = {
+        number: signal.signal(number, lambda *_: supervisor.stop()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.errors import ModelUnavailable, RequestError
 from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry import tracing
@@ -169,7 +169,7 @@ def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, 
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
     tracer.spans.clear()
-    work = EngineWork(engine)
+    work = EngineJobRunner(engine)
     jobs = queue.claim(8, kinds=["document"], worker="test")
     work.run(jobs, SupervisorChannel(theirs, queue))
     work._documents.close()

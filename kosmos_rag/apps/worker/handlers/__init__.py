@@ -1,4 +1,4 @@
-"""The work of a process: an engine, and what it does with each kind of job."""
+"""Runs the jobs of a process with one engine; each kind of job has a handler."""
 
 import time
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.queue import kinds
 
 
-class EngineWork:
-    """Does all kinds of jobs with one engine."""
+class EngineJobRunner:
+    """Runs all kinds of jobs with one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,39 +26,39 @@ class EngineWork:
         self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
         self._sync = sync.SyncHandler(parts.database, parts.ingest_pipeline)
         self._schemas = schema.SchemaHandler(engine)
-        monitoring = MonitorHandler(recall_monitor(engine), round_s=engine.settings.worker.maintenance_every_s)
+        monitor_handler = MonitorHandler(recall_monitor(engine), interval_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceHandler(
-            parts.database, parts.indexes, monitoring, engine.settings.worker
+            parts.database, parts.indexes, monitor_handler, engine.settings.worker
         )
 
     def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
-        """Work on documents together, and on everything else one after the other, as long as the turn is."""
-        until = time.monotonic() + documents.BATCH_TIME_SLICE_S
-        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, until)
-        one_by_one: dict[str, sync.SyncHandler | schema.SchemaHandler | maintenance.MaintenanceHandler] = {
+        """Run document jobs in batches and the others one by one; release those past the time slice."""
+        deadline = time.monotonic() + documents.BATCH_TIME_SLICE_S
+        self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, deadline)
+        handlers: dict[str, sync.SyncHandler | schema.SchemaHandler | maintenance.MaintenanceHandler] = {
             kinds.SYNC: self._sync,
             kinds.SCHEMA: self._schemas,
             kinds.MAINTAIN: self._maintenance,
             kinds.RECONCILE: self._maintenance,
             kinds.AUDIT: self._maintenance,
         }
-        for number, job in enumerate(job for job in jobs if job.kind in one_by_one):
-            if channel.stopping or (number and time.monotonic() > until):
+        for number, job in enumerate(job for job in jobs if job.kind in handlers):
+            if channel.stopping or (number and time.monotonic() > deadline):
                 channel.release([job])
             elif channel.is_revoked(job):
                 channel.report_ended([job])
             else:
                 with tracing.start_entry_span(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
-                    one_by_one[job.kind].run(job, channel)
+                    handlers[job.kind].run(job, channel)
 
     def close(self) -> None:
-        """Wait for what is on its way, and close the engine."""
+        """Wait for started batches, and close the engine."""
         self._documents.close()
         self._engine.close()
 
 
-def open_work(settings: Settings) -> EngineWork:
-    """Open an engine and load its model: a process without one must take no job. Raises ModelUnavailable."""
+def create_runner(settings: Settings) -> EngineJobRunner:
+    """Open an engine and load its model: a process needs it before its first job. Raises ModelUnavailable."""
     engine = Engine(settings)
     engine.parts.ingest_pipeline.processor.warm_up()
-    return EngineWork(engine)
+    return EngineJobRunner(engine)

@@ -1,4 +1,4 @@
-"""Jobs that ingest one document each, as leases, outcomes and an executor of the ingest pipeline."""
+"""Handler of document jobs: their leases, outcomes and threads in the ingest pipeline."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ class _JobDocument:
 
     @property
     def source(self) -> str:
-        return source_of(self.job)
+        return source_name(self.job)
 
     @property
     def etag(self) -> str | None:
@@ -72,24 +72,31 @@ class _JobLeases:
     """The leases of the jobs of one claim and collection."""
 
     def __init__(
-        self, jobs: Mapping[uuid.UUID, Job], tenant_id: uuid.UUID, channel: SupervisorChannel, until: float
+        self, jobs: Mapping[uuid.UUID, Job], tenant_id: uuid.UUID, channel: SupervisorChannel, deadline: float
     ) -> None:
-        """Args: jobs: by document id. until: monotonic time after which no further job is started."""
+        """Create the leases.
+
+        Args:
+            jobs: jobs by document id.
+            tenant_id: the tenant of all jobs.
+            channel: releases jobs.
+            deadline: monotonic time after which no further job starts.
+        """
         self._jobs = jobs
         self._tenant_id = tenant_id
         self._channel = channel
-        self._until = until
-        self._waiting = {job.token: job for job in jobs.values()}
+        self._deadline = deadline
+        self._pending = {job.token: job for job in jobs.values()}
         self._started = 0
 
     def may_start(self, document: PendingDocument) -> bool:
-        """Whether to start the job of a document; past the time slice all that are left are released at once."""
-        job = _job_of(document)
+        """Whether to start the job of a document; past the deadline, release all that have not started."""
+        job = _get_job(document)
         self._channel.report_progress()
-        if self._started and (self._channel.stopping or time.monotonic() > self._until):
-            self._channel.release(list(self._waiting.values()))
-            self._waiting.clear()
-        if self._waiting.pop(job.token, None) is None:
+        if self._started and (self._channel.stopping or time.monotonic() > self._deadline):
+            self._channel.release(list(self._pending.values()))
+            self._pending.clear()
+        if self._pending.pop(job.token, None) is None:
             return False
         if self._channel.is_revoked(job):
             self._channel.report_ended([job])
@@ -98,7 +105,7 @@ class _JobLeases:
         return True
 
     def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
-        """Lock the jobs of these documents that are still ours."""
+        """Lock the jobs of these documents whose leases are still valid."""
         documents = {self._jobs[key].token: key for key in document_ids}
         return {documents[token] for token in lock_leases(connection, list(documents))}
 
@@ -108,7 +115,7 @@ class _JobLeases:
         outcomes = {jobs[key].token: completion.outcome for key, completion in completions.items()}
         chunks = {jobs[key].token: completion.chunks for key, completion in completions.items()}
         finish(connection, outcomes, chunks)
-        delete_uploads(connection, self._tenant_id, uploads_of(jobs.values()))
+        delete_uploads(connection, self._tenant_id, upload_ids(jobs.values()))
 
 
 class _JobOutcomes:
@@ -122,28 +129,28 @@ class _JobOutcomes:
         """End the jobs of a published batch."""
         counts = CounterBuffer()
         counts.add("batches")
-        for one in published:
-            counts.add("documents", label=str(one.outcome))
-            counts.add("chunks", len(one.document.chunks))
-            counts.add("truncated_tokens", one.document.truncated_tokens)
-        counts.update(self._counters.take())
-        self._channel.report_ended([_job_of(one.pending) for one in published], counts)
+        for result in published:
+            counts.add("documents", label=str(result.outcome))
+            counts.add("chunks", len(result.document.chunks))
+            counts.add("truncated_tokens", result.document.truncated_tokens)
+        counts.update(self._counters.drain())
+        self._channel.report_ended([_get_job(result.pending) for result in published], counts)
 
     def record_unchanged(self, documents: Sequence[PendingDocument]) -> None:
         """End the jobs of unchanged documents."""
         if documents:
-            counts = CounterBuffer.of("documents", len(documents), "unchanged")
-            self._channel.report_ended([_job_of(document) for document in documents], counts)
+            counts = CounterBuffer.from_counter("documents", len(documents), "unchanged")
+            self._channel.report_ended([_get_job(document) for document in documents], counts)
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
-        """Release the jobs where the fault is in this machine or its way to the database, else fail them."""
-        jobs = [_job_of(document) for document in documents]
+        """Release the jobs where this machine or its connection is at fault, else fail them."""
+        jobs = [_get_job(document) for document in documents]
         if isinstance(error, IngestionError) and error.code == "lease_lost":
             self._channel.report_ended(jobs)  # the supervisor counts those
         elif isinstance(error, DatabaseUnavailable):
             self._channel.release(jobs)
         elif isinstance(error, ModelUnavailable):
-            # Without its model this machine can do none of the work: the process ends, and others take the jobs.
+            # Without its model this machine can run no job: the process exits, and others take the jobs.
             self._channel.release(jobs)
             self._channel.fatal_error = error
         else:
@@ -156,9 +163,9 @@ class _JobOutcomes:
     def record_removed(self, documents: Sequence[PendingDocument]) -> None:
         """Log that the stored version of failed documents was removed."""
         for document in documents:
-            job = _job_of(document)
+            job = _get_job(document)
             log.warning(
-                "a document is removed: it would have stayed open to everyone",
+                "a document is removed: everyone could still read its old version",
                 extra={
                     "action": "document_removed", "tenant": job.tenant, "job": job.id,
                     "texts": {"source": document.source},
@@ -200,7 +207,7 @@ class _BackgroundExecutor:
         return FIRST_BATCH_CHUNKS if self.threads.idle else BATCH_CHUNKS
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
-        traceparents = [_job_of(document).payload.get("traceparent") for document in documents]
+        traceparents = [_get_job(document).payload.get("traceparent") for document in documents]
 
         def run() -> None:
             with (
@@ -222,26 +229,26 @@ class DocumentHandler:
         self._threads = _PublishThreads()
         self._sources: LRUCache[str, Source] = LRUCache(SOURCE_CACHE_SIZE)
 
-    def run(self, jobs: Sequence[Job], channel: SupervisorChannel, until: float) -> None:
+    def run(self, jobs: Sequence[Job], channel: SupervisorChannel, deadline: float) -> None:
         """Work on jobs.
 
         Args:
             jobs: jobs of any tenants and collections.
             channel: reports outcomes, releases jobs.
-            until: monotonic time after which no further job is started.
+            deadline: monotonic time after which no further job starts.
 
         Returns when the last batch has been handed to a publishing thread.
         """
-        ordered = sorted(jobs, key=_run_of)
-        for (tenant_id, collection, preset_version), group in groupby(ordered, key=_run_of):
+        ordered = sorted(jobs, key=_batch_key)
+        for (tenant_id, collection, preset_version), group in groupby(ordered, key=_batch_key):
             claimed = list(group)
-            leases = {document_id(tenant_id, collection, source_of(job)): job for job in claimed}
+            leases = {document_id(tenant_id, collection, source_name(job)): job for job in claimed}
             self._pipeline.run(
                 TenantRef(id=tenant_id, name=claimed[0].tenant),
                 collection,
                 [_JobDocument(job=job, load_document=self._load) for job in claimed],
                 preset_version=preset_version or None,
-                lease=_JobLeases(leases, tenant_id, channel, until),
+                lease=_JobLeases(leases, tenant_id, channel, deadline),
                 recorder=_JobOutcomes(channel, self._counters),
                 executor=_BackgroundExecutor(threads=self._threads, channel=channel),
             )
@@ -259,56 +266,56 @@ class DocumentHandler:
         return self._source(job.payload["spec"]).load(Entry(**job.payload["entry"]))
 
     def _source(self, spec: Mapping[str, Any]) -> Source:
-        # A source may hold a client, and thousands of jobs come from one source.
+        # A source may have an open client, and thousands of jobs come from one source.
         key = json.dumps(spec, sort_keys=True)
         if key not in self._sources:
             self._sources[key] = create_source(spec, self._pipeline.settings.ingestion)
         return self._sources[key]
 
 
-def _run_of(job: Job) -> tuple[uuid.UUID, str, str]:
-    """Return what jobs that are ingested together have in common: tenant, collection, version of the preset."""
+def _batch_key(job: Job) -> tuple[uuid.UUID, str, str]:
+    """Return the key of jobs that are ingested together: tenant, collection, version of the preset."""
     return job.tenant_id, job.collection, job.payload.get("preset", "")
 
 
-def _job_of(document: PendingDocument) -> Job:
+def _get_job(document: PendingDocument) -> Job:
     assert isinstance(document, _JobDocument)
     return document.job
 
 
-def uploads_of(jobs: Iterable[Job]) -> list[uuid.UUID]:
+def upload_ids(jobs: Iterable[Job]) -> list[uuid.UUID]:
     """Return the ids of the uploads that jobs read."""
     return [uuid.UUID(job.payload["upload"]) for job in jobs if "upload" in job.payload]
 
 
 def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
-    """Record that a job failed; it is retried where that may help."""
+    """Record a failed job; retry it where that may help."""
     code = error.code if isinstance(error, IngestionError) else type(error).__name__
-    # What is wrong with a document stays wrong; a model or a server that is away comes back.
+    # A fault of the document stays; a model or a server may be available again.
     retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
     log.warning(
         "job %d failed: %s", job.id, code,
         extra={
             "action": "job_failed", "tenant": job.tenant, "job": job.id, "attempt": job.attempt, "code": code,
-            "texts": {"source": source_of(job), "error": str(error)},
+            "texts": {"source": source_name(job), "error": str(error)},
         },
     )  # fmt: skip
-    channel.retry_until_available(lambda: channel.queue.fail(job, error, source=source_of(job), retry=retry))
-    channel.report_ended([job], CounterBuffer.of("failures", 1, code))
+    channel.retry_until_available(lambda: channel.queue.fail(job, error, source=source_name(job), retry=retry))
+    channel.report_ended([job], CounterBuffer.from_counter("failures", 1, code))
 
 
 def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> None:
-    """Record an error that is a bug: the job is retried, and the log has the traceback."""
+    """Record an error that is a bug: retry the job, and log the traceback."""
     log.error(
-        "job %d broke", job.id, exc_info=error,
+        "job %d raised an unexpected error", job.id, exc_info=error,
         extra={
-            "action": "job_broke", "tenant": job.tenant, "job": job.id, "texts": {"source": source_of(job)},
+            "action": "job_error", "tenant": job.tenant, "job": job.id, "texts": {"source": source_name(job)},
         },
     )  # fmt: skip
     fail(channel, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
 
 
-def source_of(job: Job) -> str:
-    """Return the name of the document of a job; its key where it is about no document."""
+def source_name(job: Job) -> str:
+    """Return the source name of a job's document; the job's key where it has no document."""
     document = job.payload.get("entry") or job.payload.get("document") or {}
     return str(document.get("source", job.key))

@@ -1,4 +1,4 @@
-"""Maintenance of each tenant, again and again: indexes that are due, what nobody needs, what does not add up."""
+"""Handler of maintenance jobs: due indexes, expired rows, audit seals, consistency checks."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,13 @@ from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import WorkerSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, IndexLocked, KosmosError
-from kosmos_rag.core.telemetry.metrics import AUDIT_LAG_SECONDS, INDEX_DUE, INDEX_RECALL, INDEX_TAIL_CHUNKS, Metric
+from kosmos_rag.core.telemetry.metrics import (
+    AUDIT_LAG_SECONDS,
+    INDEX_DUE,
+    INDEX_RECALL,
+    INDEX_UNSEGMENTED_CHUNKS,
+    Metric,
+)
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.evaluation.experiments.store import prune
@@ -24,34 +30,34 @@ from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
-ABANDONED = timedelta(days=1)
-BUILDING_S = 6 * 3600.0
-"""How long an index may be built: hnsw over millions of vectors takes hours, and says nothing meanwhile."""
+ABANDONED_UPLOAD_AGE = timedelta(days=1)
+BUILD_TIMEOUT_S = 6 * 3600.0
+"""Heartbeat timeout of a build: hnsw over millions of vectors takes hours without progress."""
 
-_ROUNDS = 3
-"""Rounds of maintenance for which what one measured holds, unless it is measured again."""
+_GAUGE_ROUNDS = 3
+"""Rounds of maintenance for which a gauge keeps its value."""
 
-SEALING_S = 3600.0
-"""How long the first seals over a large log may take."""
+SEAL_TIMEOUT_S = 3600.0
+"""Heartbeat timeout of sealing: the first seals of a large log take long."""
 
 
 class MaintenanceHandler:
-    """Looks after one tenant at a time."""
+    """Runs maintenance of one tenant at a time."""
 
     def __init__(
-        self, database: Database, indexes: IndexMaintenance, monitoring: MonitorHandler, limits: WorkerSettings
+        self, database: Database, indexes: IndexMaintenance, monitor_handler: MonitorHandler, limits: WorkerSettings
     ) -> None:
         self._database = database
         self._indexes = indexes
-        self._monitoring = monitoring
+        self._monitor_handler = monitor_handler
         self._limits = limits
         self._sync_runs = SyncRuns(database.worker)
-        self._months = PartitionRotation(database, keep_months=limits.keep_audit_months)
-        self._told = False
-        self._hold_s = _ROUNDS * limits.maintenance_every_s
+        self._partitions = PartitionRotation(database, keep_months=limits.keep_audit_months)
+        self._warned = False
+        self._hold_s = _GAUGE_ROUNDS * limits.maintenance_every_s
 
     def run(self, job: Job, channel: SupervisorChannel) -> None:
-        """Do a round for the job's tenant."""
+        """Run a maintenance job."""
         owner = TenantRef(id=job.tenant_id, name=job.tenant)
         try:
             if job.kind == kinds.RECONCILE:
@@ -72,70 +78,75 @@ class MaintenanceHandler:
     def _maintain(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         self._build(owner, channel)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED))
+            delete_uploads(connection, owner.id, abandoned_uploads(connection, owner.id, age=ABANDONED_UPLOAD_AGE))
         channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
         self._sync_runs.fail_abandoned(owner)
         self._sync_runs.prune(keep_days=self._limits.keep_days)
         prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
-        return self._monitoring.round(owner, channel)
+        return self._monitor_handler.run(owner, channel)
 
     def _reconcile(self, owner: TenantRef) -> CounterBuffer:
-        found = orphans(self._database, owner)
-        if left := {what: rows for what, rows in found.items() if rows}:
-            log.error("%s does not add up: %s", owner.name, left, extra={"action": "orphans", "tenant": owner.name})
+        orphans = count_orphans(self._database, owner)
+        if inconsistent := {category: rows for category, rows in orphans.items() if rows}:
+            log.error(
+                "%s has inconsistent rows: %s",
+                owner.name,
+                inconsistent,
+                extra={"action": "orphans", "tenant": owner.name},
+            )
         counts = CounterBuffer()
-        for what, rows in found.items():
-            counts.add("orphans", rows, what)
+        for category, rows in orphans.items():
+            counts.add("orphans", rows, category)
         return counts
 
     def _seal(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
-        audit = TenantAudit(self._database, owner, self._months)
+        audit = TenantAudit(self._database, owner, self._partitions)
         try:
             since = audit.unsealed_since()
             lag_s = (datetime.now(UTC) - since).total_seconds() if since else 0.0
             channel.report_gauges(owner.name, {AUDIT_LAG_SECONDS: max(0.0, lag_s)}, hold_s=self._hold_s)
-            with channel.heartbeat(SEALING_S):
+            with channel.heartbeat(SEAL_TIMEOUT_S):
                 audit.seal()
         except ConfigError as error:
-            # Without an administrator's address the log goes on in its default partition, and nothing is dropped. That
-            # is so for all tenants, and for as long as this process runs: it is said once.
-            if not self._told:
-                log.warning("%s", error, extra={"action": "audit_months_left"})
-            self._told = True
+            # Without database.admin_url the log stays in its default partition, and nothing is dropped. This concerns
+            # all tenants until the process ends, so it is logged once.
+            if not self._warned:
+                log.warning("%s", error, extra={"action": "audit_partitions_skipped"})
+            self._warned = True
         return CounterBuffer()
 
     def _build(self, owner: TenantRef, channel: SupervisorChannel) -> None:
-        def said(step: str) -> None:
+        def report(step: str) -> None:
             channel.report_progress()
             log.info("%s", step, extra={"action": "index_build", "tenant": owner.name})
 
         try:
-            with channel.heartbeat(BUILDING_S):
-                after = self._indexes.build(owner, said)
-            channel.report_gauges(owner.name, _health_of(after), hold_s=self._hold_s)
+            with channel.heartbeat(BUILD_TIMEOUT_S):
+                indexes = self._indexes.build(owner, report)
+            channel.report_gauges(owner.name, _index_gauges(indexes), hold_s=self._hold_s)
         except IndexLocked:
             log.info(
-                "the indexes of %s are worked on elsewhere", owner.name,
-                extra={"action": "indexes_busy", "tenant": owner.name},
+                "another process maintains the indexes of %s", owner.name,
+                extra={"action": "index_locked", "tenant": owner.name},
             )  # fmt: skip
         except ConfigError as error:
-            # Without an administrator's address vectors are scanned: slower, and right.
-            log.warning("%s", error, extra={"action": "index_build_left", "tenant": owner.name})
+            # Without database.admin_url vectors are scanned: slower, with the same results.
+            log.warning("%s", error, extra={"action": "index_build_skipped", "tenant": owner.name})
 
 
-def _health_of(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
-    """Return what is told of a tenant's indexes after a round; of recall nothing where none was measured."""
+def _index_gauges(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
+    """Return the gauges of a tenant's indexes; without recall where none was measured."""
     recalls = [recall for info in indexes if (recall := info.health.get("recall_at_10")) is not None]
-    health: dict[Metric, float] = {
+    gauges: dict[Metric, float] = {
         INDEX_DUE: sum(info.due is not None for info in indexes),
-        INDEX_TAIL_CHUNKS: sum(info.rows for info in indexes if info.kind == "unsegmented"),
+        INDEX_UNSEGMENTED_CHUNKS: sum(info.rows for info in indexes if info.kind == "unsegmented"),
     }
-    return health | ({INDEX_RECALL: min(recalls)} if recalls else {})
+    return gauges | ({INDEX_RECALL: min(recalls)} if recalls else {})
 
 
-def orphans(database: Database, owner: TenantRef) -> Mapping[str, int]:
-    """Count what belongs to nothing, and what was counted wrongly; all zero where a tenant's rows add up."""
+def count_orphans(database: Database, owner: TenantRef) -> Mapping[str, int]:
+    """Count orphaned rows and wrong statistics, by category; all zero where the rows are consistent."""
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         connection.execute(statement("no_statement_timeout"))
         rows = connection.execute(statement("orphans"), {"tenant_id": owner.id}).fetchall()
-    return {what: int(count) for what, count in rows}
+    return {category: int(count) for category, count in rows}

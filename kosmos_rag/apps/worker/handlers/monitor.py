@@ -35,12 +35,12 @@ _LEVEL = {MonitorState.OK: logging.INFO, MonitorState.UNKNOWN: logging.INFO, Mon
 class MonitorHandler:
     """Runs the recall monitor for one tenant at a time."""
 
-    def __init__(self, monitor: RecallMonitor, *, round_s: float) -> None:
-        """Create a handler for rounds of maintenance every `round_s` seconds."""
+    def __init__(self, monitor: RecallMonitor, *, interval_s: float) -> None:
+        """Create a handler for maintenance every `interval_s` seconds."""
         self._monitor = monitor
-        self._round_s = round_s
+        self._interval_s = interval_s
 
-    def round(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
+    def run(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         """Run what is due. A failed run is logged, and the rest of maintenance goes on."""
 
         def report(step: str) -> None:
@@ -70,8 +70,8 @@ class MonitorHandler:
                 },
             )  # fmt: skip
         if values := gauges(runs):
-            interval_s = max(self._monitor.next_run_in_s(owner, run) for run in runs)
-            channel.report_gauges(owner.name, values, hold_s=_GAUGE_INTERVALS * (interval_s + self._round_s))
+            longest_interval_s = max(self._monitor.next_run_in_s(owner, run) for run in runs)
+            channel.report_gauges(owner.name, values, hold_s=_GAUGE_INTERVALS * (longest_interval_s + self._interval_s))
         return run_counters(runs)
 
 

@@ -1,4 +1,4 @@
-"""Jobs about the schema of a database: read it, and bring the documents of its collection up to it."""
+"""Handler of schema jobs: reads the schema of a database and updates its documents."""
 
 import logging
 
@@ -14,25 +14,25 @@ from kosmos_rag.text2sql.linking.grounder import BuildReport, SchemaGrounding
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
-SYNCING_S = 3600.0
-"""How long reading and embedding a large schema for the first time may take."""
+SYNC_TIMEOUT_S = 3600.0
+"""Heartbeat timeout of a job: a large schema takes long to read and embed at first."""
 
 
 class SchemaHandler:
-    """Brings collections up to the schemas that they tell of.
+    """Updates the documents of a schema in its collection.
 
-    Documents are written under names that follow from the schema, and only where they differ: a job that is done twice,
-    or by two workers, leaves what it leaves when done once.
+    Document names follow from the schema, and only changed documents are written: running a job twice, or on two
+    workers, has the same result as running it once.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def run(self, job: Job, channel: SupervisorChannel) -> None:
-        """Read the job's source, and write what has changed."""
+        """Read the schema of a job, and write the changed documents."""
         try:
-            with channel.heartbeat(SYNCING_S):
-                done = self._synced(job)
+            with channel.heartbeat(SYNC_TIMEOUT_S):
+                report = self._sync(job)
             channel.queue.finish({job.token: Outcome.DONE})
         except DatabaseUnavailable:
             return channel.release([job])
@@ -41,38 +41,38 @@ class SchemaHandler:
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             return documents.fail_unexpected(channel, job, error)
         log.info(
-            "a schema: %d new, %d changed, %d removed, %d failed",
-            done.ingest.new, done.ingest.changed, done.removed, len(done.ingest.failed),
+            "schema synchronised: %d new, %d changed, %d removed, %d failed",
+            report.ingest.new, report.ingest.changed, report.removed, len(report.ingest.failed),
             extra={
-                "action": "schema_synced", "tenant": job.tenant, "job": job.id, "texts": {"database": done.database},
+                "action": "schema_synced", "tenant": job.tenant, "job": job.id, "texts": {"database": report.database},
             },
         )  # fmt: skip
-        return channel.report_ended([job], _counts(done))
+        return channel.report_ended([job], _counters(report))
 
-    def _synced(self, job: Job) -> BuildReport:
+    def _sync(self, job: Job) -> BuildReport:
         self._engine.parts.ingest_pipeline.require_preset(
             TenantRef(id=job.tenant_id, name=job.tenant), job.collection, job.payload.get("preset")
         )
-        source, readers = SchemaSource.from_json(job.payload["schema"]), tuple(job.payload["acl"])
+        source, acl = SchemaSource.from_json(job.payload["schema"]), tuple(job.payload["acl"])
         schema = _read(source)
-        scope = self._engine.tenant(job.tenant, principals=readers, collection=job.collection)
-        return SchemaGrounding(scope).build(schema, source.read_recipes(schema), acl=readers)
+        tenant = self._engine.tenant(job.tenant, principals=acl, collection=job.collection)
+        return SchemaGrounding(tenant).build(schema, source.read_recipes(schema), acl=acl)
 
 
 def _read(source: SchemaSource) -> DatabaseSchema:
     try:
         return source.read()
     except DatabaseUnavailable as error:
-        # Theirs and not ours: a job that waits for ours goes back into the queue at once, and would spin.
+        # The described database, not our own: a job that waits for our own is released at once, and would spin.
         raise SourceError("unavailable", str(error)) from error
 
 
-def _counts(done: BuildReport) -> CounterBuffer:
-    report, counts = done.ingest, CounterBuffer()
-    found = {Outcome.NEW: report.new, Outcome.CHANGED: report.changed, Outcome.UNCHANGED: report.unchanged}
-    for outcome, documents_of in {**found, Outcome.REMOVED: done.removed}.items():
-        counts.add("documents", documents_of, outcome)
-    counts.add("chunks", report.chunks)
-    for failure in report.failed:
+def _counters(report: BuildReport) -> CounterBuffer:
+    ingest, counts = report.ingest, CounterBuffer()
+    outcomes = {Outcome.NEW: ingest.new, Outcome.CHANGED: ingest.changed, Outcome.UNCHANGED: ingest.unchanged}
+    for outcome, count in {**outcomes, Outcome.REMOVED: report.removed}.items():
+        counts.add("documents", count, outcome)
+    counts.add("chunks", ingest.chunks)
+    for failure in ingest.failed:
         counts.add("failures", label=failure.code)
     return counts

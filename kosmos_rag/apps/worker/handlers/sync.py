@@ -1,4 +1,4 @@
-"""Jobs about a source: list it, put what is new or changed into the queue, remove what is gone, keep the ledger."""
+"""Handler of sync jobs: lists a source, enqueues new and changed documents, removes missing ones."""
 
 import logging
 import time
@@ -29,31 +29,31 @@ from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
-SLICE, SLICE_S = 500, 1.0
-"""Entries looked at in one transaction, and how long listing them may take: some sources ask a server for each."""
+BATCH_ENTRIES, BATCH_TIME_S = 500, 1.0
+"""Entries and seconds of listing in one transaction: some sources send a request for each entry."""
 
 
 _T = TypeVar("_T")
 
 
 class _Interrupted(Exception):
-    """The worker is to stop, or the job is another's."""
+    """The worker stops, or the lease is lost."""
 
 
 class SyncHandler:
-    """Brings a collection up to date with a source."""
+    """Synchronises a collection with a source."""
 
     def __init__(self, database: Database, pipeline: IngestPipeline) -> None:
         self._database = database
         self._pipeline = pipeline
 
     def run(self, job: Job, channel: SupervisorChannel) -> None:
-        """Make one pass; the documents themselves are jobs of their own."""
+        """Run one sync; each document becomes a job of its own."""
         try:
             owner = TenantRef(id=job.tenant_id, name=job.tenant)
             processor = self._pipeline.processor_of(owner, job.collection)
-            done = _Pass(self._database, self._pipeline, processor, job, channel)
-            done.run()
+            sync = _SyncRun(self._database, self._pipeline, processor, job, channel)
+            sync.run()
         except _Interrupted:
             return channel.release([job])
         except DatabaseUnavailable as error:
@@ -64,21 +64,20 @@ class SyncHandler:
         except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
             return documents.fail_unexpected(channel, job, error)
         log.info(
-            "%d listed, %d of them to be looked at; %d removed, %d failed",
-            len(done.seen), done.to_do, done.found[Outcome.REMOVED], len(done.failures),
+            "%d listed, %d enqueued; %d removed, %d failed",
+            len(sync.listed), sync.enqueued, sync.outcomes[Outcome.REMOVED], len(sync.failures),
             extra={"action": "sync_done", "tenant": job.tenant, "job": job.id, "texts": {"source": job.key}},
         )  # fmt: skip
         counts = CounterBuffer()
-        for failure in done.failures:
+        for failure in sync.failures:
             counts.add("listing_failures", label=failure.code)
         for outcome in (Outcome.UNCHANGED, Outcome.REMOVED):
-            counts.add("documents", done.found[outcome], outcome)
+            counts.add("documents", sync.outcomes[outcome], outcome)
         return channel.report_ended([job], counts)
 
 
-class _Pass:
-    """One pass over the source of a job. Each of its transactions holds the job: a pass that was given to another
-    worker, or cancelled, changes nothing any more."""
+class _SyncRun:
+    """One sync of a source; each transaction verifies the lease, so that a revoked sync writes nothing."""
 
     def __init__(
         self,
@@ -97,27 +96,27 @@ class _Pass:
         self._spec: Mapping[str, Any] = job.payload["spec"]
         self._preset_version: str | None = job.payload.get("preset")
         self._source = create_source(self._spec, processor.settings.ingestion)
-        self.seen: set[bytes] = set()
-        self.found: Counter[Outcome] = Counter()
-        self.to_do = 0
+        self.listed: set[bytes] = set()
+        self.outcomes: Counter[Outcome] = Counter()
+        self.enqueued = 0
         self.failures: list[IngestFailure] = []
 
     def run(self) -> None:
-        """List, enqueue, remove, and finish the job."""
-        # What comes into the collection from now on is not gone, whether the listing is old enough to miss it or not.
+        """List the source, enqueue and remove documents, finish the job."""
+        # Read before the listing: documents ingested meanwhile must not count as missing from the source.
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
         with self._transaction() as connection:
             run = start_sync_run(connection, self._owner, self._job.collection, self._spec)
         listing = self._source.listing()
-        for entries in _sliced(listing):
+        for entries in _batches(listing):
             self._enqueue(run, entries)
         failures = list(listing.failures)
-        gone = {name: key for name, key in stored.items() if key.bytes not in self.seen and listing.covers(name)}
-        if refusal := listing.refusal_to_prune(list(gone)):
+        missing = {name: key for name, key in stored.items() if key.bytes not in self.listed and listing.covers(name)}
+        if refusal := listing.refusal_to_prune(list(missing)):
             failures.append(refusal)
-            gone = {}
-        for part in _sliced(gone.values()):
-            self._remove(run, part)
+            missing = {}
+        for batch in _batches(missing.values()):
+            self._remove(run, batch)
         with self._transaction() as connection:
             add_counts(connection, self._owner, run, failures=failures, state="working")
             finish(connection, {self._job.token: Outcome.DONE})
@@ -136,56 +135,56 @@ class _Pass:
             yield connection
 
     def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry]) -> None:
-        """Put those entries into the queue whose mark is not the stored one."""
+        """Enqueue the entries whose etag differs from the stored one."""
         owner, collection = self._owner, self._job.collection
         ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
-        self.seen.update(key.bytes for key in ids.values())
+        self.listed.update(key.bytes for key in ids.values())
         with self._transaction() as connection:
             stored = source_etags(connection, owner.id, ids.values())
-            work = {str(ids[entry.source]): self._payload(entry) for entry in entries}
-            work = {
+            changed = {str(ids[entry.source]): self._payload(entry) for entry in entries}
+            changed = {
                 key: payload
-                for key, payload in work.items()
+                for key, payload in changed.items()
                 if payload["source_etag"] is None or stored.get(payload["entry"]["source"]) != payload["source_etag"]
             }
-            # A file that was broken when it was last read, and has not changed since, is not read again.
+            # A document that failed permanently is not read again while its etag is the same.
             broken = permanently_failed(
-                connection, owner, {key: payload["source_etag"] for key, payload in work.items()}
+                connection, owner, {key: payload["source_etag"] for key, payload in changed.items()}
             )
             failures = [
-                IngestFailure(source=work[key]["entry"]["source"], code=code, message=message)
+                IngestFailure(source=changed[key]["entry"]["source"], code=code, message=message)
                 for key, (code, message) in broken.items()
             ]
-            todo = {key: payload for key, payload in work.items() if key not in broken}
+            payloads = {key: payload for key, payload in changed.items() if key not in broken}
             preset = self._preset_version
-            enqueue(connection, owner, collection, kinds.DOCUMENT, todo, run=run, preset=preset)
-            unchanged = len(ids) - len(work)
+            enqueue(connection, owner, collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
+            unchanged = len(ids) - len(changed)
             add_counts(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
-        self.found[Outcome.UNCHANGED] += unchanged
-        self.to_do += len(todo)
+        self.outcomes[Outcome.UNCHANGED] += unchanged
+        self.enqueued += len(payloads)
 
     def _payload(self, entry: Entry) -> dict[str, Any]:
-        # The list of addresses is left out: it may be long, and each document has its own in the locator.
+        # Without the list of URLs: it may be long, and the locator has the URL of the document.
         spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
-        told = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
-        return {"spec": spec, "entry": told, "source_etag": self._processor.compute_etag(entry)}
+        entry_fields = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
+        return {"spec": spec, "entry": entry_fields, "source_etag": self._processor.compute_etag(entry)}
 
-    def _remove(self, run: uuid.UUID, gone: Sequence[uuid.UUID]) -> None:
+    def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID]) -> None:
         with self._transaction() as connection:
-            removed = remove_documents(connection, self._owner.id, gone, collection=self._job.collection)
+            removed = remove_documents(connection, self._owner.id, missing, collection=self._job.collection)
             add_counts(connection, self._owner, run, seen=removed, removed=removed)
-        self.found[Outcome.REMOVED] += removed
+        self.outcomes[Outcome.REMOVED] += removed
 
 
-def _sliced(items: Iterable[_T]) -> Iterator[list[_T]]:
-    """Cut into slices by number and by the time that it takes to have them."""
-    part: list[_T] = []
-    began = time.monotonic()
+def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """Split into batches by number and by listing time."""
+    batch: list[_T] = []
+    started = time.monotonic()
     for item in items:
-        part.append(item)
-        if len(part) == SLICE or time.monotonic() - began > SLICE_S:
-            yield part
-            part, began = [], time.monotonic()
-    if part:
-        yield part
+        batch.append(item)
+        if len(batch) == BATCH_ENTRIES or time.monotonic() - started > BATCH_TIME_S:
+            yield batch
+            batch, started = [], time.monotonic()
+    if batch:
+        yield batch

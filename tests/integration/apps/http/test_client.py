@@ -286,8 +286,8 @@ def test_problem__is_the_error_that_it_was_made_of(kind: type[Exception]) -> Non
     ("reply", "told"),
     [
         ((502, {}, b"<html>Bad Gateway</html>"), "returned 502 without a problem"),
-        ((404, {}, b'{"type": 1}'), "answered 404 and no problem"),
-        ((500, {}, b"[1]"), "answered 500 and no problem"),
+        ((404, {}, b'{"type": 1}'), "returned 404 without a problem"),
+        ((500, {}, b"[1]"), "returned 500 without a problem"),
         ((200, {}, b"<html>Welcome</html>"), "cannot parse"),
         ((200, {}, b'{"total": 1}'), "cannot parse"),
         ((200, {}, b""), "cannot parse"),

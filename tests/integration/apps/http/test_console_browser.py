@@ -10,7 +10,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
@@ -191,7 +191,7 @@ def _work(served: Running) -> None:
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
     queue = Queue.open(parts.database, parts.settings.worker)
-    work = EngineWork(served.service.engine._engine)
+    work = EngineJobRunner(served.service.engine._engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
         work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
     SyncRuns(parts.database.worker).finish_completed()

@@ -10,7 +10,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
@@ -71,7 +71,7 @@ def work(engine: Engine) -> Iterator[Work]:
     ours, theirs = multiprocessing.Pipe()
     queue = Queue.open(engine.parts.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, queue)
-    working = EngineWork(engine)
+    working = EngineJobRunner(engine)
 
     def run() -> None:
         while queue.count_unfinished([kinds.DOCUMENT, kinds.SYNC]):

@@ -10,7 +10,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import EVERYONE, JobState
@@ -84,7 +84,7 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
     channel = SupervisorChannel(theirs, queue)
-    EngineWork(engine).run(queue.claim(10, kinds=list(periodic), worker="test"), channel)
+    EngineJobRunner(engine).run(queue.claim(10, kinds=list(periodic), worker="test"), channel)
     assert _uploads(engine) == 0
     again = {info.kind: info.state for info in scope.jobs.find(limit=100) if info.every_s is not None}
     assert set(again.values()) == {JobState.SCHEDULED}
@@ -102,7 +102,7 @@ def test_months_of_the_log__without_an_administrator_are_asked_for_once(
         queue = Queue.open(engine.parts.database, engine.settings.worker)
         ours, theirs = multiprocessing.Pipe()
         KEPT.append(ours)
-        worker, jobs = EngineWork(engine), queue.claim(10, kinds=[kinds.AUDIT], worker="test")
+        worker, jobs = EngineJobRunner(engine), queue.claim(10, kinds=[kinds.AUDIT], worker="test")
         assert len(jobs) == 2
         for job in jobs:
             worker.run([job], SupervisorChannel(theirs, queue))

@@ -11,7 +11,7 @@ import pytest
 
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
@@ -142,7 +142,7 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     queue.cancel(scope._tenant, [sync.id])
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
-    EngineWork(engine).run([sync], SupervisorChannel(theirs, queue))
+    EngineJobRunner(engine).run([sync], SupervisorChannel(theirs, queue))
     assert len(scope.documents()) == 12
     assert queue.count_unfinished([kinds.DOCUMENT]) == 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kosmos_rag import Engine, Tenant
-from kosmos_rag.apps.worker.handlers.maintenance import orphans
+from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
 from kosmos_rag.core.types import RunInfo
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -34,4 +34,4 @@ def counts(run: RunInfo) -> dict[str, int]:
 
 
 def assert_adds_up(engine: Engine, scope: Tenant) -> None:
-    assert set(orphans(engine.parts.database, scope._tenant).values()) == {0}
+    assert set(count_orphans(engine.parts.database, scope._tenant).values()) == {0}

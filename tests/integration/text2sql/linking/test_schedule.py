@@ -12,7 +12,7 @@ import pytest
 
 from kosmos_rag import Engine
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import kinds, queue
@@ -59,7 +59,7 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     ours, theirs = multiprocessing.Pipe()
     jobs = Queue.open(engine.parts.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, jobs)
-    working = EngineWork(engine)
+    working = EngineJobRunner(engine)
 
     def run() -> None:
         working.run(jobs.claim(8, kinds=[kinds.SCHEMA], worker="test"), channel)

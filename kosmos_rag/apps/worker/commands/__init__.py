@@ -1,0 +1,1 @@
+"""Command lines of workers for some kinds of jobs: `python -m workers.ingest`, `python -m workers.maintenance`."""
