@@ -10,7 +10,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineWork
+from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -48,7 +48,7 @@ def run(engine: Engine, queue: Queue) -> Iterator[Callable[[Sequence[Job]], None
     channel = SupervisorChannel(theirs, queue)
 
     def run(jobs: Sequence[Job]) -> None:
-        working = EngineWork(engine)
+        working = EngineJobRunner(engine)
         working.run(jobs, channel)
         working._documents.close()
 
@@ -179,7 +179,7 @@ def test_deletion_while_a_document_of_a_job_is_embedded__publishes_nothing(setti
         embedder.change = lambda: policies.collections.delete("policies")
         queue = Queue.open(engine.parts.database, engine.settings.worker)
         ours, theirs = multiprocessing.Pipe()
-        working = EngineWork(engine)
+        working = EngineJobRunner(engine)
         working.run(_claim(queue, kinds.DOCUMENT), SupervisorChannel(theirs, queue))
         working._documents.close()
         os.set_inheritable(ours.fileno(), True)
