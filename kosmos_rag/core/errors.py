@@ -64,7 +64,9 @@ class StatementFailed(DatabaseError):
         super().__init__(message)
 
 
-RETRY_WITH_BACKOFF = frozenset({"crashed", "timeout", "memory", "unavailable", "storage", "internal", "preset_changed"})
+RETRY_WITH_BACKOFF = frozenset(
+    {"crashed", "timeout", "memory", "not_isolated", "unavailable", "storage", "internal", "preset_changed"}
+)
 """Codes of what may pass: the reason is where a document lies or who works on it, not what it is."""
 
 RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
@@ -102,7 +104,7 @@ class ParseError(IngestionError):
     """The bytes were read, and are not a document that can be used.
 
     Codes: `empty`, `binary`, `corrupt`, `encrypted`, `no_text`, `unsupported`, `too_large` are about the file;
-    `crashed`, `timeout`, `memory` about the process that parsed it.
+    `crashed`, `timeout`, `memory`, `not_isolated` about the process that parsed it.
     """
 
 

@@ -12,7 +12,8 @@ import typer
 from kosmos_rag.apps.cli.common import print_json
 from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.config import EMBEDDED, RagSettings, Settings
-from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable
+from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, is_cached, locate
 from kosmos_rag.storage.pool import ConnectionPool, Database
 
@@ -34,6 +35,7 @@ def diagnose(settings: Settings) -> list[Check]:
         *_database(settings),
         *(_checked(kind, partial(_model, name, settings)) for kind, name in _models(settings.rag)),
         _checked("backend", lambda: _backend(settings)),
+        _checked("parser", lambda: _parser(settings)),
         _checked("disk", lambda: _disk(settings)),
     ]
 
@@ -107,6 +109,14 @@ def _backend(settings: Settings) -> str:
     return f"{settings.models.backend}: " + ", ".join(found)
 
 
+def _parser(settings: Settings) -> str:
+    isolation = probe_isolation()
+    if not isolation.complete:
+        required = settings.ingestion.parsing.require_isolation
+        raise ParseError("not_isolated", isolation.remedy() if required else f"{isolation.describe()}; docs/parsing.md")
+    return isolation.describe()
+
+
 def _disk(settings: Settings) -> str:
     folder = settings.database.resolved_data_dir if settings.database.url == EMBEDDED else Path.cwd()
     while not folder.exists():
@@ -119,7 +129,7 @@ def _disk(settings: Settings) -> str:
 
 @command
 def doctor(*, common: CommonOptions) -> None:
-    """Check database, extension, roles, revision, models and disk. Exits with 1 where something is wrong."""
+    """Check database, extension, roles, revision, models, isolation of parsers, disk. Exits with 1 for a problem."""
     settings = common.load_settings()
     checks = diagnose(settings)
     healthy = all(check.ok for check in checks)

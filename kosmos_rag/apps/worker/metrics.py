@@ -4,6 +4,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
@@ -24,10 +25,12 @@ from kosmos_rag.core.telemetry.metrics import (
     WORKER_BATCH_JOBS,
     WORKER_JOB_WAIT_SECONDS,
     WORKER_LEASES_LOST,
+    WORKER_PARSER_ISOLATED,
     WORKER_PROCESSES_DIED,
 )
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver, metric_family
 from kosmos_rag.core.types import Job, JobState
+from kosmos_rag.ingestion.sandbox.isolation import TARGETS, Isolation
 from kosmos_rag.storage import provision
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.pool import Database
@@ -82,6 +85,11 @@ class WorkerMetrics:
     def record_lost_leases(self, jobs: int) -> None:
         """Count leases that were lost."""
         self.observer.record(WORKER_LEASES_LOST, jobs)
+
+    def set_isolation(self, isolation: Isolation) -> None:
+        """Export what a parser's process cannot reach."""
+        for target in TARGETS:
+            self.observer.gauge(WORKER_PARSER_ISOLATED, partial(float, target in isolation.denied), target)
 
     def record_process_death(self) -> None:
         """Count a child process that ended unexpectedly."""

@@ -24,7 +24,8 @@ from kosmos_rag.apps.worker.health import serve_health
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.process import JobRunnerFactory, WorkerProcess
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import DatabaseError, KosmosError
+from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError
+from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
 from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.queue import kinds
@@ -106,8 +107,11 @@ class Supervisor:
     def run(self) -> None:
         """Run jobs until `stop` is called, or until the queue is empty with `until_idle`.
 
-        Raises DatabaseError where the database is not usable at the start; later the supervisor waits for it.
+        Raises DatabaseError where the database is not usable at the start; later the supervisor waits for it. Raises
+        ConfigError where files are to be parsed in isolation and cannot be.
         """
+        if kinds.DOCUMENT in self._kinds:
+            self._check_isolation()
         since = self._queue.server_time()
         with ExitStack() as stack:
             stack.callback(self._database.close)
@@ -121,6 +125,14 @@ class Supervisor:
             listener = stack.enter_context(_Listener(self._database.worker))
             while self._tick():
                 self._wait(listener)
+
+    def _check_isolation(self) -> None:
+        isolation = probe_isolation()
+        self.metrics.set_isolation(isolation)
+        if self._settings.ingestion.parsing.require_isolation and not isolation.complete:
+            raise ConfigError(isolation.remedy())
+        level = logging.INFO if isolation.complete else logging.WARNING
+        log.log(level, "%s", isolation.describe(), extra={"action": "parser_isolation"})
 
     def _summarise(self, since: datetime) -> None:
         with suppress(DatabaseError):

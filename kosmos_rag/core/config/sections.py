@@ -173,6 +173,11 @@ class ParsingSettings(Section):
         description="Read pages of a PDF that are pictures, seconds for each; needs memory_mb 2048 and the extra ocr.",
     )
 
+    require_isolation: Switch = Field(
+        default=False,
+        description="Parse no file where its process can reach network, processes or files of others: docs/parsing.md.",
+    )
+
     @model_validator(mode="after")
     def _check_memory(self) -> Self:
         if self.ocr and self.memory_mb < _OCR_MEMORY_MB:

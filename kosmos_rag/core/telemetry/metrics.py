@@ -179,6 +179,12 @@ WORKER_LEASES_LOST = Metric(
     "kosmos_worker_leases_lost", "counter", "Jobs whose lease expired, so that another worker may claim them."
 )
 WORKER_PROCESSES_DIED = Metric("kosmos_worker_processes_died", "counter", "Child processes that ended unexpectedly.")
+WORKER_PARSER_ISOLATED = Metric(
+    "kosmos_worker_parser_isolated",
+    "gauge",
+    "1 where a parser's process tried in vain to reach network, processes or files of others, else 0, by target.",
+    ("target",),
+)
 WORKER_JOB_WAIT_SECONDS = Metric(
     "kosmos_worker_job_wait_seconds",
     "histogram",
@@ -320,7 +326,8 @@ PERMISSION_LEAKS = Metric(
 
 WORKER = (
     WORKER_DOCUMENTS, WORKER_CHUNKS, WORKER_TRUNCATED_TOKENS, WORKER_FAILURES, WORKER_LISTING_FAILURES, WORKER_BATCHES,
-    WORKER_ORPHANS, WORKER_LEASES_LOST, WORKER_PROCESSES_DIED, WORKER_JOB_WAIT_SECONDS, WORKER_BATCH_JOBS, JOBS,
+    WORKER_ORPHANS, WORKER_LEASES_LOST, WORKER_PROCESSES_DIED, WORKER_PARSER_ISOLATED, WORKER_JOB_WAIT_SECONDS,
+    WORKER_BATCH_JOBS, JOBS,
     JOBS_OLDEST_DUE_SECONDS, INDEX_RECALL, INDEX_DUE, INDEX_UNSEGMENTED_CHUNKS, AUDIT_LAG_SECONDS, DATABASE_BYTES,
     DATABASE_XID_AGE, DATABASE_ROWS, DATABASE_INVALID_INDEXES, SCHEMA_REVISION, RLS_PREFLIGHT_OK, RECALL_MONITOR_RUNS,
     RECALL_MONITOR_ALARMS, RECALL_MONITOR_REPAIRS, RECALL_MONITOR_RECALL, RECALL_MONITOR_INCOMPLETE,

@@ -36,7 +36,8 @@ def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> Parse
 
     Raises:
         ParseError: those of `parse`; `crashed`, `timeout` or `memory` for a process that did not end well;
-            `too_large` for more text or pages than the limits allow.
+            `too_large` for more text or pages than the limits allow; `not_isolated` where isolation is required and
+            not complete.
     """
     try:
         return _attempt(document, limits)
@@ -51,6 +52,8 @@ def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> Parse
 
 def _attempt(document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
     server = fork_server.current()
+    if limits.require_isolation and not server.isolation.complete:
+        raise ParseError("not_isolated", server.isolation.remedy())
     try:
         return _exchange(server, document, limits)
     except ForkServerLost:

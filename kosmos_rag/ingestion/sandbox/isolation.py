@@ -60,6 +60,13 @@ class Isolation:
             return f"a parser's process reaches no {', '.join(TARGETS[:-1])} or {TARGETS[-1]} of others{without}"
         return f"a parser's process can reach: {', '.join(self.reachable)}{without}"
 
+    def remedy(self) -> str:
+        """Return what is in reach, and what to do about it where `ingestion.parsing.require_isolation` is on."""
+        return (
+            f"{self.describe()}; let containers use seccomp filters and Landlock, on Linux 5.13 or newer "
+            "(docs/parsing.md), or set ingestion.parsing.require_isolation to false"
+        )
+
     def encode(self) -> bytes:
         """Write it as JSON."""
         return json.dumps(asdict(self)).encode()

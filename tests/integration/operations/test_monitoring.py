@@ -27,6 +27,7 @@ from kosmos_rag.core.telemetry.metrics import (
     WORKER,
     WORKER_ORPHANS,
 )
+from kosmos_rag.ingestion.sandbox.isolation import Isolation
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.sql import statement
 
@@ -65,6 +66,9 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         acme.jobs.enqueue(SourceDocument(source="b", data=b"waits"))
         queue = acme.jobs._queue
         worker = WorkerMetrics(queue, engine.parts.database)
+        worker.set_isolation(Isolation(layers=("seccomp",), denied=("network",)))
+        assert worker.registry.get_sample_value("kosmos_worker_parser_isolated", {"target": "network"}) == 1
+        assert worker.registry.get_sample_value("kosmos_worker_parser_isolated", {"target": "files"}) == 0
         worker.record_claim(jobs := queue.claim(1, kinds=["document"], worker="test"))
         queue.release([job.token for job in jobs])
         assert worker.registry.get_sample_value("kosmos_jobs", {"kind": "document", "state": "dead"}) == 0

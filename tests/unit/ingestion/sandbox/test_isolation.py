@@ -76,10 +76,10 @@ pytestmark = [
 needs_landlock = pytest.mark.skipif(landlock.version() < 6, reason="the kernel's Landlock is older than version 6")
 
 
-def owner(folder: Path, refused: dict[str, int], *, privileged: bool = False, script: str = OWNER) -> dict[str, Any]:
+def owner(folder: Path, refused: dict[str, int], argument: object = None, *, script: str = OWNER) -> dict[str, Any]:
     """Run an owner of a fork server where these system calls are refused, and return what it prints."""
     (folder / "outside").write_text("a document of somebody else")
-    arguments = [str(folder), json.dumps([refused, privileged])]
+    arguments = [str(folder), json.dumps([refused, argument])]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "A_SECRET": "word"}
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -102,14 +102,14 @@ def privileged(request: pytest.FixtureRequest) -> bool:
 @needs_landlock
 @pytest.mark.parametrize("refused", [{}, NO_NAMESPACES], ids=["all layers", "namespaces refused"])
 def test_child__gets_hold_of_nothing(refused: dict[str, int], privileged: bool, tmp_path: Path) -> None:
-    said = owner(tmp_path, refused, privileged=privileged)
+    said = owner(tmp_path, refused, privileged)
     assert said["succeeded"] == []
     assert set(said["denied"]) == {"network", "processes", "files"}
     assert ("namespaces" in said["layers"]) == (not refused)
 
 
 def test_child__without_landlock_and_namespaces_reaches_files_alone(privileged: bool, tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, privileged=privileged)
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, privileged)
     assert set(said["succeeded"]) <= ON_FILES
     assert "reads a file" in said["succeeded"]
     assert said["denied"] == ["network", "processes"]
@@ -119,7 +119,7 @@ def test_child__without_landlock_and_namespaces_reaches_files_alone(privileged: 
 @needs_landlock
 def test_child__without_seccomp_reaches_sockets(privileged: bool, tmp_path: Path) -> None:
     """The probe says so: a socket file is neither in the network's namespace nor among the files of Landlock."""
-    said = owner(tmp_path, NO_NAMESPACES | {"prctl": 1}, privileged=privileged)
+    said = owner(tmp_path, NO_NAMESPACES | {"prctl": 1}, privileged)
     assert "network" not in said["denied"]
     assert "files" in said["denied"]
     assert not set(said["succeeded"]) & ON_FILES
@@ -154,3 +154,85 @@ thread.start(), thread.join()
 print(json.dumps({"said": said}))
 """
     assert owner(tmp_path, {}, script=script) == {"said": ["ran"]}
+
+
+PARSED = "name | city\nname: Ada; city: London"
+# As on a system without Landlock and namespaces: files are in reach.
+REFUSING = """
+import ctypes, json, sys
+from pathlib import Path
+from kosmos_rag.core.config import ParsingSettings
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.ingestion.sandbox import seccomp
+from kosmos_rag.ingestion.sandbox.client import parse_confined
+refused, _ = json.loads(sys.argv[2])
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+seccomp.install(seccomp.refusing_filter(refused))
+
+def outcome(required):
+    try:
+        document = SourceDocument(source="a.csv", data=b"name,city\\nAda,London\\n")
+        return parse_confined(document, ParsingSettings(require_isolation=required)).text
+    except ParseError as error:
+        return [error.code, error.retryable, str(error)]
+
+print(json.dumps({"required": outcome(True), "not required": outcome(False)}))
+"""
+
+
+@needs_landlock
+def test_parse_confined__where_isolation_is_required(tmp_path: Path) -> None:
+    assert owner(tmp_path, NO_NAMESPACES, script=REFUSING) == {"required": PARSED, "not required": PARSED}
+
+
+def test_parse_confined__refuses_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, script=REFUSING)
+    assert said["not required"] == PARSED
+    code, retryable, message = said["required"]
+    assert (code, retryable) == ("not_isolated", True)
+    assert "can reach: files; without namespaces, landlock" in message
+    assert "ingestion.parsing.require_isolation" in message
+
+
+COMMAND = """
+import ctypes, json, sys
+from typer.testing import CliRunner
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.ingestion.sandbox import seccomp
+refused, arguments = json.loads(sys.argv[2])
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+seccomp.install(seccomp.refusing_filter(refused))
+for key in ("url", "worker_url"):
+    arguments += ["--set", f"database.{key}=postgresql://kosmos@127.0.0.1:1/x"]
+said = CliRunner().invoke(app, arguments)
+print(json.dumps({"code": said.exit_code, "output": said.output}))
+"""
+REQUIRED = "ingestion.parsing.require_isolation=true"
+
+
+@needs_landlock
+def test_doctor__names_the_layers(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES, ["doctor"], script=COMMAND)
+    line = "parser: a parser's process reaches no network, processes or files of others; without namespaces\n"
+    assert f"ok       {line}" in said["output"]
+
+
+def test_doctor__says_what_is_in_reach(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["doctor"], script=COMMAND)
+    assert said["code"] == 1
+    assert "PROBLEM  parser: a parser's process can reach: files; without namespaces, landlock" in said["output"]
+
+
+def test_worker__does_not_start_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker", "--set", REQUIRED], script=COMMAND)
+    assert said["code"] == 1
+    assert said["output"].startswith("error: a parser's process can reach: files; without namespaces, landlock; ")
+    assert REQUIRED.partition("=")[0] in said["output"]
+
+
+def test_worker__logs_what_is_in_reach(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker"], script=COMMAND)
+    assert "WARNING" in said["output"]
+    assert "a parser's process can reach: files; without namespaces, landlock" in said["output"]
+    assert "cannot connect to PostgreSQL" in said["output"], "it went on, to a server that there is not"
