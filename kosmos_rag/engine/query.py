@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from cachetools import LRUCache
 
@@ -31,8 +31,6 @@ from kosmos_rag.storage.pool import ConnectionPool
 
 _ROUTES = 10_000
 """Tenants and collections whose route is cached."""
-
-_Payload = TypeVar("_Payload", SearchResult, Context, Answer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +68,7 @@ class QueryHandler:
     Each query goes the same way: `_route` (preset of the collection, audit policy, experiment; cached), the pipeline of
     that route (the control's if a treatment fails), redaction, and `_deliver`. The order of a delivery is a contract:
     the audit log is written, then telemetry is recorded, then recall sample and experiment are handed to the background
-    queue, then the payload is returned. If the audit log cannot be written, nothing is returned.
+    queue, then the caller gets the payload. If the audit log cannot be written, it gets nothing.
 
     A cached route is never stale: the snapshot of the search contains the stored settings, and a pipeline that was
     chosen by others raises RoutingChanged before it answers.
@@ -114,7 +112,8 @@ class QueryHandler:
     def search(self, reader: AuditContext, text: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
         """Return the best passages. Args: see `Tenant.search`."""
         handled = self._search(reader, text, k, filter)
-        return self._deliver(handled, handled.result)
+        self._deliver(handled, handled.result)
+        return handled.result
 
     def context(
         self,
@@ -126,7 +125,9 @@ class QueryHandler:
     ) -> Context:
         """Return evidence within a token budget. Args: see `Tenant.context`."""
         handled = self._search(reader, text, k, filter)
-        return self._deliver(handled, self._assemble(handled, max_tokens))
+        context = self._assemble(handled, max_tokens)
+        self._deliver(handled, context)
+        return context
 
     def answer(
         self,
@@ -139,7 +140,9 @@ class QueryHandler:
     ) -> Answer:
         """Return a complete answer. Args: see `Tenant.answer`."""
         handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
-        return self._deliver(handled, stream.answer())
+        answer = stream.answer()
+        self._deliver(handled, answer)
+        return answer
 
     def stream(
         self,
@@ -152,10 +155,9 @@ class QueryHandler:
     ) -> AnswerStream:
         """Return an answer as a stream; its sources are delivered first. Args: see `Tenant.answer`."""
         handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
-        if handled.route.audit.enabled:
-            event_id = self._record(handled, stream.sources)
+        event_id = self._deliver(handled, stream.sources)
+        if event_id is not None:
             stream.on_complete(partial(self._record_refusal, handled, event_id, stream.sources))
-        self._after_audit(handled)
         return stream
 
     def _search(
@@ -169,8 +171,27 @@ class QueryHandler:
         with self._telemetry.count_errors():
             route = self._route(reader)
             while True:
+                settings, search = route.pipelines.settings, route.pipelines.search
                 try:
-                    return self._search_by(route, reader, text, k, filter)
+                    query = parse_query(
+                        text,
+                        tenant=reader.tenant,
+                        principals=reader.principals,
+                        collection=reader.collection,
+                        subject=reader.subject,
+                        k=k,
+                        filter=filter,
+                        max_chars=settings.rag.retrieval.max_question_chars,
+                    )
+                    assignment = None
+                    if route.routing.experiment is not None:
+                        assignment = self._experiments.assign(query, route.routing, settings)
+                    if assignment is None or assignment.serving is None:
+                        outcome = search.search(query, route.routing)
+                    else:
+                        treatment = assignment.serving.pipeline
+                        assignment, outcome = self._search_treatment(assignment, treatment, search, query)
+                    return self._disclose(reader, route, query, assignment, outcome)
                 except RoutingChanged as changed:
                     route = self._cache_route(reader, changed.routing)
                 except (RequestError, ConfigError, ModelError):
@@ -180,32 +201,15 @@ class QueryHandler:
                         raise
                     route = self._cache_route(reader, current)
 
-    def _search_by(
+    def _disclose(
         self,
-        route: Route,
         reader: AuditContext,
-        text: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
+        route: Route,
+        query: Query,
+        assignment: Assignment | None,
+        outcome: SearchOutcome,
     ) -> HandledSearch:
-        query = parse_query(
-            text,
-            tenant=reader.tenant,
-            principals=reader.principals,
-            collection=reader.collection,
-            subject=reader.subject,
-            k=k,
-            filter=filter,
-            max_chars=route.pipelines.settings.rag.retrieval.max_question_chars,
-        )
-        assignment = None
-        if route.routing.experiment is not None:
-            assignment = self._experiments.assign(query, route.routing, route.pipelines.settings)
-        control = route.pipelines.search
-        if assignment is None or assignment.serving is None:
-            outcome = control.search(query, route.routing)
-        else:
-            assignment, outcome = self._search_treatment(assignment, assignment.serving.pipeline, control, query)
+        """Return the search with what the reader may see of its result."""
         result = outcome.result
         # Plans and their figures depend on all documents, hidden ones too.
         if not outcome.may_explain:
@@ -262,18 +266,15 @@ class QueryHandler:
                 max_tokens=max_tokens,
             )
 
-    def _deliver(self, handled: HandledSearch, payload: _Payload) -> _Payload:
-        """Write the audit log, record telemetry, enqueue background work, return the payload: in this order.
+    def _deliver(
+        self, handled: HandledSearch, payload: SearchResult | Context | Answer | AnswerSources
+    ) -> uuid.UUID | None:
+        """Write the audit log, record telemetry, enqueue background work: in this order.
 
-        Raises DatabaseError if the audit log cannot be written: then nothing is returned.
+        Returns the id of the event in the audit log; None where no log is kept. Raises DatabaseError if it cannot be
+        written. The later steps never wait and never raise.
         """
-        if handled.route.audit.enabled:
-            self._record(handled, payload)
-        self._after_audit(handled)
-        return payload
-
-    def _after_audit(self, handled: HandledSearch) -> None:
-        """Record telemetry, then hand sample and experiment to the background queue; never waits, never raises."""
+        event_id = self._record(handled, payload) if handled.route.audit.enabled else None
         query, result, assignment = handled.query, handled.result, handled.assignment
         self._telemetry.record_search(query.tenant.name, query.collection, result)
         sample = None
@@ -285,6 +286,7 @@ class QueryHandler:
             task = partial(self._experiments.record, assignment, query, result)
             if not self._background.submit(task):
                 self._experiments.count_dropped()
+        return event_id
 
     def _record(
         self, handled: HandledSearch, payload: SearchResult | Context | Answer | AnswerSources, **follows: uuid.UUID

@@ -74,7 +74,7 @@ class Tenant:
         self._principals = principals
         self._collection = collection
         self._written = collection or DEFAULT_COLLECTION
-        self._subject = subject
+        self._reader = AuditContext(tenant=owner, principals=principals, subject=subject, collection=collection)
 
     @property
     def name(self) -> str:
@@ -335,12 +335,6 @@ class Tenant:
             self._reader,
             opinion,
             self._audit_policy(self._collection),
-        )
-
-    @property
-    def _reader(self) -> AuditContext:
-        return AuditContext(
-            tenant=self._tenant, principals=self._principals, subject=self._subject, collection=self._collection
         )
 
     def _pipelines(self) -> CollectionPipelines:

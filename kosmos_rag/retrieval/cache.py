@@ -27,12 +27,8 @@ class ResultCache:
         """Args: size: Most results; 0 disables the cache."""
         self._lock = threading.Lock()
         self._entries: LRUCache[Hashable, SearchResult] = LRUCache(maxsize=size)
+        self.enabled = size > 0
         self.hits = self.misses = 0
-
-    @property
-    def enabled(self) -> bool:
-        """Whether results are cached at all."""
-        return self._entries.maxsize > 0
 
     def get(self, key: Hashable) -> SearchResult | None:
         """Return a copy of the result under a key; None if it is not cached."""

@@ -52,7 +52,7 @@ class DensePlan:
 
 
 def materialise_small_filter(
-    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, principals: Sequence[str]
+    connection: psycopg.Connection, query: RetrieverQuery, snapshot: Snapshot
 ) -> FilteredSet | None:
     """List the documents that pass the filter, if they are few enough to score one by one.
 
@@ -60,17 +60,17 @@ def materialise_small_filter(
 
     Args:
         connection: Of the snapshot.
-        scope: Bound values of the query, with its condition on chunks.
+        query: What is searched for.
         snapshot: State of the tenant.
-        principals: Principals of the reader.
     """
     indexed = snapshot.vector_index is not None or any(stats.segments for stats in snapshot.collections)
     selective = (
-        snapshot.vector_index is not None and estimate_selectivity(snapshot, scope, principals) < PREFILTER_SELECTIVITY
+        snapshot.vector_index is not None
+        and estimate_selectivity(snapshot, query.scope, query.principals) < PREFILTER_SELECTIVITY
     )
-    if not indexed or not (scope["filtered"] or selective):
+    if not indexed or not (query.scope["filtered"] or selective):
         return None
-    values = {**scope, "limit": _MAX_FILTERED_DOCUMENTS + 1}
+    values = {**query.scope, "required": snapshot.required, "limit": _MAX_FILTERED_DOCUMENTS + 1}
     rows = connection.execute(statement("filtered_documents"), values).fetchall()
     chunks = sum(row[1] for row in rows)
     if len(rows) > _MAX_FILTERED_DOCUMENTS or chunks > _MAX_FILTERED_CHUNKS:

@@ -76,6 +76,13 @@ class LexicalSearch:
         for scan in self._scans:
             scores |= scan.best(list(scores.values()))
         plan = "segments, exact scan of the rest" if self._scans else "segments"
+        reason = None
+        if not self._chunks:
+            reason = "there are no chunks"
+        elif not self._terms:
+            reason = "the question has no term to look up: stop words and signs only"
+        elif len(scores) < self._limit:
+            reason = f"{len(scores)} chunks in reach hold one of the {len(self._terms)} terms"
         return rank_candidates(
             scores.items(),
             limit=self._limit,
@@ -86,17 +93,8 @@ class LexicalSearch:
                 "postings": sum(segment.read for segment in segments),
                 "candidates": candidates,
             },
-            reason=self._reason(len(scores)),
+            reason=reason,
         )
-
-    def _reason(self, returned: int) -> str | None:
-        if not self._chunks:
-            return "there are no chunks"
-        if not self._terms:
-            return "the question has no term to look up: stop words and signs only"
-        if returned < self._limit:
-            return f"{returned} chunks in reach hold one of the {len(self._terms)} terms"
-        return None
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
         """Return the best chunks of the segments that are visible to the reader, and how many were looked up."""

@@ -28,7 +28,6 @@ from kosmos_rag.retrieval.fusion import (
     LEXICAL,
     PHRASE,
     CandidateList,
-    FusedCandidate,
     Ranking,
     backfill_phrase_results,
     reciprocal_rank_fusion,
@@ -41,7 +40,7 @@ from kosmos_rag.retrieval.query import Query, RetrieverQuery
 from kosmos_rag.retrieval.rerank import RerankResult, RerankStage
 from kosmos_rag.retrieval.retrievers import run_retrievers
 from kosmos_rag.retrieval.sampling import IndexedSearch
-from kosmos_rag.retrieval.signals.apply import SignalResult, build_signal_rules
+from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
 from kosmos_rag.retrieval.timer import StageTimer
@@ -178,6 +177,10 @@ class SearchPipeline:
         if settings_hash is not None and resources.rerank is not None:
             enabled = settings.rag.reranking.enabled
             self._rerank_stage = resources.rerank.with_settings(settings.rag.reranking) if enabled else None
+        retrieval, reranks = settings.rag.retrieval, self._rerank_stage is not None
+        # Hits of a query that names no number, and passages to load at least, because later stages reorder them.
+        self._top_k = settings.rag.reranking.top_k if reranks else retrieval.top_k
+        self._min_loaded = retrieval.top_k if reranks or rules.enabled else 0
 
     def with_settings(self, settings: Settings, settings_hash: str) -> "SearchPipeline":
         """Return a pipeline of another configuration with the same resources; without a reranker it has none either."""
@@ -208,60 +211,57 @@ class SearchPipeline:
 
         Raises RoutingChanged if they differ, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        timer = StageTimer()
-        expanded = self._expand(query, timer)
-        last = self._resources.last_embedders.get(query.tenant.id)
-        space_id, embedder = last or (None, self._resources.embedders.default)
-        wordings = self._embed(query, expanded.expansion, embedder, timer)
-        with self._resources.pool.transaction(query.tenant.id, query.principals) as connection:
+        resources, timer = self._resources, StageTimer()
+        requested = self._top_k if query.k is None else query.k
+        expanded = NOT_EXPANDED
+        if resources.expander is not None:
+            expanded = self._expand(resources.expander, query, timer)
+        space_id, embedder = resources.last_embedders.get(query.tenant.id) or (None, resources.embedders.default)
+        wordings = self._embed(query, requested, expanded.expansion, embedder, timer)
+        with resources.pool.transaction(query.tenant.id, query.principals) as connection:
             snapshot = load_snapshot(connection, wordings[0])
             if routing is not None and snapshot.routing != routing:
                 raise RoutingChanged(snapshot.routing)
             if snapshot.space_id not in (None, space_id):
                 live = self._live_embedder(connection, query.tenant, snapshot.space_id)
                 if live is not embedder:
-                    wordings = self._embed(query, expanded.expansion, live, timer)
-            key = self._cache_key(query, expanded.expansion, snapshot)
-            cached = None if key is None else self._resources.results.get(key)
+                    wordings = self._embed(query, requested, expanded.expansion, live, timer)
+            # Plans depend on all documents, hidden ones too.
+            sees_all = snapshot.chunks == snapshot.total_chunks_unfiltered
+            may_explain = sees_all and not snapshot.enforced and self._settings.rag.access.department_from is None
+            key = cached = None
+            if resources.results.enabled:
+                key = self._cache_key(query, requested, expanded.expansion, snapshot, may_explain)
+                cached = resources.results.get(key)
             if cached is not None:
                 timer.record("cache")
                 cached = replace(cached, cached=True, stages=timer.stages, timings_ms=timer.timings_ms())
-                return SearchOutcome(result=cached, may_explain=self._may_explain(snapshot), indexed_search=None)
-            fetched = self._fetch(connection, query, wordings, snapshot, timer)
+                return SearchOutcome(result=cached, may_explain=may_explain, indexed_search=None)
+            fetched = self._fetch(connection, query, requested, wordings, snapshot, timer)
         timer.record("fetch")
         reranked = RerankResult(passages=fetched.passages, warning=None, done=True)
         if self._rerank_stage is not None:
             reranked = self._rerank_stage.run(query.parsed.text, fetched.passages, timer)
         applied = SignalResult(passages=reranked.passages, intent=None, warnings=())
         if self._signals is not None:
-            applied = self._signals.apply(
-                QueryContext(text=query.parsed.text, principals=query.principals, today=_today()),
-                reranked.passages,
-                # Passages with the quoted phrases stay first, as in the rerank stage.
-                ahead=lambda passage: PHRASE in passage.score_contributions,
-            )
-            if self._reorders:
-                timer.record("signals")
-        result = build_result(query, self._requested(query), expanded, fetched, reranked, applied, timer)
+            applied = self._apply_signals(self._signals, query, reranked.passages, timer)
+        result = build_result(query, requested, expanded, fetched, reranked, applied, timer)
         if key is not None:
-            self._resources.results.put(key, result)
-        return SearchOutcome(
-            result=result,
-            may_explain=self._may_explain(snapshot),
-            indexed_search=_indexed_search(wordings[0], snapshot),
-        )
+            resources.results.put(key, result)
+        indexed_search = _indexed_search(wordings[0], snapshot)
+        return SearchOutcome(result=result, may_explain=may_explain, indexed_search=indexed_search)
 
-    def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
-        if self._resources.expander is None:
-            return NOT_EXPANDED
-        expanded = self._resources.expander.expand(query.parsed.text)
+    def _expand(self, expander: Expander, query: Query, timer: StageTimer) -> ExpandedQuery:
+        expanded = expander.expand(query.parsed.text)
         if expanded.expansion != Expansion() or expanded.warnings:
             timer.record("expand")
         if expanded.warnings:
             self._resources.telemetry.record(RETRIEVAL_FALLBACKS, len(expanded.warnings), "expand", "model")
         return expanded
 
-    def _embed(self, query: Query, expansion: Expansion, embedder: Embedder, timer: StageTimer) -> list[RetrieverQuery]:
+    def _embed(
+        self, query: Query, requested: int, expansion: Expansion, embedder: Embedder, timer: StageTimer
+    ) -> list[RetrieverQuery]:
         """Return the wordings to search for, the query with its synonyms first, with embeddings of this model."""
         rag = self._settings.rag
         embeddings = self._resources.embeddings[id(embedder)]
@@ -274,7 +274,7 @@ class SearchPipeline:
             texts=texts,
             vector=embeddings.get(text, expansion.passage) if rag.retrieval.semantic_weight else None,
             lexical=rag.retrieval.keyword_weight > 0,
-            candidates=max(rag.retrieval.candidates, self._fetch_limit(query)),
+            candidates=max(rag.retrieval.candidates, requested, self._min_loaded),
             similarity_threshold=rag.retrieval.similarity_threshold,
             use_vector_index=self._settings.indexes.vector != "none",
         )
@@ -300,100 +300,93 @@ class SearchPipeline:
         self._resources.last_embedders[tenant.id] = (space_id, embedder)
         return embedder
 
-    def _requested(self, query: Query) -> int:
-        if query.k is not None:
-            return query.k
-        return self._settings.rag.reranking.top_k if self.reranks else self._settings.rag.retrieval.top_k
-
-    def _fetch_limit(self, query: Query) -> int:
-        """Return how many passages to load: more than requested if a later stage reorders them."""
-        requested = self._requested(query)
-        reordered = self.reranks or self._reorders
-        return max(requested, self._settings.rag.retrieval.top_k) if reordered else requested
-
-    def _cache_key(self, query: Query, expansion: Expansion, snapshot: Snapshot) -> Hashable | None:
-        """Return the key of the result; None without a cache."""
-        if not self._resources.results.enabled:
-            return None
+    def _cache_key(
+        self, query: Query, requested: int, expansion: Expansion, snapshot: Snapshot, may_explain: bool
+    ) -> Hashable:
         return result_key(
             query,
-            self._requested(query),
+            requested,
             expansion,
             snapshot,
             settings_hash=self._settings_hash,
             # Signals may depend on the age of documents.
             today=_today() if self._reorders else None,
-            explain=self._may_explain(snapshot),
+            explain=may_explain,
         )
-
-    def _may_explain(self, snapshot: Snapshot) -> bool:
-        return snapshot.sees_all_chunks and not snapshot.enforced and self._settings.rag.access.department_from is None
 
     def _fetch(
         self,
         connection: psycopg.Connection,
         query: Query,
+        requested: int,
         wordings: Sequence[RetrieverQuery],
         snapshot: Snapshot,
         timer: StageTimer,
     ) -> FetchedPassages:
         """Run the retrievers, fuse their candidates, and load the best passages."""
-        ranking = self._rank(connection, query, wordings, snapshot, timer)
+        postings, limit = self._resources.postings, max(requested, self._min_loaded)
+        lists = run_retrievers(connection, wordings, snapshot, postings, timer)
+        ranking = self._fuse(connection, query, snapshot, lists, limit, timer)
         warnings = []
-        if query.parsed.phrases and len(ranking.fused) < self._requested(query):
+        if query.parsed.phrases and len(ranking.fused) < requested:
             # In plain questions quotes mostly stress a term: one hit or none would not answer them.
             relaxed = [replace(one, parsed=replace(one.parsed, phrases=())) for one in wordings]
             without_phrases = load_snapshot(connection, relaxed[0])
             if without_phrases.required != snapshot.required:
-                others = self._rank(connection, query, relaxed, without_phrases, timer)
+                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer)
+                others = self._fuse(connection, query, without_phrases, lists, limit, timer)
                 ranking, warning = backfill_phrase_results(ranking, others, query.parsed.phrases)
                 warnings += [warning] if warning else []
-        warnings += _ignored_presets(query, snapshot)
+        presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
+        if presets and query.collection is None:
+            warnings.append(f"the presets of {', '.join(presets)} apply to questions that name the collection")
         return FetchedPassages(
             scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
             readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
-            passages=hydrate(connection, query.scope, ranking.fused[: self._fetch_limit(query)]),
+            passages=hydrate(connection, query.scope, ranking.fused[:limit]),
             warnings=tuple(warnings),
         )
 
-    def _rank(
+    def _fuse(
         self,
         connection: psycopg.Connection,
         query: Query,
-        wordings: Sequence[RetrieverQuery],
         snapshot: Snapshot,
+        lists: dict[str, CandidateList],
+        limit: int,
         timer: StageTimer,
     ) -> Ranking:
-        """Run the retrievers of each wording and fuse; `snapshot` is that of the first one."""
-        lists: dict[str, CandidateList] = {}
-        for number, wording in enumerate(wordings, start=1):
-            # Terms differ from wording to wording; the rest of the snapshot is the same.
-            state = snapshot if number == 1 else load_snapshot(connection, wording)
-            candidates = run_retrievers(connection, wording, state, self._resources.postings, timer)
-            lists |= {name if number == 1 else f"{name} {number}": entry for name, entry in candidates.items()}
-        prf_weight = self._settings.rag.retrieval.prf_weight
-        fused = self._fuse(lists, None if query.parsed.phrases or prf_weight else self._fetch_limit(query))
-        timer.record("fuse")
-        if prf_weight and fused:
-            chunk_ids = [entry.chunk_id for entry in fused]
-            lists[PRF] = pseudo_relevance_feedback(connection, query.scope, snapshot, chunk_ids)
-            fused = self._fuse(lists, None)
-            timer.record("prf")
-        return Ranking(retrievers=lists, fused=fused)
-
-    def _fuse(self, lists: Mapping[str, CandidateList], limit: int | None) -> list[FusedCandidate]:
+        """Fuse the lists of the retrievers; with pseudo-relevance feedback, fuse them again with its list."""
         retrieval = self._settings.rag.retrieval
-        by_retriever = {
-            DENSE: retrieval.semantic_weight,
-            LEXICAL: retrieval.keyword_weight,
-            PRF: retrieval.prf_weight,
-        }
+        fuse = score_fusion if retrieval.fusion == "score" else partial(reciprocal_rank_fusion, k=retrieval.rrf_k)
+        by_retriever = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
         candidates = {name: entry.candidates for name, entry in lists.items()}
-        if retrieval.fusion == "score":
-            return score_fusion(candidates, weights=weights, limit=limit)
-        return reciprocal_rank_fusion(candidates, weights=weights, k=retrieval.rrf_k, limit=limit)
+        every = bool(query.parsed.phrases or retrieval.prf_weight)
+        fused = fuse(candidates, weights=weights, limit=None if every else limit)
+        timer.record("fuse")
+        if not retrieval.prf_weight or not fused:
+            return Ranking(retrievers=lists, fused=fused)
+        chunk_ids = [entry.chunk_id for entry in fused]
+        prf = pseudo_relevance_feedback(connection, query.scope, snapshot, chunk_ids)
+        weights[PRF] = retrieval.prf_weight
+        fused = fuse({**candidates, PRF: prf.candidates}, weights=weights, limit=None)
+        timer.record("prf")
+        return Ranking(retrievers={**lists, PRF: prf}, fused=fused)
+
+    def _apply_signals(
+        self, signals: Signals, query: Query, passages: Sequence[Passage], timer: StageTimer
+    ) -> SignalResult:
+        applied = signals.apply(
+            QueryContext(text=query.parsed.text, principals=query.principals, today=_today()),
+            passages,
+            # Passages with the quoted phrases stay first, as in the rerank stage.
+            ahead=lambda passage: PHRASE in passage.score_contributions,
+        )
+        if self._reorders:
+            timer.record("signals")
+        return applied
 
 
 def build_result(
@@ -456,14 +449,6 @@ def _indexed_search(wording: RetrieverQuery, snapshot: Snapshot) -> IndexedSearc
     if wording.scope["filtered"] or snapshot.required:
         return None
     return IndexedSearch(space_id=snapshot.space_id, vector=wording.vector)
-
-
-def _ignored_presets(query: Query, snapshot: Snapshot) -> list[str]:
-    """Return a warning if collections have presets that a query over all collections ignores."""
-    names = [stats.collection for stats in snapshot.collections if stats.preset is not None]
-    if query.collection is not None or not names:
-        return []
-    return [f"the presets of {', '.join(names)} apply to questions that name the collection"]
 
 
 def _today() -> date:

@@ -130,11 +130,6 @@ class Snapshot:
         """Chunks that this reader may read."""
         return sum(stats.chunks for stats in self.collections)
 
-    @property
-    def sees_all_chunks(self) -> bool:
-        """Whether the reader may read every chunk."""
-        return self.chunks == self.total_chunks_unfiltered
-
 
 def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snapshot:
     """Read the snapshot in one round trip."""

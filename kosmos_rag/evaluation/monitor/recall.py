@@ -143,7 +143,7 @@ def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: Mo
         if snapshot.vector_index is None:
             return None
         started = time.perf_counter()
-        dense = run_retrievers(connection, query, snapshot, PostingsCache(0), StageTimer())[DENSE]
+        dense = run_retrievers(connection, [query], snapshot, PostingsCache(0), StageTimer())[DENSE]
         index_ms = (time.perf_counter() - started) * 1000
         scope = {"tenant_id": owner.id, "space_id": snapshot.space_id, "collection": sample.collection}
         nearest = nearest_neighbours(connection, scope, sample.vector)

@@ -63,8 +63,10 @@ class HashingEmbedder:
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed one text."""
+        tokens = self._tokenizer.offsets(question)
+        end = tokens[self._max_tokens][0] if len(tokens) > self._max_tokens else None
         vector = np.zeros(self._dimensions, dtype=np.float32)
-        for word in _WORD.findall(self._truncate(question).casefold()):
+        for word in _WORD.findall(question[:end].casefold()):
             index, sign = _hash_word(word)
             vector[index % self._dimensions] += sign
         norm = float(np.linalg.norm(vector))
@@ -72,10 +74,6 @@ class HashingEmbedder:
             # No words, or words that cancel each other.
             vector[0] = norm = 1.0
         return vector / np.float32(norm)
-
-    def _truncate(self, text: str) -> str:
-        tokens = self._tokenizer.offsets(text)
-        return text if len(tokens) <= self._max_tokens else text[: tokens[self._max_tokens][0]]
 
 
 @lru_cache(maxsize=100_000)
