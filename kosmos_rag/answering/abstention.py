@@ -64,10 +64,13 @@ def confidence(values: Mapping[str, float]) -> float:
 
 
 def _ablated_questions(question: str) -> list[str]:
-    """Return the question without each content word, and without each pair of adjacent ones; no text twice."""
-    found = [match for match in _WORD.finditer(question) if words(match[0])][:_MAX_ABLATED_WORDS]
-    spans = [(word.start(), word.end()) for word in found]
-    spans += [(first.start(), second.end()) for first, second in pairwise(found)]
+    """Return the question without each content word or adjacent pair.
+
+    No text occurs twice.
+    """
+    matches = [match for match in _WORD.finditer(question) if words(match[0])][:_MAX_ABLATED_WORDS]
+    spans = [(word.start(), word.end()) for word in matches]
+    spans += [(first.start(), second.end()) for first, second in pairwise(matches)]
     ablated = (" ".join(f"{question[:start]} {question[end:]}".split()) for start, end in spans)
     return [text for text in dict.fromkeys(ablated) if words(text)]
 

@@ -38,12 +38,15 @@ _OPENING = frozenset({"according", "additionally", "based", "however", "otherwis
 
 
 def missing_fact(claim: str, evidence: str) -> str | None:
-    """Return a message about the first fact of the claim that the evidence lacks; None where it has all."""
+    """Return a message about the first fact that the evidence lacks.
+
+    None if it contains all facts of the claim.
+    """
     folded = " ".join(evidence.split()).casefold()
     known = set(stems(evidence))
     for kind, fact in _facts(claim):
         # Names and words may be inflected: Mondays for Monday.
-        if not _contains_whole(fact.casefold(), folded) and not (
+        if not _contains_token(fact.casefold(), folded) and not (
             kind in _IN_OTHER_FORMS and known.issuperset(stems(fact))
         ):
             return f"{kind} {fact!r} is not in the cited passages"
@@ -72,8 +75,11 @@ def _could_name(word: str) -> bool:
     return word != word.lower() or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
 
 
-def _contains_whole(fact: str, evidence: str) -> bool:
-    """Return whether the fact occurs as a whole token: 5 is not in 15 nor in 5.2."""
+def _contains_token(fact: str, evidence: str) -> bool:
+    """Return whether the fact occurs as a whole token.
+
+    5 is not in 15 nor in 5.2.
+    """
     return re.search(rf"(?<!\w)(?<!\d[.,:]){re.escape(fact)}(?!\w|[.,:]\d)", evidence) is not None
 
 
@@ -107,28 +113,28 @@ def check_citations(
     Raises ModelUnavailable.
     """
     checker = _Checker(passages, embedder)
-    said = [claim for claim in _claims(text, _pattern(citation_format)) if not _is_refusal_text(claim.text)]
-    return CitationReport(sentences=tuple(checker.checked(claim) for claim in said))
+    claims = [claim for claim in _claims(text, _pattern(citation_format)) if not _is_refusal_text(claim.text)]
+    return CitationReport(sentences=tuple(checker.check(claim) for claim in claims))
 
 
 def is_refusal(text: str, citation_format: str) -> bool:
     """Return whether an answer consists of the refusal sentence alone."""
-    said = _claims(text, _pattern(citation_format))
-    return bool(said) and all(_is_refusal_text(claim.text) for claim in said)
+    claims = _claims(text, _pattern(citation_format))
+    return bool(claims) and all(_is_refusal_text(claim.text) for claim in claims)
 
 
 def suspicious_documents(passages: Sequence[ContextPassage]) -> dict[uuid.UUID, str]:
-    """Return the documents with instructions to a language model, each with the words that show it.
+    """Return the documents with instructions to a language model.
 
-    One such passage makes every passage of its document suspicious.
+    Each with the words that show it. One such passage makes every passage of its document suspicious.
     """
-    found: dict[uuid.UUID, str] = {}
+    suspicious: dict[uuid.UUID, str] = {}
     for passage in passages:
         cited = passage.citation
         words = find_instruction("\n".join((cited.title, *cited.section, passage.text)))
         if words is not None:
-            found.setdefault(cited.document_id, words)
-    return found
+            suspicious.setdefault(cited.document_id, words)
+    return suspicious
 
 
 def _is_refusal_text(text: str) -> bool:
@@ -148,21 +154,21 @@ def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
     claims: list[_Claim] = []
     before = 0
     for start, end, is_code in _segments(text):
-        led, rest = _split_leading_markers(text[start:end], marker)
+        leading, body = _split_leading_markers(text[start:end], marker)
         # A marker after a sentence of its paragraph, or alone on its line, belongs to the text before it.
-        if led and claims and ("\n\n" not in text[before:start] or not rest):
-            claims[-1] = _Claim(text=claims[-1].text, markers=claims[-1].markers + led)
-            led = ()
-        if rest:
-            said = marker.sub("", rest)
-            said = said.strip() if is_code else " ".join(said.split())
-            claims.append(_Claim(text=said, markers=led + _numbers(rest, marker)))
+        if leading and claims and ("\n\n" not in text[before:start] or not body):
+            claims[-1] = _Claim(text=claims[-1].text, markers=claims[-1].markers + leading)
+            leading = ()
+        if body:
+            claim_text = marker.sub("", body)
+            claim_text = claim_text.strip() if is_code else " ".join(claim_text.split())
+            claims.append(_Claim(text=claim_text, markers=leading + _numbers(body, marker)))
         before = end
     return claims
 
 
 def _segments(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield start, end and whether it is code, for each unit and each line outside of units.
+    """Yield start, end and whether it is code, for units and lines.
 
     Lines outside of units (headings, table headers) are checked too: in an answer they can claim anything.
     """
@@ -179,15 +185,15 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
 
 
 def _split_leading_markers(text: str, marker: re.Pattern[str]) -> tuple[tuple[int, ...], str]:
-    """Split leading markers from the rest of a text."""
-    found: list[int] = []
-    rest = text.lstrip(_JOINTS)
-    while match := marker.match(rest):
-        found.append(int(match[1]))
-        rest = rest[match.end() :].lstrip(_JOINTS)
-    if not re.search(r"\w", marker.sub("", rest)):
-        return (*found, *_numbers(rest, marker)), ""
-    return (tuple(found), rest) if found else ((), text)
+    """Split leading markers from the remaining text."""
+    markers: list[int] = []
+    remaining = text.lstrip(_JOINTS)
+    while match := marker.match(remaining):
+        markers.append(int(match[1]))
+        remaining = remaining[match.end() :].lstrip(_JOINTS)
+    if not re.search(r"\w", marker.sub("", remaining)):
+        return (*markers, *_numbers(remaining, marker)), ""
+    return (tuple(markers), remaining) if markers else ((), text)
 
 
 def _numbers(text: str, marker: re.Pattern[str]) -> tuple[int, ...]:
@@ -203,7 +209,7 @@ class _Checker:
         self._embedder = embedder
         self._units: dict[int, tuple[list[Unit], Vectors]] = {}
 
-    def checked(self, claim: _Claim) -> CheckedSentence:
+    def check(self, claim: _Claim) -> CheckedSentence:
         unknown = [number for number in claim.markers if number not in self._by_index]
         if unknown:
             return _verdict(claim, "unresolved", f"there is no passage {unknown[0]}")
@@ -232,22 +238,25 @@ class _Checker:
         return None
 
     def _most_similar(self, claim: str, cited: Sequence[ContextPassage]) -> list[AnswerSentence]:
-        """Return the most similar unit of each passage, with its cosine similarity as score."""
+        """Return the most similar unit of each passage.
+
+        Its cosine similarity is the score.
+        """
         vector = self._embedder.embed([claim])[0]
-        found = []
+        quotes = []
         for passage in cited:
             texts, vectors = self._units_of(passage)
             if texts:
                 similarities = cosines(vectors, vector)
                 best = int(similarities.argmax())
-                found.append(cite_unit(passage, texts[best], float(similarities[best])))
-        return found
+                quotes.append(cite_unit(passage, texts[best], float(similarities[best])))
+        return quotes
 
     def _units_of(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
         index = passage.citation.index
         if index not in self._units:
-            found = list(units(passage.text))
-            self._units[index] = (found, self._embedder.embed([unit.text for unit in found]))
+            passage_units = list(units(passage.text))
+            self._units[index] = (passage_units, self._embedder.embed([unit.text for unit in passage_units]))
         return self._units[index]
 
 
@@ -292,7 +301,7 @@ def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
     positions = _find_all(quote, text)
     if not positions:
         return QuoteStatus(state="gone", start=None, end=None, copies=0)
-    start = min(positions, key=lambda place: abs(place - citation.start))
+    start = min(positions, key=lambda position: abs(position - citation.start))
     return QuoteStatus(
         state="unchanged" if start == citation.start else "moved",
         start=start,
@@ -303,8 +312,8 @@ def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
 
 def _find_all(quote: str, text: str) -> list[int]:
     positions: list[int] = []
-    place = text.find(quote)
-    while place >= 0:
-        positions.append(place)
-        place = text.find(quote, place + len(quote))
+    position = text.find(quote)
+    while position >= 0:
+        positions.append(position)
+        position = text.find(quote, position + len(quote))
     return positions

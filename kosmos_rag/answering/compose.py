@@ -9,32 +9,38 @@ from kosmos_rag.core.text.sentences import Unit
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
 
 # Units that score less than this share of the best one are not relevant enough.
-MIN_SHARE_OF_BEST = 0.75
+MIN_RELATIVE_SCORE = 0.75
 
 
-def select(evidence: Sequence[Evidence], most: int) -> list[Evidence]:
-    """Return up to `most` best units, grouped by passage, best passage first, in document order."""
+def select(evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
+    """Select up to `limit` best units, grouped by passage.
+
+    The passage of the best unit comes first; units of a passage are in document order.
+    """
     ranked = sorted(evidence, key=lambda item: -item.score)
-    chosen: list[Evidence] = []
-    said: set[str] = set()
+    selected: list[Evidence] = []
+    seen_texts: set[str] = set()
     for item in ranked:
         words = " ".join(item.unit.text.split())
-        if len(chosen) == most or item.score < MIN_SHARE_OF_BEST * ranked[0].score:
+        if len(selected) == limit or item.score < MIN_RELATIVE_SCORE * ranked[0].score:
             break
-        if words not in said:  # chunks overlap, and documents repeat each other
-            said.add(words)
-            chosen.append(item)
-    order = list(dict.fromkeys(item.passage.citation.index for item in chosen))
-    return sorted(chosen, key=lambda item: (order.index(item.passage.citation.index), item.unit.start))
+        if words not in seen_texts:  # chunks overlap, and documents repeat each other
+            seen_texts.add(words)
+            selected.append(item)
+    order = list(dict.fromkeys(item.passage.citation.index for item in selected))
+    return sorted(selected, key=lambda item: (order.index(item.passage.citation.index), item.unit.start))
 
 
 def sentence(evidence: Evidence) -> AnswerSentence:
-    """Return a unit as an answer sentence that cites exactly its span."""
+    """Convert a unit to an answer sentence that cites its span."""
     return cite_unit(evidence.passage, evidence.unit, evidence.score)
 
 
 def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSentence:
-    """Return a unit of a passage as an answer sentence that cites exactly its span."""
+    """Convert a unit of a passage to an answer sentence.
+
+    The sentence cites exactly the unit's span.
+    """
     return AnswerSentence(text=unit.text, kind=unit.kind, score=score, citation=_citation(passage, unit))
 
 
@@ -65,19 +71,22 @@ def _pages(passage: ContextPassage, start: int, end: int) -> tuple[int | None, i
 
 
 def render(sentences: Sequence[AnswerSentence]) -> str:
-    """Render the sentences as Markdown, each with its marker, one paragraph per passage."""
+    """Render sentences with their markers as Markdown.
+
+    One paragraph for each passage.
+    """
     text = ""
     last: AnswerSentence | None = None
-    for said in sentences:
+    for current in sentences:
         if last is not None:
-            text += _between(last, said)
+            text += _separator(last, current)
         # A marker on the line of a closing fence would keep the code block open.
-        text += said.text + ("\n\n" if said.kind == "code" else " ") + said.citation.marker
-        last = said
+        text += current.text + ("\n\n" if current.kind == "code" else " ") + current.citation.marker
+        last = current
     return text
 
 
-def _between(last: AnswerSentence, following: AnswerSentence) -> str:
+def _separator(last: AnswerSentence, following: AnswerSentence) -> str:
     if last.citation.index != following.citation.index or "code" in (last.kind, following.kind):
         return "\n\n"
     if last.kind == following.kind == "sentence":

@@ -10,9 +10,9 @@ from kosmos_rag.core.errors import ModelError, first_line
 from kosmos_rag.core.protocols import LanguageModel
 from kosmos_rag.core.types import Turn
 
-_LONGEST_QUESTION = 1_000
-_LONGEST_TURN = 2_000
-_TOKENS = 200
+_MAX_QUESTION_CHARS = 1_000
+_MAX_TURN_CHARS = 2_000
+_MAX_TOKENS = 200
 # A quote in the rewritten question would be read as a phrase query.
 _MARKS = str.maketrans("", "", '"“”„«»*`')
 
@@ -40,23 +40,23 @@ def contextualize(model: LanguageModel, prompt: Prompt, question: str, history: 
         question: The follow-up question.
         history: Earlier turns, oldest first; each is truncated.
     """
-    turns = [Turn(question=turn.question[:_LONGEST_TURN], answer=turn.answer[:_LONGEST_TURN]) for turn in history]
+    turns = [Turn(question=turn.question[:_MAX_TURN_CHARS], answer=turn.answer[:_MAX_TURN_CHARS]) for turn in history]
     fenced = [question, *(turn.question for turn in turns), *(turn.answer for turn in turns)]
     try:
         messages = prompt.messages({"question": question, "history": turns}, fenced=fenced)
-        pieces = model.stream(messages, max_tokens=_TOKENS)
+        stream = model.stream(messages, max_tokens=_MAX_TOKENS)
         try:
-            return RewrittenQuery(question=_question(model, pieces))
+            return RewrittenQuery(question=_question(model, stream))
         finally:
-            pieces.close()
+            stream.close()
     except Exception as error:  # noqa: BLE001 — a failing model must not fail the search
         return RewrittenQuery(question=question, warnings=(f"searched without the conversation: {first_line(error)}",))
 
 
-def _question(model: LanguageModel, pieces: Iterable[str]) -> str:
-    written = "".join(sanitize(pieces, evidence="", link_hosts=()))
-    lines = (" ".join(line.translate(_MARKS).split()) for line in written.splitlines())
-    question = next((line[:_LONGEST_QUESTION] for line in lines if any(char.isalnum() for char in line)), None)
+def _question(model: LanguageModel, stream: Iterable[str]) -> str:
+    output = "".join(sanitize(stream, evidence="", link_hosts=()))
+    lines = (" ".join(line.translate(_MARKS).split()) for line in output.splitlines())
+    question = next((line[:_MAX_QUESTION_CHARS] for line in lines if any(char.isalnum() for char in line)), None)
     if question is None:
-        raise ModelError(f"language model {model.name!r} returned no question but {one_line(show(written))}")
+        raise ModelError(f"language model {model.name!r} returned no question but {one_line(show(output))}")
     return question

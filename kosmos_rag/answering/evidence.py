@@ -39,11 +39,14 @@ class Evidence:
 
 
 def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
-    """Score every text unit of the passages, in document order. Raises ModelUnavailable."""
-    found = [(passage, unit) for passage in passages for unit in units(passage.text)]
-    if not found:
+    """Score every text unit of the passages, in document order.
+
+    Raises ModelUnavailable.
+    """
+    candidates = [(passage, unit) for passage in passages for unit in units(passage.text)]
+    if not candidates:
         return []
-    vectors = embedder.embed([_text_with_section(passage, unit) for passage, unit in found])
+    vectors = embedder.embed([_text_with_section(passage, unit) for passage, unit in candidates])
     meanings = cosines(vectors, embedder.embed_query(question))
     weights = inverse_document_frequencies(stems(question), [_words_of(passage) for passage in passages])
     fits = fit(question)
@@ -51,18 +54,18 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
         Evidence(
             passage=passage,
             unit=unit,
-            score=SIMILARITY_WEIGHT * max(0.0, meaning) + OVERLAP_WEIGHT * share + KIND_WEIGHT * kind,
+            score=SIMILARITY_WEIGHT * max(0.0, meaning) + OVERLAP_WEIGHT * word_coverage + KIND_WEIGHT * kind,
             meaning=meaning,
-            words=share,
+            words=word_coverage,
             kind=kind,
             vector=vector,
         )
-        for (passage, unit), vector, meaning, share, kind in zip(
-            found,
+        for (passage, unit), vector, meaning, word_coverage, kind in zip(
+            candidates,
             vectors,
             map(float, meanings),
-            (_share(weights, passage, unit) for passage, unit in found),
-            (fits(unit) for _, unit in found),
+            (_question_coverage(weights, passage, unit) for passage, unit in candidates),
+            (fits(unit) for _, unit in candidates),
             strict=True,
         )
     ]
@@ -91,7 +94,7 @@ def _text_with_section(passage: ContextPassage, unit: Unit) -> str:
     return f"{title}: {unit.text}" if title else unit.text
 
 
-def _share(weights: dict[str, float], passage: ContextPassage, unit: Unit) -> float:
-    own = set(stems(unit.text))
-    above = set(stems(heading(passage))) - own
-    return coverage(weights, own) + HEADING_WEIGHT * coverage(weights, above)
+def _question_coverage(weights: dict[str, float], passage: ContextPassage, unit: Unit) -> float:
+    unit_stems = set(stems(unit.text))
+    heading_stems = set(stems(heading(passage))) - unit_stems
+    return coverage(weights, unit_stems) + HEADING_WEIGHT * coverage(weights, heading_stems)

@@ -32,7 +32,7 @@ _SAMPLE = {"question": "", "context": "", "passages": (), "marker": "[1]", "refu
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ScoredEvidence:
-    """The evidence with its scores, and the confidence that it answers the question."""
+    """Scored evidence, with the confidence that it answers the question."""
 
     evidence: Sequence[Evidence]
     features: Mapping[str, float]
@@ -60,7 +60,10 @@ class Answerer:
             self._conversation_prompt = load("condense", CONVERSATION_SAMPLE)
 
     def search_query(self, question: str, history: Sequence[Turn]) -> RewrittenQuery:
-        """Rewrite a follow-up question so that it can be searched without its conversation."""
+        """Rewrite a follow-up question so that it stands alone.
+
+        Without a conversation, or without a model for it, the question is unchanged.
+        """
         if not history:
             return RewrittenQuery(question=question)
         if self._conversation_model is None:
@@ -134,8 +137,8 @@ class Answerer:
         )
 
     def _warnings(self, *, truncated: bool) -> tuple[str, ...]:
-        most = self._settings.max_output_tokens
-        return (f"the answer was cut at rag.answer.max_output_tokens, which is {most}",) if truncated else ()
+        limit = self._settings.max_output_tokens
+        return (f"the answer was cut at rag.answer.max_output_tokens, which is {limit}",) if truncated else ()
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
         return tuple(sentence(item) for item in select(scored.evidence, self._settings.max_sentences))
@@ -168,5 +171,5 @@ def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:
 
 def _cites_no_suspicious_document(sentences: Sequence[AnswerSentence], context: Context) -> bool:
     """Return whether no cited document contains instructions to a language model."""
-    cited = {said.citation.document_id for said in sentences}
+    cited = {cited_sentence.citation.document_id for cited_sentence in sentences}
     return not suspicious_documents([passage for passage in context.passages if passage.citation.document_id in cited])

@@ -50,7 +50,10 @@ _RULES: tuple[tuple[re.Pattern[str], _Fits], ...] = tuple(
 
 
 def fit(question: str) -> _Fits:
-    """Return a function that scores how well a unit matches the question's kind of answer, 0 to 1."""
+    """Return a scorer of units for the question's kind of answer.
+
+    The score is 0 to 1.
+    """
     for pattern, fits in _RULES:
         if pattern.search(question):
             return fits

@@ -12,31 +12,31 @@ from itertools import chain
 
 REMOVED = "(link removed)"
 
-_THINK, _THOUGHT = "<think>", "</think>"
+_THINK, _THINK_END = "<think>", "</think>"
 # No construct below contains white space or CJK punctuation, so the text can be sanitized word by word.
-_ENDS = r"\s。！？，、；"  # noqa: RUF001
-_END_OF_WORD = re.compile(f".*[{_ENDS}]", re.DOTALL)
-_LONGEST_WORD = 10_000
+_WORD_ENDS = r"\s。！？，、；"  # noqa: RUF001
+_UP_TO_WORD_END = re.compile(f".*[{_WORD_ENDS}]", re.DOTALL)
+_MAX_WORD_CHARS = 10_000
 
 _PLAIN = re.compile(r"[\t\n\x20-\x7e]*")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs"})
-_HIDING = range(0xE0100, 0xE01F0)
-"""Variation selectors without glyphs: any text can be encoded in them."""
+_STEGANOGRAPHIC = range(0xE0100, 0xE01F0)
+"""Variation selectors without glyphs, which can encode any text."""
 
 _ENTITY = re.compile(r"&(?=#?\w{1,40};)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_ADDRESS = re.compile(
+_URL = re.compile(
     rf"""
-      [a-z][a-z0-9+.-]{{0,30}}:[\\/]{{2,}}[^{_ENDS}]*                           # browsers take a backslash for a slash
-    | (?<![a-z0-9])(?:https?|ftp|file):[\\/][^{_ENDS}]*                          # nor do they need two
-    | (?<![a-z0-9:/])/{{2,}}[\w[][^/?\#.:@{_ENDS}]*(?:[/?\#]|[.:@]+\w)[^{_ENDS}]*
-    | (?<![a-z0-9.-])www\.[^{_ENDS}]+
-    | (?<![a-z0-9-])(?:mailto|xmpp|javascript|vbscript):[^{_ENDS}]+
-    | (?<![a-z0-9-])data:[\w/+.-]*[;,][^{_ENDS}]*
-    | (?<![\w.+-])[\w.+-]+@(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?:[/?\#&][^{_ENDS}]*)?
+      [a-z][a-z0-9+.-]{{0,30}}:[\\/]{{2,}}[^{_WORD_ENDS}]*  # browsers read a backslash as a slash
+    | (?<![a-z0-9])(?:https?|ftp|file):[\\/][^{_WORD_ENDS}]*                          # nor do they need two
+    | (?<![a-z0-9:/])/{{2,}}[\w[][^/?\#.:@{_WORD_ENDS}]*(?:[/?\#]|[.:@]+\w)[^{_WORD_ENDS}]*
+    | (?<![a-z0-9.-])www\.[^{_WORD_ENDS}]+
+    | (?<![a-z0-9-])(?:mailto|xmpp|javascript|vbscript):[^{_WORD_ENDS}]+
+    | (?<![a-z0-9-])data:[\w/+.-]*[;,][^{_WORD_ENDS}]*
+    | (?<![\w.+-])[\w.+-]+@(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?:[/?\#&][^{_WORD_ENDS}]*)?
     # Some programs link these, too. At the end of a sentence, a question mark may have a marker behind it.
     | (?<![^\W_])(?<![./-])(?:(?:[^\W_]|-)+\.)+(?:xn--[a-z0-9-]+|[^\W\d_]{{2,24}})(?::\d+)?
-      (?:/|[?\#](?!(?:\[\d+\]|[^\w\s])*(?:[{_ENDS}]|\Z)))[^{_ENDS}]*
+      (?:/|[?\#](?!(?:\[\d+\]|[^\w\s])*(?:[{_WORD_ENDS}]|\Z)))[^{_WORD_ENDS}]*
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -55,75 +55,78 @@ def sanitize(pieces: Iterable[str], *, evidence: str, link_hosts: Sequence[str])
         evidence: The text of the context; a link must occur in it.
         link_hosts: Hosts whose links may stay; `*.example.org` covers all subdomains.
     """
-    kept = ""
+    buffer = ""
     for piece in _without_reasoning(pieces):
-        kept += visible(piece)
-        if found := _END_OF_WORD.match(kept):
-            yield _clean(found[0], evidence, link_hosts)
-            kept = kept[found.end() :]
-        elif len(kept) > _LONGEST_WORD:
-            yield _clean(kept, evidence, link_hosts) + " "
-            kept = ""
-    if kept:
-        yield _clean(kept, evidence, link_hosts)
+        buffer += strip_invisible(piece)
+        if match := _UP_TO_WORD_END.match(buffer):
+            yield _clean(match[0], evidence, link_hosts)
+            buffer = buffer[match.end() :]
+        elif len(buffer) > _MAX_WORD_CHARS:
+            yield _clean(buffer, evidence, link_hosts) + " "
+            buffer = ""
+    if buffer:
+        yield _clean(buffer, evidence, link_hosts)
 
 
-def visible(text: str) -> str:
-    """Remove invisible characters: control characters but tab and newline, zero-width and bidi marks."""
+def strip_invisible(text: str) -> str:
+    """Remove invisible characters.
+
+    Control characters except tab and newline, zero-width and bidi marks.
+    """
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
         char
         for char in text
-        if char in "\n\t" or (unicodedata.category(char) not in _INVISIBLE and ord(char) not in _HIDING)
+        if char in "\n\t" or (unicodedata.category(char) not in _INVISIBLE and ord(char) not in _STEGANOGRAPHIC)
     )
 
 
 def _without_reasoning(pieces: Iterable[str]) -> Iterator[str]:
-    coming = iter(pieces)
-    begun = ""
-    for piece in coming:
-        begun = (begun + piece).lstrip()
-        if begun.startswith(_THINK):
-            begun = _after_reasoning(begun, coming)
+    iterator = iter(pieces)
+    opening = ""
+    for piece in iterator:
+        opening = (opening + piece).lstrip()
+        if opening.startswith(_THINK):
+            opening = _after_reasoning(opening, iterator)
             break
-        if not _THINK.startswith(begun):
+        if not _THINK.startswith(opening):
             break
-    yield begun
-    yield from coming
+    yield opening
+    yield from iterator
 
 
-def _after_reasoning(begun: str, coming: Iterator[str]) -> str:
+def _after_reasoning(buffer: str, iterator: Iterator[str]) -> str:
     """Skip to the end of the reasoning.
 
-    Return the rest of its last piece.
+    Returns the remainder of its last piece.
     """
-    for piece in chain([begun], coming):
-        begun = begun[-len(_THOUGHT) :] + piece
-        _, ended, rest = begun.partition(_THOUGHT)
-        if ended:
-            return rest.lstrip()
+    for piece in chain([buffer], iterator):
+        buffer = buffer[-len(_THINK_END) :] + piece
+        _, end_tag, remainder = buffer.partition(_THINK_END)
+        if end_tag:
+            return remainder.lstrip()
     return ""
 
 
 def _clean(text: str, evidence: str, link_hosts: Sequence[str]) -> str:
-    def kept_or_removed(found: re.Match[str]) -> str:
-        address = found[0].rstrip(_PUNCTUATION)
-        allowed = _allowed(address, link_hosts) and _contains_whole(address, evidence)
-        return (address if allowed else REMOVED) + found[0][len(address) :]
+    def replace_url(match: re.Match[str]) -> str:
+        url = match[0].rstrip(_PUNCTUATION)
+        allowed = _is_allowed(url, link_hosts) and _contains_url(url, evidence)
+        return (url if allowed else REMOVED) + match[0][len(url) :]
 
-    text = _ADDRESS.sub(kept_or_removed, _ENTITY.sub("& ", text)).replace(f"({REMOVED})", REMOVED)
+    text = _URL.sub(replace_url, _ENTITY.sub("& ", text)).replace(f"({REMOVED})", REMOVED)
     # Last: the replacement of a URL must not form a link either.
     return _TAG.sub("< ", text).replace("![", "! [").replace("](", "] (").replace("]:", "] :")
 
 
-def _allowed(address: str, link_hosts: Sequence[str]) -> bool:
-    found = _HOST.fullmatch(address)
-    if found is None:
+def _is_allowed(url: str, link_hosts: Sequence[str]) -> bool:
+    match = _HOST.fullmatch(url)
+    if match is None:
         return False
-    host = found[1].lower()
-    return any(host.endswith(of[1:]) if of.startswith("*.") else host == of for of in link_hosts)
+    host = match[1].lower()
+    return any(host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern for pattern in link_hosts)
 
 
-def _contains_whole(address: str, evidence: str) -> bool:
-    return re.search(rf"(?<![\w./-]){re.escape(address)}(?![\w/?#&=%-])", evidence) is not None
+def _contains_url(url: str, evidence: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(url)}(?![\w/?#&=%-])", evidence) is not None

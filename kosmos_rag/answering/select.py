@@ -22,12 +22,12 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(words[i : i + _SHINGLE]) for i in range(len(words) - _SHINGLE + 1))
 
 
-def resemblance(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:
+def resemblance(first: frozenset[tuple[str, ...]], second: frozenset[tuple[str, ...]]) -> float:
     """Return the Jaccard similarity of two sets of shingles, 0 to 1.
 
     Source: Broder, "On the resemblance and containment of documents" (1997).
     """
-    return len(one & other) / len(one | other)
+    return len(first & second) / len(first | second)
 
 
 SpanReader = Callable[[Sequence[tuple[uuid.UUID, int, int]]], list[Excerpt | None]]
@@ -36,7 +36,10 @@ SpanReader = Callable[[Sequence[tuple[uuid.UUID, int, int]]], list[Excerpt | Non
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """A passage of the context: one hit, joined neighbours, or hits within their section."""
+    """A passage of the context: one hit, joined neighbours, or a section.
+
+    A section has the hits within it as members.
+    """
 
     members: tuple[Passage, ...]
     """In document order."""
@@ -51,7 +54,10 @@ class Selection:
 
     @property
     def cited(self) -> tuple[Passage, ...]:
-        """The members that the citation covers: all neighbours, or the best hit of a section."""
+        """The members that the citation covers.
+
+        All neighbours, or the best hit of a section.
+        """
         return self.members if self.best.parent_span is None else (self.best,)
 
     @property
@@ -79,8 +85,8 @@ class _Group:
 
     @property
     def is_one_chunk(self) -> bool:
-        (first, *others) = self.members
-        return not others and (self.start, self.end) == (first.start, first.end)
+        (first, *neighbours) = self.members
+        return not neighbours and (self.start, self.end) == (first.start, first.end)
 
 
 def select_single(hit: Passage) -> Selection:
@@ -91,14 +97,14 @@ def select_single(hit: Passage) -> Selection:
 
 def drop_near_duplicates(hits: Sequence[Passage], threshold: float) -> list[Passage]:
     """Drop hits whose similarity to a better hit is at least `threshold`."""
-    kept: list[Passage] = []
-    seen: list[frozenset[tuple[str, ...]]] = []
+    unique: list[Passage] = []
+    unique_shingles: list[frozenset[tuple[str, ...]]] = []
     for hit in hits:
-        runs = shingles(hit.text)
-        if all(resemblance(runs, other) < threshold for other in seen):
-            kept.append(hit)
-            seen.append(runs)
-    return kept
+        hit_shingles = shingles(hit.text)
+        if all(resemblance(hit_shingles, other) < threshold for other in unique_shingles):
+            unique.append(hit)
+            unique_shingles.append(hit_shingles)
+    return unique
 
 
 def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[Selection]:
@@ -138,9 +144,9 @@ def _group_by_section(hits: Sequence[Passage]) -> list[_Group]:
     groups: list[_Group] = []
     for hit in sorted(hits, key=lambda passage: passage.rank):
         same = [group for group in groups if group.members[0].version_id == hit.version_id]
-        holding = [group for group in same if group.start <= hit.start and hit.end <= group.end]
-        if holding:
-            holding[0].members.append(hit)
+        enclosing = [group for group in same if group.start <= hit.start and hit.end <= group.end]
+        if enclosing:
+            enclosing[0].members.append(hit)
         else:
             start, end = hit.parent_span or (hit.start, hit.end)
             # Two windows of one long section may overlap: no text is shown twice.
@@ -162,11 +168,13 @@ def _group_neighbours(hits: Sequence[Passage]) -> list[_Group]:
     return groups
 
 
-def _is_next_chunk(one: Passage, other: Passage) -> bool:
-    """Return whether `other` is the next chunk of the same section.
+def _is_next_chunk(previous: Passage, candidate: Passage) -> bool:
+    """Return whether `candidate` is the next chunk of the same section.
 
     A citation names one section.
     """
     return (
-        one.version_id == other.version_id and one.chunk_index + 1 == other.chunk_index and one.section == other.section
+        previous.version_id == candidate.version_id
+        and previous.chunk_index + 1 == candidate.chunk_index
+        and previous.section == candidate.section
     )

@@ -13,7 +13,7 @@ from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, 
 
 
 class DeferredStream:
-    """A text stream that starts with its first piece and that any thread can close."""
+    """A text stream that starts on first read. Any thread can close it."""
 
     def __init__(self, start: Callable[[], TextStream]) -> None:
         self._start = start
@@ -48,11 +48,11 @@ class DeferredStream:
 
 
 class AnswerStream:
-    """The events of an answer: `AnswerSources` first, then `AnswerPiece`s as they come, `AnswerDone` last.
+    """Events of an answer: `AnswerSources`, then `AnswerPiece`s, last `AnswerDone`.
 
     The passages are read before the stream starts, so it holds no database connection. `close` cancels it from any
     thread, with the request to the language model; a thread that waits for an event gets a ModelError. Iteration raises
-    ModelError, ModelUnavailable, and DatabaseError where the audit log cannot be written.
+    ModelError, ModelUnavailable, and DatabaseError if the audit log cannot be written.
     """
 
     def __init__(
@@ -66,18 +66,21 @@ class AnswerStream:
         self._started_at = time.perf_counter()
         self._awaits_first_token = True
 
-    def on_timing(self, timed: Callable[[float, str], None]) -> Self:
-        """Set a callback for the seconds until the first piece (`first_token`) and the end (`total`). Returns self."""
-        self._on_timing = timed
+    def on_timing(self, callback: Callable[[float, str], None]) -> Self:
+        """Set a callback for answer latency in seconds. Returns self.
+
+        Called with the time to the first piece (`first_token`) and to the end (`total`).
+        """
+        self._on_timing = callback
         self._started_at = time.perf_counter()
         return self
 
-    def on_complete(self, told: Callable[[Answer], None]) -> None:
+    def on_complete(self, callback: Callable[[Answer], None]) -> None:
         """Set a callback that gets the whole answer before the last event.
 
         If it raises, that event is withheld.
         """
-        self._on_complete = told
+        self._on_complete = callback
 
     def __iter__(self) -> Self:
         return self
@@ -92,11 +95,11 @@ class AnswerStream:
 
     def _time(self, event: AnswerPiece | AnswerDone) -> None:
         took_s = time.perf_counter() - self._started_at
-        done = isinstance(event, AnswerDone)
-        if done:
+        is_done = isinstance(event, AnswerDone)
+        if is_done:
             tracing.record_span("kosmos.answer", took_s, root=True)
-        if self._on_timing is not None and (done or self._awaits_first_token):
-            self._on_timing(took_s, "total" if done else "first_token")
+        if self._on_timing is not None and (is_done or self._awaits_first_token):
+            self._on_timing(took_s, "total" if is_done else "first_token")
         self._awaits_first_token = False
 
     def close(self) -> None:

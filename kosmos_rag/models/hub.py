@@ -16,9 +16,10 @@ LOCAL_ALTERNATIVE = (
 
 
 def locate(name: str) -> str:
-    """Return the folder of a packaged or local model, or the name itself for the hub.
+    """Return the folder of a packaged or local model.
 
-    Raises ModelUnavailable where the package is not installed or the folder has no model.
+    A name of the hub is returned unchanged. Raises ModelUnavailable if the package is not installed or the folder has
+    no model.
     """
     if name.startswith(PACKAGED):
         return str(_packaged(name))
@@ -33,7 +34,7 @@ def locate(name: str) -> str:
 
 
 def is_cached(name: str, cache_dir: Path | None) -> bool:
-    """Whether a model of the hub is in the local cache."""
+    """Return whether a model of the hub is in the local cache."""
     from huggingface_hub import try_to_load_from_cache
 
     return isinstance(try_to_load_from_cache(name, "config.json", cache_dir=cache_dir), str)

@@ -27,7 +27,7 @@ def hub_options(models: ModelsSettings) -> dict[str, Any]:
 
 
 def require_runtime(models: ModelsSettings) -> None:
-    """Raise ModelUnavailable where the settings name ONNX Runtime and it is not installed."""
+    """Raise ModelUnavailable if ONNX Runtime is configured and not installed."""
     if models.backend != "onnx":
         return
     # Read once, at its import. From version 1.31 on ONNX Runtime reports machine and sessions to Microsoft otherwise.
@@ -71,7 +71,10 @@ def _export(kind: Callable[..., Any], location: str, models: ModelsSettings) -> 
 
 
 def _export_key(kind: Callable[..., Any], location: str, precision: Precision) -> str:
-    """Return a folder name that changes with the files of the model: a replaced model is exported again."""
+    """Return a folder name that depends on the model's files.
+
+    A replaced model is exported again.
+    """
     digest = hashlib.sha256(f"{kind.__name__}:{precision}:{location}".encode())
     folder = Path(location)
     if folder.is_dir():

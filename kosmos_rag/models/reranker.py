@@ -34,11 +34,11 @@ class CrossEncoderReranker:
         return self._settings.model
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
-        """Score the relevance of each passage, 0 to 1: the logistic function of the model's output.
+        """Score the relevance of each passage, 0 to 1.
 
-        The end of a passage beyond `max_tokens` is cut off, and that of the question where it fills more than half.
-        Raises ModelUnavailable where the model cannot be loaded, ModelError where it does not return one finite score
-        for each passage.
+        The score is the logistic function of the model's output. The end of a passage beyond `max_tokens` is cut off,
+        and that of the question if it fills more than half. Raises ModelUnavailable if the model cannot be loaded,
+        ModelError if it does not return one finite score for each passage.
         """
         if not passages:
             return []

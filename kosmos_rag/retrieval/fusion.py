@@ -48,7 +48,7 @@ def rank_candidates(
             Candidate(chunk_id=chunk_id, score=score, rank=rank)
             for rank, (chunk_id, score) in enumerate(ordered, start=1)
         ),
-        explain=RetrieverStats(asked=limit, returned=len(ordered), plan=plan, read=dict(read), reason=reason),
+        explain=RetrieverStats(requested=limit, returned=len(ordered), plan=plan, read=dict(read), reason=reason),
     )
 
 

@@ -1,6 +1,6 @@
-"""What a language model is told: Jinja2 templates with a block `system` for the rules and a block `user` for the rest.
+"""Prompt templates in Jinja2: a block `system` for the rules and a block `user` for the data.
 
-What others wrote is fenced by a number that is new for each request, so no document can close its fence.
+Text from users and documents is fenced by a random number for each request, so no document can close its fence.
 """
 
 import secrets
@@ -22,7 +22,7 @@ _BLOCKS = ("system", "user")
 
 
 class Prompt:
-    """A template that has been checked."""
+    """A validated template."""
 
     def __init__(self, name: str, source: str, sample: dict[str, Any]) -> None:
         """Compile a template and fill it with a sample.
@@ -36,7 +36,7 @@ class Prompt:
         try:
             self._template: Template = self._environment.from_string(source)
         except TemplateSyntaxError as error:
-            raise self._broken(error.lineno, error) from error
+            raise self._config_error(error.lineno, error) from error
         missing = [block for block in _BLOCKS if block not in self._template.blocks]
         if missing:
             raise ConfigError(
@@ -45,46 +45,66 @@ class Prompt:
         self.messages(sample, fenced=())
 
     def messages(self, values: dict[str, Any], *, fenced: Iterable[str]) -> list[Message]:
-        """Fill the template: `values`, and `fence`, which stands in none of the fenced texts. Raises ConfigError."""
-        filled = {**values, "fence": _fence(fenced)}
+        """Render the template as messages.
+
+        The templates also get `fence`, which occurs in none of the fenced texts.
+
+        Args:
+            values: Variables of the template.
+            fenced: Texts that the fence must not occur in.
+
+        Raises:
+            ConfigError: The template fails.
+        """
+        all_values = {**values, "fence": _fence(fenced)}
         return [
-            Message(role="system", text=self._block("system", filled)),
-            Message(role="user", text=self._block("user", filled)),
+            Message(role="system", text=self._block("system", all_values)),
+            Message(role="user", text=self._block("user", all_values)),
         ]
 
     def _block(self, name: str, values: dict[str, Any]) -> str:
         try:
-            return self._rendered(self._template.blocks[name], values).strip()
+            return self._render(self._template.blocks[name], values).strip()
         except Exception as error:  # a template of the user's can do anything that fails
             lines = [
                 frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"
             ]
-            raise self._broken(lines[-1] if lines else None, error) from error
+            raise self._config_error(lines[-1] if lines else None, error) from error
 
-    def _rendered(self, block: Callable[..., Iterable[str]], values: dict[str, Any]) -> str:
+    def _render(self, block: Callable[..., Iterable[str]], values: dict[str, Any]) -> str:
         try:
             return "".join(block(self._template.new_context(values)))
         except Exception:  # noqa: BLE001 — raised again, with the lines of the template
             self._environment.handle_exception()
 
-    def _broken(self, line: int | None, error: Exception) -> ConfigError:
-        where = "" if line is None else f", line {line}"
-        return ConfigError(f"template {self._name}{where}: {first_line(error)}: correct it, or name a shipped template")
+    def _config_error(self, line: int | None, error: Exception) -> ConfigError:
+        position = "" if line is None else f", line {line}"
+        return ConfigError(
+            f"template {self._name}{position}: {first_line(error)}: correct it, or name a shipped template"
+        )
 
 
-def load(given: str, sample: dict[str, Any]) -> Prompt:
-    """Return the template of that name, or of the path of a .j2 file, checked. Raises ConfigError."""
-    if given.endswith(".j2"):
-        path = Path(given).expanduser()
+def load(name: str, sample: dict[str, Any]) -> Prompt:
+    """Load a shipped template by name, or a .j2 file by path.
+
+    Args:
+        name: Name of a shipped template, or path of a .j2 file.
+        sample: Values to validate the template with.
+
+    Raises:
+        ConfigError: The template does not exist or is broken.
+    """
+    if name.endswith(".j2"):
+        path = Path(name).expanduser()
         try:
             source = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise ConfigError(f"template {given} cannot be read: {first_line(error)}: correct the path") from error
-        return Prompt(given, source, sample)
+            raise ConfigError(f"template {name} cannot be read: {first_line(error)}: correct the path") from error
+        return Prompt(name, source, sample)
     shipped = sorted(entry.name.removesuffix(".j2") for entry in files(__package__).iterdir() if _is(entry.name))
-    if given not in shipped:
-        raise ConfigError(f"there is no template {given!r}: name {', '.join(shipped)}, or the path of a .j2 file")
-    return Prompt(given, files(__package__).joinpath(f"{given}.j2").read_text(encoding="utf-8"), sample)
+    if name not in shipped:
+        raise ConfigError(f"there is no template {name!r}: name {', '.join(shipped)}, or the path of a .j2 file")
+    return Prompt(name, files(__package__).joinpath(f"{name}.j2").read_text(encoding="utf-8"), sample)
 
 
 def _is(name: str) -> bool:
@@ -102,8 +122,8 @@ def _environment() -> "SandboxedEnvironment":
 
 
 def _fence(texts: Iterable[str]) -> str:
-    within: Sequence[str] = tuple(texts)
+    fenced_texts: Sequence[str] = tuple(texts)
     while True:
         fence = secrets.token_hex(8)
-        if not any(fence in text for text in within):
+        if not any(fence in text for text in fenced_texts):
             return fence

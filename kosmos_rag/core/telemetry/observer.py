@@ -109,7 +109,7 @@ def _log_slow(tenant: str, collection: str | None, result: SearchResult) -> None
             "collection": collection,
             "timings_ms": dict(result.timings_ms),
             "plan": {
-                name: {"plan": leg.plan, "asked": leg.asked, "returned": leg.returned, "read": dict(leg.read)}
+                name: {"plan": leg.plan, "requested": leg.requested, "returned": leg.returned, "read": dict(leg.read)}
                 for name, leg in result.retrievers.items()
             },
             "requested": result.requested,

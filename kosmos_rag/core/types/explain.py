@@ -38,7 +38,7 @@ def _expansion(of: "SearchResult") -> Iterator[str]:
 def _account(leg: "RetrieverStats") -> str:
     read = ", ".join(f"{what.replace('_', ' ')} {count:,}" for what, count in leg.read.items())
     reason = f"; {leg.reason}" if leg.reason else ""
-    return f"{leg.returned} of {leg.asked} candidates by {leg.plan}{f' ({read})' if read else ''}{reason}"
+    return f"{leg.returned} of {leg.requested} candidates by {leg.plan}{f' ({read})' if read else ''}{reason}"
 
 
 def _row(hit: "Passage") -> tuple[str, ...]:

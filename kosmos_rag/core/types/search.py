@@ -119,7 +119,7 @@ class Passage(Located):
 class RetrieverStats(Serializable):
     """What one retriever was asked for, what it returned and what it read."""
 
-    asked: int
+    requested: int
     returned: int
     plan: str
     """How the rows were found: `exact scan`, `ivfflat`, `hnsw`, `segments`; `not told` to who may not read them all."""

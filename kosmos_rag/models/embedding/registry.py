@@ -38,7 +38,7 @@ class EmbedderRegistry:
 
     @property
     def default(self) -> Embedder:
-        """The model of `rag.embedding`: for new tenants, and for the token counts of chunks."""
+        """The model of `rag.embedding`, for new tenants and token counts."""
         return self._default.embedder
 
     @property
@@ -97,8 +97,8 @@ class EmbedderRegistry:
         The live one is first, as in `spaces`. A backfill finds later what is not written to the others. Raises
         EmbeddingSpaceMismatch where the model of the live space is not configured.
         """
-        live, *others = spaces
-        embedders = [(space, self._find(space)) for space in others]
+        live, *former = spaces
+        embedders = [(space, self._find(space)) for space in former]
         return [
             (live, self.get(live, tenant)),
             *((space, embedder) for space, embedder in embedders if embedder is not None),

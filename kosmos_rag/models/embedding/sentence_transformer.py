@@ -50,7 +50,7 @@ class SentenceTransformerEmbedder:
 
     @cached_property
     def max_tokens(self) -> int:
-        """Most tokens of a text that the model reads, special tokens not included."""
+        """Maximum input length in tokens, special tokens not included."""
         model = self._model()
         return int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
 

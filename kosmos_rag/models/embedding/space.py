@@ -21,6 +21,11 @@ def space_id(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> u
     """Return the id of the space of an embedder for a tenant.
 
     The same model gives the same id.
+
+    Args:
+        tenant_id: The tenant's id.
+        embedder: The embedding model.
+        normalized: Whether its vectors are scaled to length one.
     """
     return uuid.uuid5(tenant_id, f"space:{embedder.name}:{embedder.dimensions}:{normalized}")
 
@@ -29,6 +34,11 @@ def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool
     """Describe the space of an embedder for a tenant.
 
     Embeds the probe sentence.
+
+    Args:
+        tenant_id: The tenant's id.
+        embedder: The embedding model.
+        normalized: Whether its vectors are scaled to length one.
     """
     return Space(
         id=space_id(tenant_id, embedder, normalized=normalized),
@@ -39,30 +49,30 @@ def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool
     )
 
 
-def find_difference(stored: Space, ours: Space) -> str | None:
+def find_difference(stored: Space, configured: Space) -> str | None:
     """Return why vectors of two spaces cannot be compared, in words.
 
     None where they can.
     """
-    if stored.dimensions != ours.dimensions:
-        return f"its vectors have {stored.dimensions} dimensions, the configured ones {ours.dimensions}"
-    if stored.normalized != ours.normalized:
+    if stored.dimensions != configured.dimensions:
+        return f"its vectors have {stored.dimensions} dimensions, the configured ones {configured.dimensions}"
+    if stored.normalized != configured.normalized:
         return f"its vectors were made with rag.embedding.normalize = {str(stored.normalized).lower()}"
-    cosine = float(stored.probe @ ours.probe / (np.linalg.norm(stored.probe) * np.linalg.norm(ours.probe)))
+    cosine = float(stored.probe @ configured.probe / (np.linalg.norm(stored.probe) * np.linalg.norm(configured.probe)))
     return None if cosine >= MIN_COSINE else f"the two embed one sentence differently (cosine {cosine:.2f})"
 
 
-def check_compatible(stored: Space, ours: Space, tenant: str) -> None:
+def check_compatible(stored: Space, configured: Space, tenant: str) -> None:
     """Raise EmbeddingSpaceMismatch unless vectors of the two spaces can be compared.
 
     Args:
         stored: the space of the tenant's vectors.
-        ours: the space of the configured model.
+               configured: the space of the configured model.
         tenant: the tenant's name, for the message.
     """
-    if (difference := find_difference(stored, ours)) is not None:
+    if (difference := find_difference(stored, configured)) is not None:
         raise EmbeddingSpaceMismatch(
-            f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {ours.model!r}: "
+            f"tenant {tenant!r} was embedded with {stored.model!r}, and the configuration names {configured.model!r}: "
             f"{difference}; set rag.embedding.model to {stored.model!r}; to move the tenant to another model, name "
             "that one in rag.next_embedding and run kosmos-rag reembed start"
         )

@@ -22,7 +22,10 @@ _CANCELLED = "the answer of the language model was cancelled: ask again"
 
 
 class BackgroundLoop:
-    """An event loop in a thread of its own, started with the first stream. Thread-safe."""
+    """An event loop in a background thread. Thread-safe.
+
+    It starts with the first stream.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,7 +72,7 @@ class BackgroundStream:
     def __init__(self, queue: SimpleQueue[object], task: "Future[bool]") -> None:
         self._queue = queue
         self._task = task
-        task.add_done_callback(lambda done: queue.put(_end_of(done)))
+        task.add_done_callback(lambda task_done: queue.put(_end_of(task_done)))
 
     def __iter__(self) -> "BackgroundStream":
         return self
@@ -90,7 +93,10 @@ class BackgroundStream:
         return task.done() and not task.cancelled() and task.exception() is None and task.result()
 
     def on_end(self, callback: Callable[["Future[bool]"], None]) -> None:
-        """Call back when the producer has ended, failed or was cancelled, from its thread."""
+        """Call back when the producer has ended, failed or been cancelled.
+
+        From the producer's thread.
+        """
         self._task.add_done_callback(callback)
 
     def close(self) -> None:
@@ -106,8 +112,8 @@ def _end_of(task: "Future[bool]") -> object:
 
 
 async def _cancel_all(cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     await cleanup()

@@ -123,12 +123,12 @@ class _Completion:
                 asyncio.timeout(self._settings.first_token_s) as first_token,
             ):
 
-                def write_started(piece: str) -> None:
-                    if not self._started and piece.strip():
+                def write_started(token_text: str) -> None:
+                    if not self._started and token_text.strip():
                         self._started = True
                         first_token.reschedule(None)
                     if self._started:
-                        write(piece)
+                        write(token_text)
 
                 truncated = await self._request_with_retry(write_started)
         except TimeoutError:
@@ -203,7 +203,7 @@ class _Completion:
 
     async def _read_lines(self, response: "httpx.Response") -> AsyncIterator[str]:
         size = 0
-        rest = b""
+        remainder = b""
         async for data in response.aiter_bytes():
             size += len(data)
             if size > _MAX_RESPONSE_BYTES:
@@ -212,11 +212,11 @@ class _Completion:
                     "lower rag.answer.max_output_tokens"
                 )
             # Not httpx's aiter_lines: it also splits at U+2028 and U+0085, which a text may hold.
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, remainder = (remainder + data).split(b"\n")
             for line in lines:
                 yield line.decode(errors="replace").rstrip("\r")
-        if rest:
-            yield rest.decode(errors="replace")
+        if remainder:
+            yield remainder.decode(errors="replace")
 
 
 async def _read_error(response: "httpx.Response") -> bytes:

@@ -17,7 +17,7 @@ _MAX_REASON_CHARS = 200
 
 
 class Endpoint:
-    """A language model server: where requests go, and the errors to raise where they fail."""
+    """A language model server: its address, and errors for its failures."""
 
     url: "httpx.URL"
 
@@ -80,7 +80,10 @@ class Endpoint:
         return self.error(f"failed ({details}): look into its log, or correct language_model.model")
 
     def excerpt(self, text: str) -> str:
-        """Return the start of a server's text in one line, without the key, which some servers echo."""
+        """Return the start of a server's text in one line, without the key.
+
+        Some servers echo it.
+        """
         text = " ".join(text.split())
         if self._key:
             text = text.replace(self._key, "***")

@@ -46,7 +46,7 @@ class ChatProtocol(Protocol):
     def build_request(
         self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int
     ) -> dict[str, Any]:
-        """Build the body of a request for a streamed answer at temperature 0.
+        """Build the body of a streaming request at temperature 0.
 
         Args:
             messages: the conversation.

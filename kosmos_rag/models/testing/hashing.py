@@ -25,9 +25,10 @@ class _PieceTokenizer:
 
 
 class HashingEmbedder:
-    """Embeds a text as a bag of hashed words, normalised to length one; deterministic on every machine.
+    """Embeds a text as a normalised bag of hashed words.
 
-    A text without words has the first unit vector. Words after the first `max_tokens` tokens are ignored.
+    Deterministic on every machine. A text without words has the first unit vector. Words after the first `max_tokens`
+    tokens are ignored.
     """
 
     def __init__(self, *, dimensions: int = 64, max_tokens: int = 256) -> None:
@@ -47,7 +48,7 @@ class HashingEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Most tokens of a text that count."""
+        """Maximum input length in tokens."""
         return self._max_tokens
 
     @property

@@ -1,1 +1,1 @@
-"""What is looked for beside the question's own words: synonyms from a file, and what a language model writes."""
+"""Query expansion: synonyms from a file, other wordings and a hypothetical passage by a language model."""

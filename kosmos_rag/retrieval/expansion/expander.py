@@ -1,4 +1,4 @@
-"""What is looked for beside the question's own words, as the settings say."""
+"""Expand queries by the settings of `rag.expansion`."""
 
 import threading
 from collections.abc import Callable
@@ -38,28 +38,31 @@ def create_expander(rag: RagSettings, model: LanguageModel | None) -> "Expander 
 
 
 def _effective_settings(rag: RagSettings) -> ExpansionSettings:
-    """Return the settings without what a leg of no weight would be asked: it changes nothing and takes time."""
-    without = {
+    """Return the settings without expansion for retrievers of weight 0."""
+    update = {
         "synonyms": None if rag.retrieval.keyword_weight == 0 else rag.expansion.synonyms,
         "hyde": rag.expansion.hyde and rag.retrieval.semantic_weight > 0,
     }
-    return rag.expansion.model_copy(update=without)
+    return rag.expansion.model_copy(update=update)
 
 
 class Expander:
-    """Expands questions. What a language model wrote is kept for when the question is asked again. Thread-safe."""
+    """Expands questions by synonyms and a language model. Thread-safe.
+
+    The output of the model is cached by question.
+    """
 
     def __init__(self, rag: RagSettings, model: LanguageModel | None) -> None:
         """Load the synonyms.
 
         Raises ConfigError: a broken file, or no language model where one is needed.
         """
-        settings, kept = _effective_settings(rag), rag.retrieval.query_embedding_cache
+        settings, cache_size = _effective_settings(rag), rag.retrieval.query_embedding_cache
         self._synonyms = Synonyms.load(settings.synonyms) if settings.synonyms else None
-        wanted = [key for key in ("queries", "hyde") if getattr(settings, key)]
-        if wanted and model is None:
+        generated = [key for key in ("queries", "hyde") if getattr(settings, key)]
+        if generated and model is None:
             raise ConfigError(
-                f"rag.expansion.{wanted[0]} needs a language model; set language_model.url, or give the engine one"
+                f"rag.expansion.{generated[0]} needs a language model; set language_model.url, or give the engine one"
             )
 
         def wordings(question: str) -> tuple[str, ...]:
@@ -70,11 +73,11 @@ class Expander:
             assert model is not None, "checked above"
             return hypothetical_passage(model, question)
 
-        def keeping(call: Callable[[str], T]) -> Callable[[str], T]:
-            return cached(LRUCache(maxsize=kept), lock=threading.Lock())(call)
+        def cache(call: Callable[[str], T]) -> Callable[[str], T]:
+            return cached(LRUCache(maxsize=cache_size), lock=threading.Lock())(call)
 
-        self._wordings = keeping(wordings) if settings.queries else None
-        self._passage = keeping(passage) if settings.hyde else None
+        self._wordings = cache(wordings) if settings.queries else None
+        self._passage = cache(passage) if settings.hyde else None
 
     @property
     def enabled(self) -> bool:
@@ -82,24 +85,24 @@ class Expander:
         return any((self._synonyms, self._wordings, self._passage))
 
     def expand(self, question: str) -> ExpandedQuery:
-        """Return what else to look for.
+        """Expand a question.
 
-        Where the language model fails, the question stands as it is, with a note.
+        If the language model fails, the expansion lacks its part and has a warning.
         """
-        notes: list[str] = []
+        warnings: list[str] = []
 
-        def tried(call: Callable[[str], T] | None, otherwise: T, missing: str) -> T:
+        def run(call: Callable[[str], T] | None, default: T, warning: str) -> T:
             if call is None:
-                return otherwise
+                return default
             try:
                 return call(question)
             except Exception as error:  # noqa: BLE001 — whatever a model of the caller raises, the question can be asked
-                notes.append(f"{missing}: {first_line(error)}")
-                return otherwise
+                warnings.append(f"{warning}: {first_line(error)}")
+                return default
 
         expansion = Expansion(
             synonyms=self._synonyms.expand(question) if self._synonyms else (),
-            wordings=tried(self._wordings, (), "no other wordings"),
-            passage=tried(self._passage, None, "no hypothetical passage"),
+            wordings=run(self._wordings, (), "no other wordings"),
+            passage=run(self._passage, None, "no hypothetical passage"),
         )
-        return ExpandedQuery(expansion=expansion, warnings=tuple(notes))
+        return ExpandedQuery(expansion=expansion, warnings=tuple(warnings))

@@ -1,4 +1,4 @@
-"""The file of synonyms: a YAML list of entries, read into rules."""
+"""Synonyms from a YAML file of entries."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -21,14 +21,14 @@ except ImportError:  # PyYAML was built without its C parser, which is six times
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """Where a text says one of `asked`, all of `sought` are looked for as well."""
+    """A synonym rule: a term of `terms` in a text adds all `synonyms`."""
 
-    asked: tuple[str, ...]
-    sought: tuple[str, ...]
+    terms: tuple[str, ...]
+    synonyms: tuple[str, ...]
 
 
 class _Fault(Exception):
-    """What is wrong at one place of the file, and what to do."""
+    """A fault at one position of the file, with its remedy."""
 
     def __init__(self, node: yaml.Node, message: str) -> None:
         self.line = node.start_mark.line + 1
@@ -36,10 +36,12 @@ class _Fault(Exception):
 
 
 def read_rules(path: Path) -> list[Rule]:
-    """Read the entries of a file in their order.
+    """Read the entries of a synonym file, in order.
 
-    An empty file has none. Raises ConfigError where the file cannot be read, is not YAML, or an entry is not as
-    docs/expansion.md has it.
+    An empty file has none.
+
+    Raises:
+        ConfigError: The file cannot be read, is not YAML, or an entry does not fit docs/expansion.md.
     """
     try:
         return list(_rules(_compose(path)))
@@ -48,7 +50,10 @@ def read_rules(path: Path) -> list[Rule]:
 
 
 def _compose(path: Path) -> yaml.Node | None:
-    """Return the file's nodes: unlike values, they know their lines, and `no` and `2024` are still text."""
+    """Parse the file to YAML nodes.
+
+    Unlike values, nodes have line numbers, and `no` and `2024` remain text.
+    """
     try:
         return yaml.compose(path.read_bytes(), Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -66,29 +71,29 @@ def _rules(root: yaml.Node | None) -> Iterator[Rule]:
     if root is None or not root.value:
         return
     if not isinstance(root, yaml.SequenceNode):
-        raise _Fault(root, f"{_shown(root)} is not a list of entries: begin each entry with a hyphen")
+        raise _Fault(root, f"{_describe(root)} is not a list of entries: begin each entry with a hyphen")
     for entry in root.value:
         rule = _rule(entry)
-        if len({tuple(normalized_words(term)) for term in rule.asked + rule.sought}) < 2:
-            raise _Fault(entry, f"{show(rule.asked)} has no other word beside it: add one, or remove the entry")
+        if len({tuple(normalized_words(term)) for term in rule.terms + rule.synonyms}) < 2:
+            raise _Fault(entry, f"{show(rule.terms)} has no other word beside it: add one, or remove the entry")
         yield rule
 
 
 def _rule(entry: yaml.Node) -> Rule:
     if isinstance(entry, yaml.SequenceNode):
         terms = _terms(entry)
-        return Rule(asked=terms, sought=terms)
+        return Rule(terms=terms, synonyms=terms)
     if not isinstance(entry, yaml.MappingNode):
-        raise _Fault(entry, f"{_shown(entry)} is not an entry: write [one word, another], or {{from: […], to: […]}}")
+        raise _Fault(entry, f"{_describe(entry)} is not an entry: write [one word, another], or {{from: […], to: […]}}")
     if sorted(str(key.value) for key, _ in entry.value) != ["from", "to"]:
         raise _Fault(entry, "the keys of this entry are not from and to: write {from: […], to: […]}, each once")
     sides = {key.value: _terms(side) for key, side in entry.value}
-    return Rule(asked=sides["from"], sought=sides["to"])
+    return Rule(terms=sides["from"], synonyms=sides["to"])
 
 
 def _terms(node: yaml.Node) -> tuple[str, ...]:
     if not isinstance(node, yaml.SequenceNode):
-        raise _Fault(node, f"{_shown(node)} is not a list of words: put it in brackets")
+        raise _Fault(node, f"{_describe(node)} is not a list of words: put it in brackets")
     if not node.value:
         raise _Fault(node, "this list is empty: write words into it, or remove the entry")
     return tuple(_term(item) for item in node.value)
@@ -96,13 +101,13 @@ def _terms(node: yaml.Node) -> tuple[str, ...]:
 
 def _term(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode) or not is_text(node.value):
-        raise _Fault(node, f"{_shown(node)} is not text: write a word or a phrase")
+        raise _Fault(node, f"{_describe(node)} is not text: write a word or a phrase")
     if not normalized_words(node.value):
-        raise _Fault(node, f"{_shown(node)} holds no word: write one, or remove it")
+        raise _Fault(node, f"{_describe(node)} holds no word: write one, or remove it")
     return " ".join(node.value.split())
 
 
-def _shown(node: yaml.Node) -> str:
+def _describe(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         return show(node.value)
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
@@ -121,21 +126,18 @@ class _Term:
 
 
 class Synonyms:
-    """Rules of synonyms, found by the words that a text says.
-
-    Thread-safe: it never changes.
-    """
+    """Synonym rules, matched by the words of a text. Thread-safe, immutable."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._terms: dict[_Words, _Term] = {}
         # One tuple serves all words of a rule: a copy for each would make a long entry take its square.
-        self._sought: dict[_Words, list[tuple[_Term, ...]]] = {}
+        self._synonyms: dict[_Words, list[tuple[_Term, ...]]] = {}
         for rule in rules:
-            asked = [self._term(text) for text in rule.asked]
-            sought = tuple(self._term(text) for text in rule.sought)
-            for term in asked:
-                self._sought.setdefault(term.words, []).append(sought)
-        self._lengths = _lengths_by_first_word(self._sought)
+            terms = [self._term(text) for text in rule.terms]
+            synonyms = tuple(self._term(text) for text in rule.synonyms)
+            for term in terms:
+                self._synonyms.setdefault(term.words, []).append(synonyms)
+        self._lengths = _phrase_lengths(self._synonyms)
 
     @classmethod
     def load(cls, path: Path) -> "Synonyms":
@@ -143,44 +145,44 @@ class Synonyms:
         return cls(read_rules(path))
 
     def expand(self, text: str) -> tuple[str, ...]:
-        """Return what to look for beside the text's own words: in the file's order, each once, none that it says.
+        """Return the synonyms of a text that it does not contain.
 
-        One step: the synonyms of a synonym are not looked for.
+        In the order of the file, each once. One step: the synonyms of a synonym are not added.
         """
-        said = normalized_words(text)
-        line, vocabulary = _line(said), set(said)
-        sought = {term for phrase in self._phrases(said) for terms in self._sought[phrase] for term in terms}
-        new = (term for term in sought if term.words[0] not in vocabulary or _line(term.words) not in line)
-        return tuple(term.text for term in sorted(new, key=attrgetter("number")))
+        text_words = normalized_words(text)
+        line, vocabulary = _padded(text_words), set(text_words)
+        synonyms = {term for phrase in self._phrases(text_words) for terms in self._synonyms[phrase] for term in terms}
+        additions = (term for term in synonyms if term.words[0] not in vocabulary or _padded(term.words) not in line)
+        return tuple(term.text for term in sorted(additions, key=attrgetter("number")))
 
     def _term(self, text: str) -> _Term:
-        found = tuple(normalized_words(text))
-        return self._terms.setdefault(found, _Term(number=len(self._terms), text=text, words=found))
+        term_words = tuple(normalized_words(text))
+        return self._terms.setdefault(term_words, _Term(number=len(self._terms), text=text, words=term_words))
 
-    def _phrases(self, said: list[str]) -> Iterator[_Words]:
-        """Find the phrases asked for: from left to right the longest each time, and the next after its end.
+    def _phrases(self, text_words: list[str]) -> Iterator[_Words]:
+        """Yield the longest known phrases, left to right, without overlap.
 
-        So the words of a phrase are not taken singly: `hot dog` does not lead to what `dog` means.
+        So `hot dog` does not match the entry of `dog`.
         """
         at = 0
-        while at < len(said):
-            candidates = (tuple(said[at : at + length]) for length in self._lengths.get(said[at], ()))
-            longest = next((phrase for phrase in candidates if phrase in self._sought), None)
-            if longest is None:
+        while at < len(text_words):
+            candidates = (tuple(text_words[at : at + length]) for length in self._lengths.get(text_words[at], ()))
+            phrase = next((phrase for phrase in candidates if phrase in self._synonyms), None)
+            if phrase is None:
                 at += 1
             else:
-                yield longest
-                at += len(longest)
+                yield phrase
+                at += len(phrase)
 
 
-def _lengths_by_first_word(phrases: Iterable[_Words]) -> dict[str, list[int]]:
-    """Return how many words the phrases have that begin with each word, the most first."""
+def _phrase_lengths(phrases: Iterable[_Words]) -> dict[str, list[int]]:
+    """Return the lengths of the phrases by first word, longest first."""
     lengths: dict[str, set[int]] = defaultdict(set)
     for phrase in phrases:
         lengths[phrase[0]].add(len(phrase))
-    return {word: sorted(found, reverse=True) for word, found in lengths.items()}
+    return {word: sorted(lengths_of_word, reverse=True) for word, lengths_of_word in lengths.items()}
 
 
-def _line(said: Iterable[str]) -> str:
-    """Join words so that whole words, and only those, are found in it."""
-    return f" {' '.join(said)} "
+def _padded(text_words: Iterable[str]) -> str:
+    """Join words with padding, for search of whole words."""
+    return f" {' '.join(text_words)} "

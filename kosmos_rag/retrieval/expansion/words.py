@@ -12,7 +12,7 @@ _WORD = re.compile(r"(?:(?<!\S)\.)?[^\s.+#]+(?:[+#]++(?![^\s.+#]))?")
 
 
 def normalized_words(text: str) -> list[str]:
-    """Return the words of a text in compatibility form (NFKC), case-folded, in order.
+    """Return the words of a text, NFKC and case-folded, in order.
 
     A word is a run of letters, digits and combining marks, with `+` and `#` at its end and a dot at its start. All
     other characters separate words, such as hyphens, underscores and apostrophes.

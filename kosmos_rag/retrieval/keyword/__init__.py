@@ -1,4 +1,4 @@
-"""Context by words alone, for a prompt about a small body of text: no model, no database, no index on disk.
+"""Keyword context for a prompt over a small text: no model, no database, no index on disk.
 
-`KeywordContext` takes a text apart at its blank lines, and gives the paragraphs that share words with a query.
+`KeywordContext` splits a text at blank lines and returns the paragraphs that share words with a query.
 """

@@ -10,7 +10,7 @@ from rank_bm25 import BM25Okapi
 
 from kosmos_rag.core.text.bm25 import K1, B, inverse_document_frequency
 
-_PHRASE = 10
+_PHRASE_BONUS = 10
 _TOKEN = re.compile(r"[^\W_]+")
 
 
@@ -23,9 +23,10 @@ def tokens(text: str) -> list[str]:
 
 
 class Bm25Ranking:
-    """Scores a paragraph by BM25, and 10 more where it holds the query's words as one phrase; 0 where it shares none.
+    """Scores paragraphs by BM25, with a bonus for the exact phrase.
 
-    Extra points for SQL keywords, which the classic ranking gives, were measured to change nothing (docs/keyword.md).
+    The bonus is 10; a paragraph without a shared word scores 0. Extra points for SQL keywords, as in the classic
+    ranking, were measured to change nothing (docs/keyword.md).
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -39,19 +40,21 @@ class Bm25Ranking:
         words = tokens(query)
         if self._index is None or not words:
             return [0.0] * len(self._phrases)
-        asked = _phrase(words)
+        query_phrase = _phrase(words)
         scores: list[float] = self._index.get_scores(words).tolist()
-        return [score + _PHRASE * (asked in text) for score, text in zip(scores, self._phrases, strict=True)]
+        return [
+            score + _PHRASE_BONUS * (query_phrase in text) for score, text in zip(scores, self._phrases, strict=True)
+        ]
 
 
 def _phrase(words: Sequence[str]) -> str:
-    """Join words so that one text in another is a run of whole words."""
+    """Join words with padding, for search of whole words."""
     return f" {' '.join(words)} "
 
 
 def _index(corpus: Sequence[Sequence[str]]) -> BM25Okapi:
     index = BM25Okapi(corpus, k1=K1, b=B)
     # What rank-bm25 weighs words by falls below 0 for a word of most paragraphs: in a short text nothing would match.
-    holding = Counter(chain.from_iterable(index.doc_freqs))
-    index.idf = {word: inverse_document_frequency(len(corpus), count) for word, count in holding.items()}
+    document_counts = Counter(chain.from_iterable(index.doc_freqs))
+    index.idf = {word: inverse_document_frequency(len(corpus), count) for word, count in document_counts.items()}
     return index

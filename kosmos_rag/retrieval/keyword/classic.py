@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
-_PHRASE = 10
-_SQL_KEYWORD = 2
+_PHRASE_BONUS = 10
+_SQL_KEYWORD_BONUS = 2
 _SQL_KEYWORDS = ("select", "sum", "count", "avg", "group", "where", "order")
 
 
 class ClassicRanking:
-    """Scores a paragraph by one point a word that it shares with the query, as white space separates them.
+    """Scores paragraphs by shared words, with bonuses for phrase and SQL.
 
-    Ten more where the whole query stands in it, and two for each SQL keyword that stands in both, be it within a word.
+    One point for each shared word, separated by white space; ten more if the paragraph contains the whole query; two
+    for each SQL keyword that both contain, also within a word.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -24,9 +25,9 @@ class ClassicRanking:
         keywords = [keyword for keyword in _SQL_KEYWORDS if keyword in lowered]
         return [
             float(
-                len(words & own)
-                + _PHRASE * (lowered in text)
-                + _SQL_KEYWORD * sum(keyword in text for keyword in keywords)
+                len(words & text_words)
+                + _PHRASE_BONUS * (lowered in text)
+                + _SQL_KEYWORD_BONUS * sum(keyword in text for keyword in keywords)
             )
-            for text, own in self._texts
+            for text, text_words in self._texts
         ]

@@ -1,4 +1,4 @@
-"""The context of a query: the paragraphs that match its words best, or what is given where none does."""
+"""Keyword context of a query: the best matching paragraphs, or a fallback."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ log = logging.getLogger("kosmos_rag.retrieval.keyword")
 
 
 class Texts(Protocol):
-    """A body of documents whose texts can be read: a `Tenant` is one."""
+    """Documents whose texts can be read; a `Tenant` is one."""
 
     def texts(self) -> Iterable[tuple[str, str]]:
         """Return source and text of each document."""
@@ -36,7 +36,7 @@ class Match:
     score: float
     """Above 0; scores of one query can be compared, those of different queries or rankings cannot."""
     source: str | None
-    """The file or document that it stands in; None for a text that was given as it is."""
+    """Its file or document; None for a text passed by the caller."""
     line_start: int
     """Counts from 1."""
     line_end: int
@@ -47,19 +47,27 @@ class _Scorer(Protocol):
 
 
 class KeywordContext:
-    """Finds the paragraphs of a text by their words. Thread-safe; the text is read once, when it is made.
+    r"""Searches the paragraphs of a text by words. Thread-safe.
+
+    The text is read once, at construction.
 
     context = KeywordContext.from_file("schema_docs.txt")
-    prompt = f"{context.get_context('show total sales by region')}\\n\\n{question}"
+    prompt = f"{context.get_context('show total sales by region')}\n\n{question}"
     """
 
     def __init__(
         self, paragraphs: Sequence[Paragraph], *, ranking: Ranking = "bm25", fallback: str | None = None
     ) -> None:
-        """Make a context of paragraphs.
+        """Create a context from paragraphs.
 
-        `fallback` is the context where there are none. Raises ParseError (`empty`) where there are none and no
-        fallback, RequestError on a blank fallback and on an unknown ranking.
+        Args:
+            paragraphs: The paragraphs to search.
+            ranking: `bm25` or `classic`.
+            fallback: The context if there are no paragraphs.
+
+        Raises:
+            ParseError: `empty`: there are no paragraphs and no fallback.
+            RequestError: The fallback is blank, or the ranking unknown.
         """
         if ranking not in get_args(Ranking):
             raise RequestError(f"ranking is {ranking!r}; choose one of {', '.join(get_args(Ranking))}")
@@ -76,10 +84,18 @@ class KeywordContext:
 
     @classmethod
     def from_file(cls, path: str | Path, *, ranking: Ranking = "bm25", fallback: str | None = None) -> Self:
-        """Make a context of a text file.
+        """Create a context from a text file.
 
-        With a `fallback`, a file that cannot be used is logged and not an error. Raises SourceError, ParseError, and
-        RequestError as the constructor does.
+        Also raises RequestError as the constructor does.
+
+        Args:
+            path: Path of the file.
+            ranking: `bm25` or `classic`.
+            fallback: The context if the file cannot be used; the error is then logged and not raised.
+
+        Raises:
+            SourceError: The file cannot be read.
+            ParseError: The file is not text, or blank.
         """
         try:
             text = read_text(Path(path))
@@ -92,27 +108,27 @@ class KeywordContext:
 
     @classmethod
     def from_text(cls, text: str, *, ranking: Ranking = "bm25", fallback: str | None = None) -> Self:
-        """Make a context of a text. Raises what the constructor raises."""
+        """Create a context from a text. Raises as the constructor does."""
         return cls(list(split_paragraphs(text)), ranking=ranking, fallback=fallback)
 
     @classmethod
     def from_tenant(cls, scope: Texts, *, ranking: Ranking = "bm25", fallback: str | None = None) -> Self:
-        """Make a context of the documents that a reader may read: of a tenant, or of one collection of it.
+        """Create a context from the documents that a reader may read.
 
-        Raises DatabaseError, RequestError where an audit log is kept, and what the constructor raises.
+        Raises DatabaseError, RequestError if an audit log is kept, and as the constructor does.
         """
-        found = [paragraph for source, text in scope.texts() for paragraph in split_paragraphs(text, source)]
-        return cls(found, ranking=ranking, fallback=fallback)
+        paragraphs = [paragraph for source, text in scope.texts() for paragraph in split_paragraphs(text, source)]
+        return cls(paragraphs, ranking=ranking, fallback=fallback)
 
     @property
     def paragraphs(self) -> tuple[Paragraph, ...]:
-        """What is searched, in the order of the text."""
+        """The searched paragraphs, in text order."""
         return self._paragraphs
 
     def search(self, query: str, k: int = 5) -> list[Match]:
-        """Return the best `k` of the paragraphs that match, best first.
+        """Return the best `k` matching paragraphs; ties in text order.
 
-        Equal ones in the order of the text. Raises RequestError on a blank query and on a `k` below 1.
+        Raises RequestError on a blank query and on a `k` below 1.
         """
         if not query.strip():
             raise RequestError("the query is empty; ask something")
@@ -123,17 +139,17 @@ class KeywordContext:
         return [_match(score, paragraph) for score, paragraph in best]
 
     def get_context(self, query: str, k: int = 5) -> str:
-        """Return the texts of the matches, with a blank line between them.
+        """Return the texts of the matches, separated by blank lines.
 
-        Never an empty text. Where nothing matches, the first ten paragraphs; where there are none, the fallback. Raises
-        as `search` does.
+        Never empty: without a match the first ten paragraphs, and without paragraphs the fallback. Raises as `search`
+        does.
         """
-        found = self.search(query, k)
-        return _context(found) if found else self._unmatched
+        matches = self.search(query, k)
+        return _context(matches) if matches else self._unmatched
 
 
-def _context(pieces: Sequence[Paragraph | Match]) -> str:
-    return "\n\n".join(piece.text for piece in pieces)
+def _context(paragraphs: Sequence[Paragraph | Match]) -> str:
+    return "\n\n".join(paragraph.text for paragraph in paragraphs)
 
 
 def _match(score: float, paragraph: Paragraph) -> Match:

@@ -1,4 +1,4 @@
-"""A text as its paragraphs: what blank lines separate."""
+"""Split a text at blank lines into paragraphs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from itertools import groupby
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Paragraph:
-    """Lines of a text without a blank one between them, as one piece."""
+    """Adjacent lines of a text without a blank line between them."""
 
     text: str
     source: str | None
-    """The file or document that it stands in; None for a text that was given as it is."""
+    """Its file or document; None for a text passed by the caller."""
     line_start: int
     """Counts from 1."""
     line_end: int
 
 
 def split_paragraphs(text: str, source: str | None = None) -> Iterator[Paragraph]:
-    """Find the paragraphs of a text, trimmed.
+    """Yield the paragraphs of a text, trimmed.
 
-    A line of white space alone is blank; line ends may be of any system.
+    A line of white space is blank; line ends may be those of any system.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for blank, run in groupby(enumerate(lines, start=1), key=lambda line: not line[1].strip()):

@@ -1,11 +1,11 @@
-"""A text file as text: UTF-8, or UTF-16 or UTF-32 by their byte order marks."""
+"""Read a text file in UTF-8, or in UTF-16 or UTF-32 by byte order mark."""
 
 import codecs
 from pathlib import Path
 
 from kosmos_rag.core.errors import ParseError, SourceError
 
-_WIDE_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
+_BYTE_ORDER_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -45,7 +45,7 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> str:
-    encoding = next((encoding for mark, encoding in _WIDE_MARKS if data.startswith(mark)), "utf-8-sig")
+    encoding = next((encoding for mark, encoding in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8-sig")
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:

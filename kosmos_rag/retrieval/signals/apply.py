@@ -41,15 +41,16 @@ class Signals:
     def apply(
         self, query: QueryContext, passages: Sequence[Passage], *, ahead: Callable[[Passage], bool]
     ) -> SignalResult:
-        """Return the passages by (score / best score + Σ added) · Π multiplied, then filtered by selection signals.
+        """Apply the signals of the query's intent, and reorder the passages.
+
+        The score is (score / best score + Σ added) · Π multiplied; selection signals filter afterwards. `signals` of
+        each passage holds the change by each signal. Without signals for this query the passages are returned
+        unchanged.
 
         Args:
             query: The query as signals see it.
             passages: Ranked passages, best first.
             ahead: Passages that stay before all others, whatever their score.
-
-        `signals` of each passage holds the change by each signal. Without signals for this query the passages are
-        returned unchanged.
         """
         intent = self._match_intent(query.text)
         signals = self._default if intent is None else self._by_intent[intent.name]
@@ -71,10 +72,10 @@ class Signals:
         warnings = []
         for key, signal in signals.items():
             if isinstance(signal, SelectionSignal):
-                chosen = _select(query, ordered, key, signal)
-                if len(chosen) < len(ordered):
-                    warnings.append(f"{key} left out {len(ordered) - len(chosen)} of {len(ordered)} passages")
-                ordered = chosen
+                kept = _select(query, ordered, key, signal)
+                if len(kept) < len(ordered):
+                    warnings.append(f"{key} left out {len(ordered) - len(kept)} of {len(ordered)} passages")
+                ordered = kept
         return SignalResult(passages=ordered, intent=name, warnings=tuple(warnings))
 
     def _match_intent(self, text: str) -> Intent | None:
@@ -89,7 +90,10 @@ def build_signal_rules(settings: Settings) -> Signals:
 def _score(
     query: QueryContext, passage: Passage, best: float, scoring: Sequence[tuple[str, ScoreSignal]]
 ) -> tuple[float, dict[str, float]]:
-    """Return the score relative to the best one, changed by the signals in order, and each change."""
+    """Return the relative score after the signals, and each change.
+
+    Relative to the best score, with signals in order.
+    """
     score = passage.score / best if best > 0 else 0.0
     changes: dict[str, float] = {}
     for name, signal in scoring:
@@ -101,10 +105,10 @@ def _score(
 
 
 def _select(query: QueryContext, passages: Sequence[Passage], name: str, signal: SelectionSignal) -> list[Passage]:
-    """Return the passages that a signal keeps, with its changes of their scores."""
+    """Apply one selection signal, and record its score changes."""
     before = {passage.chunk_id: passage.score for passage in passages}
     changed = []
-    for passage in signal.choose(query, passages):
+    for passage in signal.select(query, passages):
         change = passage.score - before[passage.chunk_id]
         changed.append(replace(passage, signals={**passage.signals, name: change}) if change else passage)
     return changed

@@ -30,14 +30,17 @@ class QueryContext:
         """Words of the text, without stop words."""
         return word_prefixes(self.text)
 
-    def held(self, kind: str) -> frozenset[str]:
-        """Return the names of the reader's principals of a kind: of `role`, all roles."""
+    def principals_of_kind(self, kind: str) -> frozenset[str]:
+        """Return the names of the reader's principals of a kind.
+
+        For `role`, all roles.
+        """
         prefix = f"{kind}:"
         return frozenset(name.removeprefix(prefix) for name in self.principals if name.startswith(prefix))
 
 
 class ScoreSignal(Section, ABC):
-    """A signal that changes the score of a passage by `weight` times its value."""
+    """A signal that adds `weight` times its value to a score."""
 
     weight: Number = Field(description="What a value of 1 adds, or adds per unit of the score.")
     how: Literal["add", "multiply"] = Field(default="add", description="Add to the score, or multiply it by 1 + that.")
@@ -51,5 +54,5 @@ class SelectionSignal(Section, ABC):
     """A signal that drops passages or changes their order."""
 
     @abstractmethod
-    def choose(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:
+    def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:
         """Return the passages to keep, best first. The input is best first."""

@@ -38,7 +38,7 @@ class Intent:
     signals: Mapping[str, Any]
 
     def matches(self, text: str) -> bool:
-        """Whether the query is of this kind, ignoring case."""
+        """Return whether the query is of this kind, ignoring case."""
         return self.pattern.search(text) is not None
 
 
@@ -50,5 +50,5 @@ def build_intents(rules: Mapping[str, Any]) -> list[Intent]:
 def _intent(name: str, rule: _Rule) -> Intent:
     # A rule without conditions matches every query, as the last rule may want.
     parts = [*rule.patterns, *(rf"\b{re.escape(word)}\b" for word in rule.words)]
-    whole = "|".join(f"(?:{part})" for part in parts)
-    return Intent(name=name, pattern=re.compile(whole, re.IGNORECASE), signals=rule.signals)
+    pattern = "|".join(f"(?:{part})" for part in parts)
+    return Intent(name=name, pattern=re.compile(pattern, re.IGNORECASE), signals=rule.signals)

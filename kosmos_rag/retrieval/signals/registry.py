@@ -44,7 +44,13 @@ def merge_signals(signals: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
 def validate(model: type[_Model], values: Any, path: str) -> _Model:
     """Validate values as a model.
 
-    Raises ConfigError that names the path and the fault.
+    Args:
+        model: The class of the settings.
+        values: A mapping of its fields.
+        path: Where the values are in the settings, for messages.
+
+    Raises:
+        ConfigError: The values are invalid; names the path and the fault.
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path} is {values!r}: it must be a mapping of {', '.join(model.model_fields)}")
@@ -52,9 +58,9 @@ def validate(model: type[_Model], values: Any, path: str) -> _Model:
         return model(**{str(key): value for key, value in values.items()})
     except ValidationError as error:
         detail = error.errors()[0]
-        where = ".".join([path, *(str(part) for part in detail["loc"])])
+        location = ".".join([path, *(str(part) for part in detail["loc"])])
         known = f"; known here are {', '.join(model.model_fields)}" if detail["type"] == "extra_forbidden" else ""
-        raise ConfigError(f"{where}: {detail['msg']}{known}") from None
+        raise ConfigError(f"{location}: {detail['msg']}{known}") from None
 
 
 def _signal_class(name: str, path: str) -> type[ScoreSignal | SelectionSignal]:

@@ -54,10 +54,10 @@ class DepartmentMatch(_DepartmentSignal):
 
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return `same` or `other`; 0 for privileged readers and unknown departments."""
-        own, of_passage = query.held(self.key), self.department(passage)
-        if not own or of_passage is None or query.held("role").intersection(self.privileged):
+        departments, department = query.principals_of_kind(self.key), self.department(passage)
+        if not departments or department is None or query.principals_of_kind("role").intersection(self.privileged):
             return 0.0
-        return self.same if of_passage in own else self.other
+        return self.same if department in departments else self.other
 
 
 class Diversity(SelectionSignal):
@@ -69,21 +69,21 @@ class Diversity(SelectionSignal):
 
     penalty: Share = Field(default=0.3, description="What a passage loses that repeats an earlier one word for word.")
 
-    def choose(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
+    def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
         """Return all passages reordered, the penalty subtracted from each score."""
-        left = dict.fromkeys(range(len(passages)), 0.0)
-        chosen = []
-        while left:
-            best = max(left, key=lambda at: passages[at].score - self.penalty * left[at])
-            likeness = left.pop(best)
-            chosen.append(replace(passages[best], score=passages[best].score - self.penalty * likeness))
-            for at in left:
-                left[at] = max(left[at], _jaccard(passages[best].text, passages[at].text))
-        return chosen
+        max_similarity = dict.fromkeys(range(len(passages)), 0.0)
+        reordered = []
+        while max_similarity:
+            best = max(max_similarity, key=lambda at: passages[at].score - self.penalty * max_similarity[at])
+            similarity = max_similarity.pop(best)
+            reordered.append(replace(passages[best], score=passages[best].score - self.penalty * similarity))
+            for at in max_similarity:
+                max_similarity[at] = max(max_similarity[at], _jaccard(passages[best].text, passages[at].text))
+        return reordered
 
 
-def _jaccard(one: str, other: str) -> float:
-    a, b = word_prefixes(one), word_prefixes(other)
+def _jaccard(first: str, second: str) -> float:
+    a, b = word_prefixes(first), word_prefixes(second)
     return len(a & b) / len(a | b) if a or b else 0.0
 
 
@@ -91,7 +91,10 @@ class ExactPhrase(ScoreSignal):
     """Score passages that contain the whole query text."""
 
     def value(self, query: QueryContext, passage: Passage) -> float:
-        """Return 1 if the text contains the query, ignoring case, white space and final punctuation."""
+        """Return 1 if the text contains the query.
+
+        Ignores case, white space and final punctuation.
+        """
         phrase = " ".join(query.text.lower().rstrip(".?! ").split())
         return 1.0 if phrase and phrase in " ".join(passage.text.lower().split()) else 0.0
 
@@ -114,25 +117,28 @@ class IntroPenalty(ScoreSignal):
     )
 
     def value(self, query: QueryContext, passage: Passage) -> float:  # noqa: ARG002
-        """Return 1 for the start of a document and for a heading in `titles`."""
-        begins = passage.chunk_index == 0 and len(passage.section) <= 1
+        """Return 1 for a document's start or a heading in `titles`."""
+        is_start = passage.chunk_index == 0 and len(passage.section) <= 1
         heading = passage.section[-1] if passage.section else ""
-        return 1.0 if begins or word_prefixes(heading) & word_prefixes(" ".join(self.titles)) else 0.0
+        return 1.0 if is_start or word_prefixes(heading) & word_prefixes(" ".join(self.titles)) else 0.0
 
 
 class KeywordGate(SelectionSignal):
-    """Drop passages without a term of the query, if at least one passage has it."""
+    """Drop passages without a term of the query.
+
+    If no passage has the term, all stay.
+    """
 
     terms: tuple[str, ...] = Field(min_length=1, description="Beginnings of words: `churn` stands for churned too.")
 
-    def choose(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:
+    def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:
         """Return passages with every required term, in text or headings."""
         kept = list(passages)
         for term in self.terms:
             pattern = re.compile(rf"\b{re.escape(term)}", re.IGNORECASE)
             if pattern.search(query.text):
-                holding = [passage for passage in kept if pattern.search(" ".join((*passage.section, passage.text)))]
-                kept = holding or kept
+                matching = [passage for passage in kept if pattern.search(" ".join((*passage.section, passage.text)))]
+                kept = matching or kept
         return kept
 
 
@@ -141,7 +147,7 @@ class MinimumScore(SelectionSignal):
 
     minimum: Number = Field(description="As a share of the best score before signals, which is 1.")
 
-    def choose(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
+    def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
         """Return passages with at least the minimum score."""
         return [passage for passage in passages if passage.score >= self.minimum]
 
@@ -151,13 +157,13 @@ class OnePerSource(SelectionSignal):
 
     limit: Count = Field(default=1, description="Passages of one source.")
 
-    def choose(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
+    def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
         """Return the first `limit` passages of each source."""
-        taken: Counter[str] = Counter()
+        count_by_source: Counter[str] = Counter()
         kept = []
         for passage in passages:
-            taken[passage.source] += 1
-            if taken[passage.source] <= self.limit:
+            count_by_source[passage.source] += 1
+            if count_by_source[passage.source] <= self.limit:
                 kept.append(passage)
         return kept
 
@@ -171,10 +177,10 @@ class Recency(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return 0 without a date; a future date counts as today."""
         try:
-            written = date.fromisoformat(str(passage.metadata.get(self.key))[:10])
+            published = date.fromisoformat(str(passage.metadata.get(self.key))[:10])
         except ValueError:
             return 0.0
-        return float(2 ** -(max(0, (query.today - written).days) / self.half_life_days))
+        return float(2 ** -(max(0, (query.today - published).days) / self.half_life_days))
 
 
 class RolePreference(_DepartmentSignal):
@@ -187,7 +193,7 @@ class RolePreference(_DepartmentSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return 1 if one of the roles prefers the department, else 0."""
         department = self.department(passage)
-        return float(any(department in self.roles.get(role, ()) for role in query.held("role")))
+        return float(any(department in self.roles.get(role, ()) for role in query.principals_of_kind("role")))
 
 
 class SourceBonus(ScoreSignal):

@@ -32,13 +32,16 @@ def _name_words(name: str) -> frozenset[str]:
 
 
 def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
-    """Whether the query contains every word of the name under a metadata key."""
+    """Return whether the query contains every word of a name.
+
+    The name is a value of the metadata.
+    """
     name = _name_words(str(passage.metadata.get(key, "")))
     return bool(name) and name <= query.words
 
 
 def _mentions_any(query: QueryContext, passage: Passage) -> bool:
-    """Whether the query contains a word of the document's names or keywords."""
+    """Return whether the query contains a word of names or keywords."""
     of = passage.metadata.get
     names = (of("table", ""), of("model", ""), of("column", ""), *of("keywords", ()))
     return not _words_of(tuple(map(str, names))).isdisjoint(query.words)
@@ -69,7 +72,10 @@ _EVENT_WORDS = ("created", "updated", "executed", "started", "finished", "comple
 
 
 class SchemaEntities(ScoreSignal):
-    """Score columns that hold what the query mentions: a name, a time or a number."""
+    """Score columns that hold an entity that the query mentions.
+
+    Entities are names, times and numbers.
+    """
 
     weight: Number = 1.0
     names: Number = Field(default=3.0, description="For the name of a row, where the question names one.")
@@ -96,7 +102,7 @@ class SchemaEntities(ScoreSignal):
 
 
 class SchemaExact(ScoreSignal):
-    """Score columns named in full by the query, together with a word of their model."""
+    """Score columns named in full, with a word of their model."""
 
     weight: Number = 6.0
 
@@ -107,12 +113,12 @@ class SchemaExact(ScoreSignal):
         """
         if _kind(passage) != _COLUMN or not _mentions_name(query, passage, "column"):
             return 0.0
-        own = _name_words(str(passage.metadata["column"]))
-        return float(bool((_name_words(str(passage.metadata.get("model", ""))) - own) & query.words))
+        column_words = _name_words(str(passage.metadata["column"]))
+        return float(bool((_name_words(str(passage.metadata.get("model", ""))) - column_words) & query.words))
 
 
 class SchemaLexical(ScoreSignal):
-    """Score names of column, model and table that the query contains in full."""
+    """Score column, model and table names that the query contains."""
 
     weight: Number = 1.0
     column: Number = Field(default=3.0, description="For the name of the column.")
@@ -121,8 +127,8 @@ class SchemaLexical(ScoreSignal):
 
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the sum of bonuses; 0 for documents outside a schema."""
-        worth = {"column": self.column, "model": self.model, "table": self.table}
-        return sum(value for key, value in worth.items() if _mentions_name(query, passage, key))
+        bonuses = {"column": self.column, "model": self.model, "table": self.table}
+        return sum(value for key, value in bonuses.items() if _mentions_name(query, passage, key))
 
 
 class SchemaPenalty(ScoreSignal):
@@ -179,7 +185,7 @@ _STATUS_WORDS = word_prefixes("status state phase stage outcome lifecycle")
 
 
 class SchemaStatus(ScoreSignal):
-    """Score status columns if the query asks for a status or names a value."""
+    """Score status columns if the query mentions a status."""
 
     weight: Number = 1.0
     base: Number = Field(default=4.0, description="Where the question says status, state, or one of the values.")

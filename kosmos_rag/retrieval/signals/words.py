@@ -23,7 +23,7 @@ _STOP_WORDS = frozenset(
 
 @lru_cache(maxsize=2000)
 def word_prefixes(text: str) -> frozenset[str]:
-    """Return the distinct words of a text without stop words, each truncated to its first letters.
+    """Return the distinct words without stop words, truncated to prefixes.
 
     Truncation to a fixed length is the plainest of the stemmers in Frakes, "Stemming Algorithms" (1992).
     """

@@ -61,7 +61,7 @@ def test_prf__ranks_the_candidates_by_likeness_to_the_first_five(settings: Setti
             _assert_fused_with_feedback(found, before)
         assert [hit.chunk_id for hit in found.hits] != [hit.chunk_id for hit in before.hits]
         account = found.retrievers["prf"]
-        assert (account.asked, account.returned) == (found.returned, found.returned)
+        assert (account.requested, account.returned) == (found.returned, found.returned)
         assert (account.plan, account.read) == ("similarity to the best 5", {"rows": found.returned})
         assert "prf" in found.stages
 

@@ -55,7 +55,7 @@ def _assert_equals_oracle(engine: Engine, url: str, name: str, texts: Sequence[s
         lexical = {hit.title: hit.lexical_score for hit in found.hits if hit.lexical_rank is not None}
         wanted = {f"d{number:05}": score for number, score in enumerate(expected) if score > 0}
         assert set(lexical) <= set(wanted)
-        assert len(lexical) == min(found.retrievers["lexical"].asked, len(wanted))
+        assert len(lexical) == min(found.retrievers["lexical"].requested, len(wanted))
         for title, score in lexical.items():
             assert score == pytest.approx(wanted[title], abs=1e-3)
         cut = min(lexical.values(), default=0)
@@ -172,7 +172,7 @@ def test_retrieve__accounts_for_itself(library: Engine, tenant_name: str) -> Non
     assert set(found.timings_ms) == {*found.stages, "total"}
     assert sum(v for k, v in found.timings_ms.items() if k != "total") <= found.timings_ms["total"] + 0.1
     assert found.incomplete_reason is None
-    assert found.retrievers["lexical"].asked == 100
+    assert found.retrievers["lexical"].requested == 100
 
 
 def test_retrieve__says_why_fewer_came(library: Engine, tenant_name: str) -> None:

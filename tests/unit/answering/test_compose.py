@@ -23,17 +23,17 @@ def _evidence(of: ContextPassage, scores: list[float]) -> list[Evidence]:
 
 
 def test_select__takes_the_best_passage_first_and_each_in_its_order() -> None:
-    chosen = select(_evidence(TWO, [0.65, 0.1, 0.7]) + _evidence(OTHER, [0.8]), most=4)
+    chosen = select(_evidence(TWO, [0.65, 0.1, 0.7]) + _evidence(OTHER, [0.8]), limit=4)
     assert [item.unit.text[:7] for item in chosen] == ["Refunds", "Churn i", "```sql\n"]
 
 
 def test_select__takes_no_more_than_asked() -> None:
-    assert [item.score for item in select(_evidence(TWO, [0.7, 0.9, 0.8]), most=2)] == [0.9, 0.8]
+    assert [item.score for item in select(_evidence(TWO, [0.7, 0.9, 0.8]), limit=2)] == [0.9, 0.8]
 
 
 def test_select__says_nothing_twice() -> None:
     again = passage("Churn is  loss.", index=2)
-    chosen = select(_evidence(TWO, [0.8, 0.1, 0.1]) + _evidence(again, [0.79]), most=4)
+    chosen = select(_evidence(TWO, [0.8, 0.1, 0.1]) + _evidence(again, [0.79]), limit=4)
     assert [item.passage.citation.index for item in chosen] == [1]
 
 

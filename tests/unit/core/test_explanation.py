@@ -42,9 +42,9 @@ FOUND = SearchResult(
     timings_ms={"embed": 12.345, "dense": 0.04, "rerank": 99.96, "total": 123.4},
     retrievers={
         "dense": RetrieverStats(
-            asked=100, returned=100, plan="ivfflat", read={"lists": 3, "rows_about": 1234}, reason=None
+            requested=100, returned=100, plan="ivfflat", read={"lists": 3, "rows_about": 1234}, reason=None
         ),
-        "lexical": RetrieverStats(asked=100, returned=1, plan="segments", read={}, reason="1 chunks in reach"),
+        "lexical": RetrieverStats(requested=100, returned=1, plan="segments", read={}, reason="1 chunks in reach"),
     },
     warnings=("6 of 8 reranked below the threshold 0.3",),
     degraded_stages=(),
@@ -83,7 +83,7 @@ def test_explain__shows_what_was_looked_for_beside_the_question() -> None:
 
 
 def test_explain__names_the_lists_of_other_wordings() -> None:
-    account = RetrieverStats(asked=10, returned=10, plan="exact scan", read={"rows": 10}, reason=None)
+    account = RetrieverStats(requested=10, returned=10, plan="exact scan", read={"rows": 10}, reason=None)
     found = replace(FOUND, retrievers={"dense 2": account, "lexical 2": account, "prf": account})
     assert found.explain().splitlines()[1:4] == [
         "dense 2   10 of 10 candidates by exact scan (rows 10)",

@@ -7,7 +7,10 @@ from string import Template
 
 
 def prompt(name: str, question: str, **values: object) -> str:
-    """Fill the prompt of that name: `$question`, the `$fence` around it, and the other values it asks for."""
+    """Fill the prompt of that name.
+
+    Its variables are `$question`, the `$fence` around it, and `values`.
+    """
     return _template(name).substitute(values, question=question, fence=_fence(question))
 
 
@@ -17,5 +20,8 @@ def _template(name: str) -> Template:
 
 
 def _fence(text: str) -> str:
-    """Return more backticks than come together in the text, as Markdown fences code: no text can close its fence."""
+    """Return more backticks than the text has in sequence.
+
+    As Markdown fences code: no text can close its fence.
+    """
     return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))

@@ -45,7 +45,7 @@ def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals:
 
 
 def _found(*hits: Passage) -> SearchResult:
-    account = RetrieverStats(asked=100, returned=2, plan="exact scan", read={}, reason=None)
+    account = RetrieverStats(requested=100, returned=2, plan="exact scan", read={}, reason=None)
     return SearchResult(
         question="leave?",
         expansion=Expansion(),

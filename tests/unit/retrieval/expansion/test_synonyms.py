@@ -13,7 +13,7 @@ from kosmos_rag.retrieval.expansion.words import normalized_words
 
 
 def _same(*terms: str) -> Rule:
-    return Rule(asked=terms, sought=terms)
+    return Rule(terms=terms, synonyms=terms)
 
 
 CHURN = _same("churn", "attrition", "customer loss")
@@ -33,8 +33,8 @@ DOG = _same("dog", "hound")
         ([CHURN], "churn churn churn", ("attrition", "customer loss")),
         ([CHURN], "", ()),
         ([], "churn", ()),
-        ([Rule(asked=("kpi",), sought=("key performance indicator",))], "kpi", ("key performance indicator",)),
-        ([Rule(asked=("kpi",), sought=("key performance indicator",))], "key performance indicator", ()),
+        ([Rule(terms=("kpi",), synonyms=("key performance indicator",))], "kpi", ("key performance indicator",)),
+        ([Rule(terms=("kpi",), synonyms=("key performance indicator",))], "key performance indicator", ()),
         ([_same("C++", "cpp")], "vitamin C", ()),
         ([_same("C++", "cpp")], "C++?", ("cpp",)),
     ],
@@ -58,7 +58,7 @@ def test_expand__goes_one_step() -> None:
 
 
 def test_expand__ends_where_rules_go_in_a_circle() -> None:
-    circle = [Rule(asked=(one,), sought=(other,)) for one, other in (("a", "b"), ("b", "c"), ("c", "a"))]
+    circle = [Rule(terms=(one,), synonyms=(other,)) for one, other in (("a", "b"), ("b", "c"), ("c", "a"))]
     assert Synonyms(circle).expand("a") == ("b",)
 
 
@@ -91,7 +91,7 @@ def test_expand__of_a_long_question_over_many_entries_is_fast() -> None:
 WORD = st.sampled_from(["a", "b", "c", "d", "é"])
 PHRASE = st.lists(WORD, min_size=1, max_size=3).map(" ".join)
 PHRASES = st.lists(PHRASE, min_size=1, max_size=4).map(tuple)
-RULES = st.lists(st.one_of(PHRASES.map(lambda terms: _same(*terms)), st.builds(Rule, asked=PHRASES, sought=PHRASES)))
+RULES = st.lists(st.one_of(PHRASES.map(lambda terms: _same(*terms)), st.builds(Rule, terms=PHRASES, synonyms=PHRASES)))
 
 
 @given(RULES, st.text(alphabet="abcdé -\n.+") | st.text())
@@ -114,7 +114,7 @@ def test_expand__is_symmetrical_for_lists(entries: list[tuple[str, ...]]) -> Non
 
 @given(RULES, PHRASE)
 def test_expand__of_a_phrase_is_what_its_rules_name(rules: list[Rule], phrase: str) -> None:
-    named = [term for rule in rules if phrase in rule.asked for term in rule.sought]
-    if any(phrase in rule.asked for rule in rules):
+    named = [term for rule in rules if phrase in rule.terms for term in rule.synonyms]
+    if any(phrase in rule.terms for rule in rules):
         new = {term for term in named if f" {term} " not in f" {phrase} "}
         assert set(Synonyms(rules).expand(phrase)) == new

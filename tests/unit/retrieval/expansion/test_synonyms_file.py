@@ -19,14 +19,14 @@ def test_read__a_list_goes_both_ways_and_a_mapping_one(file: Path) -> None:
     file.write_text('- [churn, "customer  loss"]\n- from: [kpi]\n  to:\n    - key performance indicator\n')
     both = ("churn", "customer loss")
     assert read_rules(file) == [
-        Rule(asked=both, sought=both),
-        Rule(asked=("kpi",), sought=("key performance indicator",)),
+        Rule(terms=both, synonyms=both),
+        Rule(terms=("kpi",), synonyms=("key performance indicator",)),
     ]
 
 
 def test_read__takes_words_that_yaml_has_other_plans_for(file: Path) -> None:
     file.write_text("- [no, 2024, 1.50, 2024-01-01, null, 401k]\n")
-    assert read_rules(file)[0].asked == ("no", "2024", "1.50", "2024-01-01", "null", "401k")
+    assert read_rules(file)[0].terms == ("no", "2024", "1.50", "2024-01-01", "null", "401k")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "[]", "---\n"])
@@ -100,4 +100,4 @@ def test_read__of_any_bytes_gives_rules_or_says_why_not(data: bytes, tmp_path_fa
     except ConfigError as error:
         rules, message = [], str(error)
     assert message.isprintable()
-    assert all(rule.asked and rule.sought for rule in rules)
+    assert all(rule.terms and rule.synonyms for rule in rules)

@@ -25,7 +25,7 @@ def _value(name: str, given: Passage, question: str = "", principals: tuple[str,
 def _chosen(name: str, given: list[Passage], question: str = "", **parameters: Any) -> list[Passage]:
     signal = _signal(name, **parameters)
     assert isinstance(signal, SelectionSignal)
-    return signal.choose(asked(question), given)
+    return signal.select(asked(question), given)
 
 
 def test_signals__are_those_that_the_presets_need() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.answering.sanitize import REMOVED, sanitize, visible
+from kosmos_rag.answering.sanitize import REMOVED, sanitize, strip_invisible
 
 EVIDENCE = "Ask at https://hr.example.org/leave?form=1 or see https://evil.example/x and (https://hr.example.org/faq)."
 HOSTS = ("hr.example.org", "*.docs.example.org")
@@ -168,4 +168,4 @@ def test_cleaned__is_the_same_however_it_is_cut(pieces: list[str]) -> None:
 def test_cleaned__never_lets_an_image_a_link_or_a_tag_through(pieces: list[str]) -> None:
     text = _clean(*pieces, link_hosts=())
     assert not re.search(r"!\[|\]\(|\]:|<[A-Za-z/!?]|://\S|&#?\w+;", text)
-    assert visible(text) == text
+    assert strip_invisible(text) == text
