@@ -104,7 +104,18 @@ def test_compose__gives_our_containers_nothing_that_they_do_not_need(name: str, 
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     written = {volume.split(":")[1] for volume in service["volumes"] if not volume.endswith(":ro")}
-    assert written | set(service["tmpfs"]) == {"/models", "/tmp"}
+    assert written | {mount.partition(":")[0] for mount in service["tmpfs"]} == {"/models", "/tmp"}
+
+
+def test_compose__bounds_every_container(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"]), name
+        assert service["pids_limit"] > 0, name
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
+        assert all(re.search(r":size=\d+[mg]$", mount) for mount in service.get("tmpfs", [])), name
+    settings = Settings()
+    needed = settings.worker.processes * settings.worker.memory_mb / 1024 + 1
+    assert int(services["worker"]["mem_limit"].removesuffix("g")) >= needed, "processes, and /tmp"
 
 
 def _command(words: list[str]) -> Any:

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,24 @@ def test_pod__may_do_nothing_that_it_need_not(name: str) -> None:
     assert written == ({"/tmp"} if name == "migrate" else {"/tmp", "/models"})
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
-    assert container["resources"]["limits"]["memory"]
+    limits = container["resources"]["limits"]
+    assert limits.keys() == {"memory", "ephemeral-storage"}
+    for volume in pod["volumes"]:
+        assert volume.get("emptyDir", {"sizeLimit": "its own"})["sizeLimit"], f"{volume['name']} may fill the node"
+
+
+def test_networkpolicy__lets_pods_reach_dns_and_what_is_named() -> None:
+    policy = OBJECTS["NetworkPolicy", "networkpolicy.yaml"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "matchLabels" in policy["podSelector"], "workers and the migration too"
+    dns, *named = policy["egress"]
+    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    assert named == VALUES["networkPolicy"]["egress"]
+    assert [rule["ports"] for rule in named] == [[{"port": 5432}], [{"port": 443}]]
+    blocks = [peer["ipBlock"] for peer in named[1]["to"]]
+    networks = [ip_network(network) for block in blocks for network in block["except"]]
+    for private in ("169.254.169.254", "10.1.2.3", "172.20.0.1", "192.168.1.1", "fd00:ec2::254", "fe80::1"):
+        assert any(ip_address(private) in network for network in networks), private
 
 
 @pytest.mark.parametrize("name", ["api", "worker", "migrate"])

@@ -75,5 +75,6 @@ capabilities:
     sizeLimit: {{ .Values.models.sizeLimit | quote }}
 {{- end }}
 - name: tmp
-  emptyDir: {}
+  emptyDir:
+    sizeLimit: {{ .Values.tmp.sizeLimit | quote }}
 {{- end }}
