@@ -18,6 +18,7 @@ from kosmos_rag.ingestion.state import load_preset, load_sources
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.lexical_statistics import lock_collection
+from kosmos_rag.storage.permissions import delete_feeds
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.queue import cancel_collection_jobs, change_jobs_preset
@@ -110,7 +111,7 @@ class Collections:
         return {} if preset is None else preset.values
 
     def delete(self, owner: TenantRef, collection: str) -> int:
-        """Remove jobs, documents and preset of a collection in one transaction.
+        """Remove jobs, documents, preset and permission feeds of a collection in one transaction.
 
         Returns the number of documents. The locks are taken in the order of every other transaction: preset, jobs,
         collection.
@@ -123,6 +124,7 @@ class Collections:
             ids = list(load_sources(connection, owner.id, collection).values())
             removed = remove_documents(connection, owner.id, ids, collection=collection)
             connection.execute(statement("delete_preset"), scope)
+            delete_feeds(connection, owner.id, collection)
         return removed
 
 

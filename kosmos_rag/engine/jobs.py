@@ -16,6 +16,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.ingestion.document import check_document, document_id
 from kosmos_rag.ingestion.sources.registry import create_source
+from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, validate_feed
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
@@ -62,6 +63,37 @@ class TenantJobs:
             return self._enqueue(connection, work, prune=prune, every=every, priority=priority)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
             return self._enqueue(own, work, prune=prune, every=every, priority=priority)
+
+    def enqueue_permissions(self, feed: Mapping[str, Any], *, every: timedelta | None = None, priority: int = 0) -> int:
+        """Have workers bring the readers of documents up to a permission feed. Returns the job's id.
+
+        A source with `permissions` enqueues its feed too; this gives the feed an interval of its own.
+
+        Args:
+            feed: spec of the feed, as docs/permissions.md describes it.
+            every: interval between two passes; None for a single one.
+            priority: jobs with a higher priority are claimed first.
+
+        Raises:
+            RequestError: the spec is malformed, or the interval out of range.
+            DatabaseError: the job is not enqueued.
+        """
+        _check_interval(every)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            self._ensure_tenant(connection)
+            return self._enqueue_permissions(connection, feed, every=every, priority=priority)
+
+    def _enqueue_permissions(
+        self, connection: psycopg.Connection, feed: Mapping[str, Any], *, every: timedelta | None, priority: int
+    ) -> int:
+        spec = validate_feed(feed)
+        if isinstance(spec, JsonLinesPermissions):
+            spec = spec.model_copy(update={"path": spec.path.absolute()})  # a worker has another working folder
+        jobs = {f"{kinds.PERMISSIONS} {self._collection} {spec.name}": {"feed": spec.model_dump(mode="json")}}
+        (job_id,) = enqueue(
+            connection, self._owner, self._collection, kinds.PERMISSIONS, jobs, every=every, priority=priority
+        )
+        return job_id
 
     def enqueue_job(
         self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None
@@ -132,6 +164,8 @@ class TenantJobs:
         else:
             kind, key = kinds.SYNC, f"sync {self._collection} {_digest(item)}"
             payload = {"spec": item, "prune": prune}
+            if item.get("permissions") is not None:
+                self._enqueue_permissions(connection, item["permissions"], every=every, priority=priority)
         preset = self._preset_version(connection)
         (job_id,) = enqueue(
             connection,

@@ -1,8 +1,9 @@
 """One tenant as one reader sees it."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kosmos_rag.answering.citation_check import check_citations, quote_status
 from kosmos_rag.answering.stream import AnswerStream
@@ -19,6 +20,7 @@ from kosmos_rag.core.types import (
     Feedback,
     Filter,
     IngestReport,
+    PermissionReport,
     QuoteStatus,
     Rating,
     SearchResult,
@@ -33,7 +35,9 @@ from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
+from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
+from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 from kosmos_rag.storage.audit.log import AuditContext, record_event
@@ -57,8 +61,8 @@ class Tenant:
     """One tenant as one reader sees it: everything that is done with documents goes through here.
 
     Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
-    `ingest`, `delete` and `sources` reach every document of one collection (`default` where none is named), whoever
-    may read it, so give a scope to those only who may write.
+    `ingest`, `sync_permissions`, `delete` and `sources` reach every document of one collection (`default` where none
+    is named), whoever may read it, so give a scope to those only who may write.
     """
 
     def __init__(
@@ -154,6 +158,21 @@ class Tenant:
             prune=prune,
             on_progress=on_progress,
         )
+
+    def sync_permissions(self, feed: Mapping[str, Any]) -> PermissionReport:
+        """Bring the readers of documents up to a permission feed; nothing is parsed or embedded.
+
+        Args:
+            feed: spec of the feed, as docs/permissions.md describes it. It is complete: a document of an earlier pass
+                that it no longer names is readable by nobody.
+
+        Raises:
+            RequestError: the spec is malformed, or another feed names one of the documents.
+            SourceError: the feed is malformed or cannot be read; nothing is changed.
+            ConfigError: the URL of the feed's database is not set, or cannot be used.
+            DatabaseError: the pass ended early; the next one does the rest.
+        """
+        return PermissionSync(self._parts.database).run(self._tenant, self._written, validate_feed(feed))
 
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""

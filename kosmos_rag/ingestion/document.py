@@ -16,6 +16,7 @@ from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
+    PERMISSION_FEED,
     Chunk,
     ParsedDocument,
     SourceDocument,
@@ -87,6 +88,10 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
         raise SourceError("unreadable", f"data of {name!r} is {type(document.data).__name__}; give bytes")
     if not document.acl or not are_names(document.acl):
         raise SourceError("unreadable", f"acl of {name!r} is {document.acl!r}; give at least one name, ('finance',)")
+    if PERMISSION_FEED in document.acl and len(document.acl) > 1:
+        raise SourceError(
+            "unreadable", f"acl of {name!r} is {document.acl!r}; give {PERMISSION_FEED!r} alone, or leave it out"
+        )
     try:
         text = json.dumps(
             [document.title, dict(document.metadata)], ensure_ascii=False, allow_nan=False, sort_keys=True

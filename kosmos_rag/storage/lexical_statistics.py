@@ -5,7 +5,7 @@ Every write here runs under the lock on the collection (`lock_collection`): its 
 
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -151,17 +151,36 @@ class RemovedCounts:
 
 def count_removed(connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> RemovedCounts:
     """Count what document versions contribute to the statistics of their collection."""
+    return RemovedCounts(version_ids=version_ids, counts=count_versions(connection, tenant_id, version_ids))
+
+
+def count_versions(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    version_ids: list[uuid.UUID],
+    languages: Mapping[Acl, Collection[str]] | None = None,
+) -> dict[Acl, LexicalCounts]:
+    """Count the stored chunks of document versions by access control list.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        version_ids: the document versions.
+        languages: text search configurations of their documents, by access control list, where the counts are added.
+    """
     scope = {"tenant_id": tenant_id, "version_ids": version_ids}
     sizes = connection.execute(statement("size_of_documents"), scope).fetchall() if version_ids else ()
     rows = connection.execute(statement("lexemes_of_documents"), scope).fetchall() if version_ids else ()
     lexemes = {tuple(acl): dict(zip(names, counts, strict=True)) for acl, names, counts in rows}
-    return RemovedCounts(
-        version_ids=version_ids,
-        counts={
-            tuple(acl): LexicalCounts(chunks=chunks, length=length, lexemes=lexemes.get(tuple(acl), {}))
-            for acl, chunks, length in sizes
-        },
-    )
+    return {
+        tuple(acl): LexicalCounts(
+            chunks=chunks,
+            length=length,
+            lexemes=lexemes.get(tuple(acl), {}),
+            languages=frozenset((languages or {}).get(tuple(acl), ())),
+        )
+        for acl, chunks, length in sizes
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,6 +233,35 @@ def update_statistics(
     for (epoch,) in connection.execute(statement("update_collection_statistics"), {**scope, **changes}):
         _update_acl_statistics(connection, {**scope, "epoch": epoch}, added, removed.counts)
     return ids
+
+
+def move_counts(
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    statistics: CollectionStatistics,
+    added: Mapping[Acl, LexicalCounts],
+    removed: Mapping[Acl, LexicalCounts],
+) -> None:
+    """Move the counts of chunks to other access control lists; the chunks and their lexemes keep their ids.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        scope: `tenant_id` and `collection`.
+        statistics: the statistics that the lock returned.
+        added: counts of the chunks by their new list.
+        removed: counts of the same chunks by their old list.
+    """
+    # What is added comes first: the id of a lexeme is read from its rows, and the last one may be removed.
+    _update_lexemes(connection, scope, added, {}, statistics.next_lexeme_id)
+    _update_lexemes(connection, scope, {}, removed, statistics.next_lexeme_id)
+    unchanged = {
+        "chunks": 0,
+        "length": 0,
+        "next_lexeme_id": statistics.next_lexeme_id,
+        "next_sequence": statistics.next_sequence,
+    }
+    for (epoch,) in connection.execute(statement("update_collection_statistics"), {**scope, **unchanged}):
+        _update_acl_statistics(connection, {**scope, "epoch": epoch}, added, removed)
 
 
 def _update_acl_statistics(

@@ -16,10 +16,10 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import Chunk
-from kosmos_rag.storage import lexical_statistics
+from kosmos_rag.core.types import PERMISSION_FEED, Chunk
+from kosmos_rag.storage import lexical_statistics, permissions
 from kosmos_rag.storage.binary import Array, array, array_literal, batches
-from kosmos_rag.storage.lexical_statistics import Analysis, CollectionStatistics, RemovedCounts
+from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.sql import statement
 
 
@@ -36,6 +36,7 @@ class PreparedDocument:
     """Text search configuration that analyses its chunks."""
     metadata: dict[str, Any]
     acl: tuple[str, ...]
+    """A permission feed that names the document decides instead; (PERMISSION_FEED,) is nobody until one does."""
     content_hash: str
     fingerprint: str
     bytes: int
@@ -104,8 +105,6 @@ def publish(
     texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
     analysis = lexical_statistics.analyse(connection, texts, languages)
-    acls = [document.acl for document in documents for _ in document.indexed]
-    added = lexical_statistics.count_by_acl(analysis, acls, languages)
     chunks = _encode(connection, _chunk_columns(documents, analysis), _CHUNK_TYPES)
     embeddings = {space_id: _encode(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in written}
     ids = [document.id for document in documents]
@@ -116,22 +115,28 @@ def publish(
     _require_live(connection, scope, written)
     previous = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
     removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in previous])
+    acls = _resolve_acls(connection, tenant_id, documents)
+    chunk_acls = [acls[document.id] for document in documents for _ in document.indexed]
+    added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
     lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
     pivot = _pivot(statistics, analysis, removed)
     sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
     terms = lexical_statistics.saturated_terms(analysis, lexeme_ids, pivot)
-    locked_columns = _encode(connection, {"sequence": sequences, "terms": terms}, _LOCKED_TYPES)
+    literals = {acl: array_literal(acl) for acl in acls.values()}
+    locked: dict[str, list[Any]] = {"sequence": sequences, "terms": terms, "acl": [literals[acl] for acl in chunk_acls]}
+    under_lock = _encode(connection, locked, _LOCKED_TYPES)
+    chunks = [{**columns, **more} for columns, more in zip(chunks, under_lock, strict=True)]
     numbers = Counter({document_id: number for _, document_id, number in previous})
     # No statement needs the result of another: the client sends them while the server executes the previous ones.
     with connection.pipeline():
         if removed.version_ids:
             connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
             connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-        for rows in batches(_document_columns(documents, numbers)):
+        for rows in batches(_document_columns(documents, numbers, acls)):
             connection.execute(statement("upsert_documents"), {**scope, **rows})
             connection.execute(statement("insert_versions"), {**scope, **rows})
-        for columns, locked in zip(chunks, locked_columns, strict=True):
-            values = {**scope, "pivot": pivot, **columns, **locked}
+        for columns in chunks:
+            values = {**scope, "pivot": pivot, **columns}
             connection.execute(statement("insert_chunks"), values)
             connection.execute(statement("insert_unsegmented_terms"), values)
         for space_id in spaces & written:
@@ -139,6 +144,18 @@ def publish(
                 values = {**scope, "space_id": space_id, **columns, **vectors}
                 connection.execute(statement("insert_embeddings"), values)
     return set(numbers)
+
+
+def _resolve_acls(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, documents: Sequence[PreparedDocument]
+) -> dict[uuid.UUID, Acl]:
+    """Return the acl of each document: that of its permission feed, where one names it, else its own.
+
+    Runs under the lock on the collection: a permission feed writes under the same one.
+    """
+    named = permissions.acls_of_documents(connection, tenant_id, [document.id for document in documents])
+    own = {document.id: document.acl for document in documents}
+    return {key: named.get(key, permissions.NOBODY if acl == (PERMISSION_FEED,) else acl) for key, acl in own.items()}
 
 
 def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written: Collection[uuid.UUID]) -> None:
@@ -193,10 +210,12 @@ def remove_documents(
     return len(connection.execute(statement("delete_documents"), scope).fetchall())
 
 
-def _document_columns(documents: Sequence[PreparedDocument], numbers: Counter[uuid.UUID]) -> dict[str, list[Any]]:
+def _document_columns(
+    documents: Sequence[PreparedDocument], numbers: Counter[uuid.UUID], acls: Mapping[uuid.UUID, Acl]
+) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "metadata": [Jsonb(document.metadata) for document in documents],
-        "acl": [array_literal(document.acl) for document in documents],
+        "acl": [array_literal(acls[document.id]) for document in documents],
         "pages": [array_literal([str(page) for page in document.pages]) for document in documents],
         "chunks": [len(document.chunks) for document in documents],
         "number": [numbers[document.id] + 1 for document in documents],
@@ -213,19 +232,18 @@ _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
     **dict.fromkeys(("chunk_index", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
     **dict.fromkeys(("page_end", "tokens", "length", "parent_start", "parent_end"), "int4"),
-    **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "acl"), "text"),
+    **dict.fromkeys(("section", "text", "chunker", "fallback_reason"), "text"),
     "tsv": "tsvector",
 }
 """Columns of a chunk. Binary arrays hold no nulls: page 0, an empty reason and end 0 mean null."""
 
-_LOCKED_TYPES = {"sequence": "int4", "terms": "sparsevec"}
+_LOCKED_TYPES = {"sequence": "int4", "terms": "sparsevec", "acl": "text"}
 """Columns of a chunk that are known under the lock only."""
 _VECTOR_TYPES = {"embedding": "halfvec"}
 
 
 def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
-    acls = {document.id: array_literal(document.acl) for document in documents}
     columns: dict[str, list[Any]] = {
         "id": [uuid.uuid5(document.version_id, str(chunk.chunk_index)) for document, chunk in rows],
         "document_id": [document.id for document, _ in rows],
@@ -240,7 +258,6 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) ->
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
-        "acl": [acls[document.id] for document, _ in rows],
         "text_hash": [text_hash(text) for document in documents for text in document.indexed],
         "tsv": analysis.tsvectors,
         "length": analysis.lengths.tolist(),

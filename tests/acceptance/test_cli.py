@@ -382,10 +382,20 @@ def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     assert kosmos("jobs", "show", str(job), "--tenant", "other").exit_code == 1
 
 
+def test_permissions__are_enqueued_from_a_file(folder: Path, kosmos: Run) -> None:
+    (folder / "feed.jsonl").write_text('{"document": "a.txt", "principals": ["ann"]}')
+    (folder / "feed.yaml").write_text(f"kind: json_lines\nname: wiki\npath: {folder}/feed.jsonl\n")
+    queued = kosmos("enqueue", "--permissions", "feed.yaml", "--every", "60", "--tenant", "permissions")
+    assert queued.stdout.endswith(": permissions wiki\n")
+    (job,) = json.loads(kosmos("jobs", "list", "--tenant", "permissions", "--state", "queued", "--json").stdout)["jobs"]
+    assert (job["kind"], job["every_s"]) == ("permissions", 60)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("enqueue",), "nothing to enqueue; name a PATH, or a source with --source FILE"),
+        (("enqueue", "--permissions", "nowhere.yaml"), "--permissions nowhere.yaml cannot be read"),
+        (("enqueue",), "nothing to enqueue; name a PATH, a source with --source FILE, or --permissions FILE"),
         (("enqueue", "--source", "nowhere.yaml"), "cannot be read"),
         (("jobs", "list", "--state", "lost"), "is no state of a job; use one of scheduled, queued"),
         (("jobs", "retry"), "name the jobs to try again, or give --all and no number"),

@@ -26,6 +26,12 @@ def enqueue(
         list[Path] | None,
         typer.Option("--source", metavar="FILE", help="YAML file that describes a source; may be repeated."),
     ] = None,
+    permissions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--permissions", metavar="FILE", help="YAML file that describes a permission feed; may be repeated."
+        ),
+    ] = None,
     every: EveryOption = None,
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents that a source does not hold any more.")
@@ -36,36 +42,38 @@ def enqueue(
     *,
     common: WriteOptions,
 ) -> None:
-    """Have workers ingest files, folders and other sources. Prints the jobs; `kosmos-rag jobs` follows them."""
-    items: list[str | Mapping[str, Any]] = [*not_blank(paths, "PATH"), *map(_spec, source or ())]
-    if not items:
-        raise RequestError("nothing to enqueue; name a PATH, or a source with --source FILE")
+    """Have workers ingest files, folders and other sources, and sync permissions. Prints the jobs."""
+    items: list[str | Mapping[str, Any]] = [
+        *not_blank(paths, "PATH"),
+        *(_spec(file, "--source", "folder") for file in source or ()),
+    ]
+    feeds = [_spec(file, "--permissions", "json_lines") for file in permissions or ()]
+    if not items and not feeds:
+        raise RequestError("nothing to enqueue; name a PATH, a source with --source FILE, or --permissions FILE")
+    interval = timedelta(seconds=every) if every else None
     with common.open_engine() as engine:
         jobs = engine.tenant(common.tenant, collection=common.collection).jobs
         ids = [
-            jobs.enqueue(
-                item,
-                prune=not keep_missing,
-                every=timedelta(seconds=every) if every else None,
-                priority=priority,
-            )
-            for item in items
+            *(jobs.enqueue(item, prune=not keep_missing, every=interval, priority=priority) for item in items),
+            *(jobs.enqueue_permissions(feed, every=interval, priority=priority) for feed in feeds),
         ]
     if common.as_json:
         print_json({"jobs": ids})
     else:
-        for number, item in zip(ids, items, strict=True):
-            console().print(f"job {number}: {item if isinstance(item, str) else item['kind']}")
+        names = [item if isinstance(item, str) else item["kind"] for item in items]
+        for number, name in zip(ids, [*names, *(f"permissions {feed['name']}" for feed in feeds)], strict=True):
+            console().print(f"job {number}: {name}")
 
 
-def _spec(file: Path) -> "Mapping[str, Any]":
+def _spec(file: Path, option: str, kind: str) -> "Mapping[str, Any]":
+    """Read a YAML file. Raises RequestError, which names the option and a kind."""
     import yaml
 
     try:
         spec = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise RequestError(f"--source {file} cannot be read: {reason}; give a YAML file") from error
+        raise RequestError(f"{option} {file} cannot be read: {reason}; give a YAML file") from error
     if not isinstance(spec, dict):
-        raise RequestError(f"--source {file} holds no mapping; begin it with kind: folder, or another kind")
+        raise RequestError(f"{option} {file} holds no mapping; begin it with kind: {kind}, or another kind")
     return spec

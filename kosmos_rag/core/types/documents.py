@@ -18,6 +18,9 @@ from typing import Any
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
+PERMISSION_FEED = "kosmos:permission-feed"
+"""In place of an acl: a permission feed names the readers, and nobody may read the document until it does."""
+
 DEFAULT_COLLECTION = "default"
 """The collection of documents for which none is named."""
 
@@ -81,7 +84,10 @@ class SourceDocument:
     """Overrides the title that the parser finds."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     acl: tuple[str, ...] = (EVERYONE,)
-    """Principals that may read it: a reader must hold at least one of them."""
+    """Principals that may read it: a reader must hold at least one of them. Or `(PERMISSION_FEED,)` alone.
+
+    Where a permission feed of the collection names the document, that decides whatever is given here.
+    """
     language: str | None = None
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
 
@@ -282,3 +288,17 @@ class IngestReport:
     def seen(self) -> int:
         """Documents that the call looked at."""
         return self.new + self.changed + self.unchanged + len(self.failed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PermissionReport:
+    """What a pass of a permission feed did."""
+
+    documents: int
+    """Documents that the feed names, ingested or not."""
+    changed: int
+    """Ingested documents that other principals may read now."""
+    unnamed: int
+    """Ingested documents that the feed named once and names no more: nobody may read them."""
+    unknown_containers: tuple[str, ...]
+    """Containers that documents lie in and the feed does not have; they let nobody read. The first 100."""

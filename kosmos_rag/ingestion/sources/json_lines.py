@@ -64,7 +64,7 @@ class JsonLinesSource:
             except OSError as error:
                 raise unreadable(self._path, error) from error
         try:
-            row = _parsed(line)
+            row = parse_object(line)
             moved = self._source_of(row) != entry.source
         except SourceError:
             moved = True
@@ -80,7 +80,7 @@ class JsonLinesSource:
                 try:
                     if len(line) > self._max_bytes:
                         raise too_large("it", self._max_bytes)
-                    row = _parsed(line)
+                    row = parse_object(line)
                     yield Entry(
                         source=self._source_of(row),
                         etag=compute_row_etag(row, self._fields, self._spec),
@@ -110,13 +110,14 @@ class JsonLinesSource:
         return f"{self._name}#{row_id(row, self._fields.id)}"
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line. Raises SourceError."""
     try:
         row = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise SourceError("unreadable", f"not JSON ({first_line(error)}); correct it") from error
     if not isinstance(row, dict):
-        raise SourceError("unreadable", f"a JSON {type(row).__name__}, not an object; write each document as one")
+        raise SourceError("unreadable", f"a JSON {type(row).__name__}, not an object; write each line as one")
     return row
 
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, SourceDocument
+from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, SourceDocument
 
 NotBlank = Annotated[str, Field(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")]
 """Text that says something, and that PostgreSQL can hold."""
@@ -30,12 +30,70 @@ SourcePath = Annotated[Path, BeforeValidator(_refuse_blank)]
 """A path; a relative one counts from the working folder of the process that opens the source."""
 
 
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""A variable of the environment."""
+
+
+class JsonLinesPermissions(Section):
+    """A permission feed in a file of JSON Lines."""
+
+    kind: Literal["json_lines"] = "json_lines"
+    name: Name
+    """Of two feeds of one collection each needs its own."""
+    path: SourcePath
+    document_prefix: str = ""
+    """Put before the names of the documents, where the feed has only their ids."""
+
+
+class SqlPermissions(Section):
+    """A permission feed in two queries of one database."""
+
+    kind: Literal["sql"] = "sql"
+    name: Name
+    url_env: Variable
+    """The variable of the environment that holds the URL."""
+    containers_query: NotBlank
+    """Columns: container, principal."""
+    documents_query: NotBlank
+    """Columns: document, container or principal, or both."""
+    document_prefix: str = ""
+
+
+PermissionFeedSpec = JsonLinesPermissions | SqlPermissions
+_FEEDS: Mapping[str, type[PermissionFeedSpec]] = {"json_lines": JsonLinesPermissions, "sql": SqlPermissions}
+
+
+def validate_feed(values: Any) -> PermissionFeedSpec:
+    """Return the spec of a permission feed as its model. Raises RequestError, one line for all faults."""
+    if isinstance(values, JsonLinesPermissions | SqlPermissions):
+        return values
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    if not isinstance(kind, str) or kind not in _FEEDS:
+        raise RequestError(one_line(f"permission feed of kind {show(kind)}: kind must be one of {', '.join(_FEEDS)}"))
+    return validated(_FEEDS[kind], kind, values, what="permission feed")
+
+
 class DocumentOptions(Section):
     """What is given to every document of a source."""
 
     acl: tuple[NotBlank, ...] = Field(default=(EVERYONE,), min_length=1)
+    permissions: Annotated[PermissionFeedSpec, BeforeValidator(validate_feed)] | None = None
+    """The feed that names the readers of each document, in place of `acl`."""
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     language: str | None = None
+
+    @field_validator("permissions")
+    @classmethod
+    def _refuse_acl(cls, feed: PermissionFeedSpec | None, info: ValidationInfo) -> PermissionFeedSpec | None:
+        if feed is not None and info.data.get("acl", (EVERYONE,)) != (EVERYONE,):
+            raise ValueError("leave out acl: the feed names the readers of each document")
+        return feed
+
+    @property
+    def document_acl(self) -> tuple[str, ...]:
+        """The acl of the documents; one that stands for the feed where there is one."""
+        return self.acl if self.permissions is None else (PERMISSION_FEED,)
 
     def document(
         self, source: str, data: bytes, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
@@ -49,7 +107,7 @@ class DocumentOptions(Section):
             data=data,
             title=title,
             metadata={**self.metadata, **(metadata or {})},
-            acl=self.acl,
+            acl=self.document_acl,
             language=self.language,
         )
 
@@ -58,7 +116,7 @@ class DocumentOptions(Section):
 
         Without the latter, readers that were taken out of a spec would keep what they could read.
         """
-        given = [sorted(self.acl), self.metadata, self.language]
+        given = [sorted(self.document_acl), self.metadata, self.language]
         text = json.dumps([given, state], sort_keys=True, default=str)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -66,8 +124,14 @@ class DocumentOptions(Section):
 Spec = TypeVar("Spec", bound=Section)
 
 
-def validated(model: type[Spec], kind: str, values: Mapping[str, Any]) -> Spec:
+def validated(model: type[Spec], kind: str, values: Mapping[str, Any], *, what: str = "source") -> Spec:
     """Return the spec as its model.
+
+    Args:
+        model: the model of this kind.
+        kind: the kind, for the message.
+        values: the spec.
+        what: what the spec describes, for the message.
 
     Raises RequestError, one line for all faults.
     """
@@ -75,7 +139,7 @@ def validated(model: type[Spec], kind: str, values: Mapping[str, Any]) -> Spec:
         return model.model_validate(dict(values))
     except ValidationError as error:
         faults = "; ".join(dict.fromkeys(_fault(model, detail) for detail in error.errors()))
-    raise RequestError(one_line(f"source of kind {kind}: {faults}"))
+    raise RequestError(one_line(f"{what} of kind {kind}: {faults}"))
 
 
 def _fault(model: type[Section], detail: ErrorDetails) -> str:

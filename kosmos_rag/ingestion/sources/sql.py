@@ -5,20 +5,18 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
 from kosmos_rag.core.config import IngestionSettings, mask_password
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
 from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
-from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
+from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name, NotBlank, Variable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Subquery
 
-_ROWS_AT_ONCE = 200
+ROWS_AT_ONCE = 200
 
 
 class SqlSpec(DocumentOptions):
@@ -28,9 +26,9 @@ class SqlSpec(DocumentOptions):
     """
 
     kind: Literal["sql"] = "sql"
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    name: Name
     """Begins the names of the documents; of two queries of one database each needs its own."""
-    url_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    url_env: Variable
     """The variable of the environment that holds the URL."""
     query: NotBlank
     id_column: NotBlank = "id"
@@ -53,7 +51,7 @@ class SqlSource:
         self._fields = Fields(
             id=spec.id_column, text=spec.text_column, title=spec.title_column, metadata=spec.metadata_columns
         )
-        self._engine = _engine(spec.url_env)
+        self._engine = read_only_engine(spec.url_env)
 
     def listing(self) -> Listing:
         """Start a pass, in the order of the query, in one transaction that lasts as long."""
@@ -67,7 +65,7 @@ class SqlSource:
         rows = self._rows()
         # Without a type: the server knows the column's, and text would not compare with a uuid.
         wanted = bindparam("id", entry.locator["id"], type_=NullType())
-        with self._connection(entry.source) as connection:
+        with connect(self._engine, self._spec.url_env, entry.source) as connection:
             found = connection.execute(select(rows).where(rows.c[self._fields.id] == wanted)).mappings().fetchmany(2)
         if not found:
             raise SourceError("not_found", f"{entry.source} is no longer there; list the source again")
@@ -79,8 +77,11 @@ class SqlSource:
     def _found(self) -> Iterator[Entry | IngestFailure]:
         from sqlalchemy import select
 
-        statement = select(self._rows()).execution_options(yield_per=_ROWS_AT_ONCE)
-        with self._connection(self._root) as connection, closing(connection.execute(statement)) as result:
+        statement = select(self._rows()).execution_options(yield_per=ROWS_AT_ONCE)
+        with (
+            connect(self._engine, self._spec.url_env, self._root) as connection,
+            closing(connection.execute(statement)) as result,
+        ):
             for number, found in enumerate(result.mappings(), start=1):
                 row = {str(key): value for key, value in found.items()}
                 try:
@@ -95,27 +96,40 @@ class SqlSource:
         """Return the query as a table of the columns that are used."""
         from sqlalchemy import column, text
 
-        query = self._spec.query.strip().rstrip(";").replace(":", "\\:")  # a colon names no parameter here
+        query = escape_colons(self._spec.query)
         return text(query).columns(*(column(name) for name in self._fields.names)).subquery("documents")
 
-    @contextmanager
-    def _connection(self, name: str) -> Iterator["Connection"]:
-        """Connect for reading only. Raises SourceError for what the database reports."""
-        from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            said = one_line(mask_password(first_line(error)))
-            if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
-                raise SourceError(
-                    "unavailable", f"{name}: the database of {self._spec.url_env} fails: {said}; try again later"
-                ) from error
-            raise SourceError("unreadable", f"{name}: the query fails: {said}; correct it") from error
+def escape_colons(query: str) -> str:
+    """Return a query of a spec for `sqlalchemy.text`: a colon names no parameter in it."""
+    return query.strip().rstrip(";").replace(":", "\\:")
 
 
-def _engine(variable: str) -> "Engine":
+@contextmanager
+def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"]:
+    """Connect to the database of a source. Raises SourceError for what the database reports.
+
+    Args:
+        engine: from `read_only_engine`.
+        variable: variable of the environment that holds the URL, for the message.
+        name: what is read, for the message.
+    """
+    from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        said = one_line(mask_password(first_line(error)))
+        if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+            raise SourceError(
+                "unavailable", f"{name}: the database of {variable} fails: {said}; try again later"
+            ) from error
+        raise SourceError("unreadable", f"{name}: the query fails: {said}; correct it") from error
+
+
+def read_only_engine(variable: str) -> "Engine":
+    """Return an engine that only reads. Raises ConfigError where the variable holds no URL that can be used."""
     from sqlalchemy import create_engine, event, make_url
     from sqlalchemy.exc import ArgumentError
     from sqlalchemy.pool import NullPool

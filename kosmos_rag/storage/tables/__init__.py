@@ -13,6 +13,7 @@ from kosmos_rag.storage.tables import (
     indexes,
     jobs,
     monitor,
+    permissions,
 )
 from kosmos_rag.storage.tables.columns import metadata
 
@@ -27,4 +28,5 @@ __all__ = [
     "jobs",
     "metadata",
     "monitor",
+    "permissions",
 ]

@@ -21,7 +21,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseNotReady, StatementFailed
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import migrate as migrate_module
-from kosmos_rag.storage.migrate import REVISION, head, script_location
+from kosmos_rag.storage.migrate import BREAKING, REVISION, head, script_location
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
 
@@ -40,6 +40,7 @@ def test_head_is_the_revision_that_the_code_expects() -> None:
 PUBLISHED = {
     "0001_baseline.py": "6ad7a5d93e6b226ea1d8611d845714481e73cac81f9f74797587220f9712eee7",
     "0002_visible_principals.py": "1bd39415fea954243abbe4194dade8c7135ef3684db561ae2aa9d0b26672dffc",
+    "0003_permissions.py": "7c8300bfab65b31d138191ab6bef81425551bc3f9ea0a01321fecee75b044f25",
 }
 
 
@@ -136,8 +137,8 @@ REVISION_THAT_ADDS = '''"""Add a column."""
 
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "{later}"
+down_revision = "{newest}"
 branch_labels = None
 depends_on = None
 
@@ -155,9 +156,10 @@ def downgrade() -> None:
 def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A revision after the newest: what an upgrade of tomorrow finds."""
     folder = shutil.copytree(script_location(), tmp_path / "migrations")
-    (folder / "versions" / "0003_extra.py").write_text(REVISION_THAT_ADDS)
+    later = f"{int(REVISION) + 1:04}"
+    (folder / "versions" / f"{later}_extra.py").write_text(REVISION_THAT_ADDS.format(later=later, newest=REVISION))
     monkeypatch.setattr(migrate_module, "script_location", lambda: folder)
-    return "0003"
+    return later
 
 
 def _oldest_code(url: str) -> str | None:
@@ -176,7 +178,7 @@ def test_upgrade__over_data_and_back_keeps_all_answers(
     assert len(before) > 300
     done = set_up(database)
     assert (done.before, done.after) == (REVISION, later_revision)
-    assert _oldest_code(url) is None
+    assert _oldest_code(url) == max(BREAKING)
     # This revision only adds: code of the one before serves from it.
     assert _answers(indexed) == before
     done = set_up(database, REVISION)
@@ -193,14 +195,15 @@ def test_upgrade__that_breaks_older_code_writes_down_which_code_can_serve(
     database: DatabaseSettings, settings: Settings, later_revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = database.admin_url or ""
-    assert _oldest_code(url) is None
+    assert _oldest_code(url) == max(BREAKING)
     monkeypatch.setattr(migrate_module, "BREAKING", (later_revision,))
     assert set_up(database).after == later_revision
     assert _oldest_code(url) == later_revision
     with pytest.raises(DatabaseNotReady, match=f"needs code of {later_revision} or newer"):
         _answers(settings)
+    monkeypatch.setattr(migrate_module, "BREAKING", BREAKING)
     assert set_up(database, REVISION).after == REVISION
-    assert _oldest_code(url) is None
+    assert _oldest_code(url) == max(BREAKING)
     assert _answers(settings) == []
 
 

@@ -171,8 +171,8 @@ async def job(job_id: JobId, caller: Writer) -> JobInfo:
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
 async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
-    """Cancel a job; a finished one stays as it is. Only administrators cancel maintenance."""
-    if (await job(job_id, caller)).kind in kinds.UPKEEP:
+    """Cancel a job; a finished one stays as it is. Only administrators cancel maintenance and permission feeds."""
+    if (await job(job_id, caller)).kind in kinds.OPERATORS_ONLY:
         caller.identity.require(ADMIN)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.cancel, [job_id]))
 

@@ -15,7 +15,7 @@ from kosmos_rag.storage.queue import kinds
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 
-KINDS = (kinds.DOCUMENT, kinds.SYNC, kinds.SCHEMA)
+KINDS = (kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS, kinds.SCHEMA)
 
 
 def _parse_interval(text: str) -> timedelta:

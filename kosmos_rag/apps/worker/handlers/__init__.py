@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.apps.worker.handlers import documents, maintenance, schema, sync
+from kosmos_rag.apps.worker.handlers import documents, maintenance, permissions, schema, sync
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry import tracing
@@ -12,6 +13,10 @@ from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.queue import kinds
+
+
+class _Handler(Protocol):
+    def run(self, job: Job, channel: SupervisorChannel) -> None: ...
 
 
 class EngineJobRunner:
@@ -25,6 +30,7 @@ class EngineJobRunner:
         engine.observe(counters)
         self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
         self._sync = sync.SyncHandler(parts.database, parts.ingest_pipeline)
+        self._permissions = permissions.PermissionsHandler(parts.database)
         self._schemas = schema.SchemaHandler(engine)
         monitor_handler = MonitorHandler(recall_monitor(engine), interval_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceHandler(
@@ -35,8 +41,9 @@ class EngineJobRunner:
         """Run document jobs in batches and the others one by one; release those past the time slice."""
         deadline = time.monotonic() + documents.BATCH_TIME_SLICE_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, deadline)
-        handlers: dict[str, sync.SyncHandler | schema.SchemaHandler | maintenance.MaintenanceHandler] = {
+        handlers: dict[str, _Handler] = {
             kinds.SYNC: self._sync,
+            kinds.PERMISSIONS: self._permissions,
             kinds.SCHEMA: self._schemas,
             kinds.MAINTAIN: self._maintenance,
             kinds.RECONCILE: self._maintenance,

@@ -74,7 +74,7 @@ def work(engine: Engine) -> Iterator[Work]:
     working = EngineJobRunner(engine)
 
     def run() -> None:
-        while queue.count_unfinished([kinds.DOCUMENT, kinds.SYNC]):
+        while queue.count_unfinished([kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS]):
             working.run(queue.claim(64, kinds=kinds.ALL, worker="test"), channel)
             while ours.poll():
                 ours.recv()

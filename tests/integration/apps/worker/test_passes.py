@@ -1,5 +1,6 @@
 """Passes over sources by workers: mirrored, not read twice, never emptied by accident, with ledgers that add up."""
 
+import json
 import multiprocessing
 import os
 import sqlite3
@@ -12,6 +13,7 @@ import pytest
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineJobRunner
+from kosmos_rag.apps.worker.handlers.permissions import PermissionsHandler
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
@@ -194,3 +196,62 @@ def test_departments__that_begin_to_decide_leave_nothing_open(engine: Engine, wo
     assert counts(last_run(scope)) == {"changed": 1, "failed": 1}
     assert scope.documents() == []
     assert scope.sources() == [str(tmp_path / "hr" / "leave.md")]
+
+
+def test_source_with_a_permission_feed__is_readable_by_whom_the_feed_names(
+    engine: Engine, scope: Tenant, work: Work, folder: Path, tmp_path: Path, embedder: CountingEmbedder
+) -> None:
+    feed = {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl"), "document_prefix": f"{folder}/"}
+    spec = {"kind": "folder", "path": str(folder), "permissions": feed}
+    reader = engine.tenant("acme", principals=("ann",))
+
+    def write(principals: list[str]) -> None:
+        rows = [{"container": "space", "principals": principals}]
+        rows += [{"document": f"page-{n}.md", "containers": ["space"]} for n in range(3)]
+        (tmp_path / "feed.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    scope.jobs.enqueue(spec)
+    work()
+    (dead,) = scope.jobs.find(states=[JobState.DEAD])
+    assert (dead.kind, dead.code) == (kinds.PERMISSIONS, "not_found")
+    assert len(scope.sources()) == 12
+    assert scope.documents() == reader.documents() == []
+    write(["ann"])
+    assert scope.jobs.enqueue_permissions(feed, every=timedelta(seconds=60)) != dead.id
+    embedded = embedder.texts
+    work()
+    assert [document.source for document in reader.documents()] == [f"{folder}/page-{n}.md" for n in range(3)]
+    # The document itself comes anew, and the feed is enqueued with its source: it keeps its interval.
+    (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
+    write(["ben"])
+    scope.jobs.enqueue(spec)
+    work()
+    assert embedder.texts == embedded + 1
+    assert reader.documents() == []
+    assert len(engine.tenant("acme", principals=("ben",)).documents()) == 3
+    (waiting,) = [info for info in scope.jobs.find(states=[JobState.SCHEDULED]) if info.kind == kinds.PERMISSIONS]
+    assert (waiting.every_s, waiting.payload["feed"]["path"]) == (60.0, feed["path"])
+
+
+def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
+    engine: Engine, scope: Tenant, tmp_path: Path, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (tmp_path / "feed.jsonl").write_text(json.dumps({"document": str(folder / "page-0.md"), "principals": ["ann"]}))
+    job_id = scope.jobs.enqueue_permissions(
+        {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
+    )
+    ours, theirs = multiprocessing.Pipe()
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    channel = SupervisorChannel(theirs, queue)
+    (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
+    channel._revoked.add(job.token)  # as a message of the supervisor does
+    PermissionsHandler(engine.parts.database).run(job, channel)
+    assert engine.tenant("acme", principals=("ann",)).documents() == []
+    (info,) = scope.jobs.find(ids=[job_id])
+    assert info.state == JobState.QUEUED
+    work()
+    assert len(engine.tenant("acme", principals=("ann",)).documents()) == 1
+    os.set_inheritable(ours.fileno(), True)
+    KEPT.append(ours)

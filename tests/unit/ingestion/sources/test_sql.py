@@ -11,6 +11,7 @@ import pytest
 
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Source
+from kosmos_rag.ingestion.sources.sql import connect
 
 Run = Callable[[str], None]
 
@@ -155,7 +156,7 @@ def test_query__that_fails_is_a_failure_and_changes_nothing(query: str, code: st
 def test_connection__may_not_write(run: Run, opened: Any) -> None:
     run("CREATE TABLE t (id, text)")
     with (
-        opened(**_spec())._connection("x") as connection,
+        connect(opened(**_spec())._engine, "URL", "x") as connection,
         pytest.raises(Exception, match="readonly"),
     ):
         connection.exec_driver_sql("INSERT INTO t VALUES (1, 'x')")

@@ -1,0 +1,214 @@
+"""Permission feeds: which principals read a container, and which containers a document lies in.
+
+A feed is complete: it names every document that anybody may read by it. It is read and validated to its end before
+anything is written.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from kosmos_rag.core.config.display import one_line, show
+from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.types import are_names, is_text
+from kosmos_rag.ingestion.sources.files import open_regular, printable_name, unreadable
+from kosmos_rag.ingestion.sources.json_lines import parse_object
+from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS
+from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, PermissionFeedSpec, SqlPermissions
+from kosmos_rag.ingestion.sources.sql import ROWS_AT_ONCE, connect, escape_colons, read_only_engine
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Longest line of a feed: a million principals of one container do not come by accident."""
+
+MAX_REPORTED_CONTAINERS = 100
+"""Unknown containers that a report names."""
+
+_FIELDS = {"container": frozenset({"principals"}), "document": frozenset({"containers", "principals"})}
+"""Fields of a line besides the name, by what it is about."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentGrant:
+    """What a feed says of one document."""
+
+    containers: frozenset[str]
+    principals: frozenset[str]
+    """Principals that the document alone is shared with."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Permissions:
+    """The content of a feed."""
+
+    containers: Mapping[str, frozenset[str]]
+    """Principals by container."""
+    documents: Mapping[str, DocumentGrant]
+    """By the name of the document."""
+
+    def resolve(self) -> dict[str, tuple[str, ...]]:
+        """Return the acl of each document: the principals of its containers, and its own. Sorted, each once."""
+        acls: dict[DocumentGrant, tuple[str, ...]] = {}
+        for grant in set(self.documents.values()):
+            held = grant.principals.union(*(self.containers.get(name, ()) for name in grant.containers))
+            acls[grant] = tuple(sorted(held))
+        return {name: acls[grant] for name, grant in self.documents.items()}
+
+    def unknown_containers(self) -> list[str]:
+        """Return the containers that documents lie in and that the feed does not have, sorted."""
+        named = {name for grant in set(self.documents.values()) for name in grant.containers}
+        return sorted(named - self.containers.keys())
+
+
+def read_feed(spec: PermissionFeedSpec) -> Permissions:
+    """Read a feed to its end.
+
+    Raises:
+        SourceError: it cannot be read, or a line or a row is not what it must be; the message names it.
+        ConfigError: the URL of its database is not set, or cannot be used.
+    """
+    permissions = _read_json_lines(spec) if isinstance(spec, JsonLinesPermissions) else _read_sql(spec)
+    if not permissions.documents:
+        raise SourceError(
+            "unreadable", f"the permission feed {spec.name} names no document, so nothing is changed; check its export"
+        )
+    return permissions
+
+
+@dataclass(kw_only=True, slots=True)
+class _Collected:
+    """What was read so far."""
+
+    prefix: str
+    containers: dict[str, set[str]] = field(default_factory=dict)
+    documents: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+
+    def add_principals(self, container: str, principals: Any) -> None:
+        self.containers.setdefault(container, set()).update(principals)
+
+    def add_document(self, document: str, containers: Any, principals: Any) -> None:
+        lies_in, shared_with = self.documents.setdefault(self.prefix + document, (set(), set()))
+        lies_in.update(containers)
+        shared_with.update(principals)
+
+    def build(self) -> Permissions:
+        return Permissions(
+            containers={name: frozenset(principals) for name, principals in self.containers.items()},
+            documents={
+                name: DocumentGrant(containers=frozenset(containers), principals=frozenset(principals))
+                for name, (containers, principals) in self.documents.items()
+            },
+        )
+
+
+def _read_json_lines(spec: JsonLinesPermissions) -> Permissions:
+    collected = _Collected(prefix=spec.document_prefix)
+    lines: dict[tuple[str, str], int] = {}
+    for number, line in _lines(spec):
+        if not line.strip():
+            continue
+        try:
+            kind, name, row = _parse_line(line)
+            if (first := lines.setdefault((kind, name), number)) != number:
+                raise SourceError("duplicate", f"{kind} {show(name)} is on line {first} already; write it once")
+            if kind == "container":
+                collected.add_principals(name, _names(row, "principals"))
+            else:
+                containers = _names(row, "containers") if "containers" in row else []
+                collected.add_document(name, containers, _names(row, "principals") if "principals" in row else [])
+        except SourceError as error:
+            place = f"{printable_name(spec.path)}, line {number}"
+            raise SourceError(error.code, one_line(f"{place}: {error}; nothing was changed")) from error
+    return collected.build()
+
+
+def _lines(spec: JsonLinesPermissions) -> Iterator[tuple[int, bytes]]:
+    with open_regular(spec.path) as file:
+        try:
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES):
+                number += 1
+                if len(line) == MAX_LINE_BYTES:
+                    place = f"{printable_name(spec.path)}, line {number}"
+                    raise SourceError("too_large", f"{place} has {MAX_LINE_BYTES:,} bytes or more; split the container")
+                yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        except OSError as error:
+            raise unreadable(spec.path, error) from error
+
+
+def _parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
+    """Return what a line is about, its name, and the line. Raises SourceError."""
+    row = parse_object(line)
+    kinds = [kind for kind in _FIELDS if kind in row]
+    if len(kinds) != 1:
+        raise SourceError(
+            "unreadable", "it has container and document; give one" if kinds else "container or document is missing"
+        )
+    (kind,) = kinds
+    if unknown := sorted(row.keys() - _FIELDS[kind] - {kind}):
+        known = ", ".join([kind, *sorted(_FIELDS[kind])])
+        raise SourceError("unreadable", f"{show(unknown[0])} is no field of a {kind}; known are {known}")
+    if kind == "container" and "principals" not in row:
+        raise SourceError("unreadable", "principals is missing; give a list, [] where nobody reads the container")
+    return kind, _name(kind, row[kind]), row
+
+
+def _names(row: Mapping[str, Any], key: str) -> list[str]:
+    """Return a list of names. Raises SourceError."""
+    value = row[key]
+    if not isinstance(value, list):
+        raise _fault(key, value, "a list of text")
+    if not are_names(value) or not all(map(str.strip, value)):
+        position = next(at for at, name in enumerate(value) if not is_text(name) or not name.strip())
+        raise _fault(f"{key}[{position}]", value[position], "text that is not blank")
+    return value
+
+
+def _name(key: str, value: Any) -> str:
+    """Return a name. Raises SourceError."""
+    if not is_text(value) or not value.strip() or len(value) > MAX_SOURCE_CHARS:
+        raise _fault(key, value, f"text of 1 to {MAX_SOURCE_CHARS} characters")
+    return str(value)
+
+
+def _fault(key: str, value: Any, expected: str) -> SourceError:
+    return SourceError("unreadable", f"{key} is {show(value)}; it must be {expected}")
+
+
+def _read_sql(spec: SqlPermissions) -> Permissions:
+    collected = _Collected(prefix=spec.document_prefix)
+    for row in _rows(spec, "containers_query", {"container", "principal"}, {"container", "principal"}):
+        collected.add_principals(row["container"], _present(row, "principal"))
+    for row in _rows(spec, "documents_query", {"document"}, {"document", "container", "principal"}):
+        collected.add_document(row["document"], _present(row, "container"), _present(row, "principal"))
+    return collected.build()
+
+
+def _present(row: Mapping[str, str], column: str) -> list[str]:
+    return [row[column]] if column in row else []
+
+
+def _rows(spec: SqlPermissions, key: str, required: set[str], known: set[str]) -> Iterator[dict[str, str]]:
+    """Yield the rows of a query without its nulls. Raises SourceError, ConfigError."""
+    from sqlalchemy import text
+
+    query = text(escape_colons(getattr(spec, key))).execution_options(yield_per=ROWS_AT_ONCE)
+    place = f"the permission feed {spec.name}, {key}"
+    with connect(read_only_engine(spec.url_env), spec.url_env, place) as connection:
+        result = connection.execute(query)
+        columns = set(result.keys())
+        if faults := [*sorted(required - columns), *sorted(columns - known)]:
+            expected = f"the columns must be {', '.join(sorted(required))}"
+            optional = f", and may be {', '.join(sorted(known - required))}" if known - required else ""
+            raise SourceError("unreadable", f"{place}: {show(faults[0])} is missing or not known; {expected}{optional}")
+        for number, row in enumerate(result.mappings(), start=1):
+            try:
+                yield {
+                    column: _name(column, str(value) if type(value) in {int, UUID} else value)
+                    for column, value in row.items()
+                    if value is not None or column in required - {"principal"}
+                }
+            except SourceError as error:
+                raise SourceError(
+                    error.code, one_line(f"{place}, row {number}: {error}; nothing was changed")
+                ) from error

@@ -1,0 +1,139 @@
+"""Permission sync: bring the acl of documents up to a permission feed, without parsing or embedding anything."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kosmos_rag.core.config.display import one_line, show
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE, PermissionReport
+from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.permission_feed import MAX_REPORTED_CONTAINERS, read_feed
+from kosmos_rag.ingestion.sources.spec import PermissionFeedSpec
+from kosmos_rag.storage.lexical_statistics import Acl
+from kosmos_rag.storage.permissions import (
+    NOBODY,
+    FeedPass,
+    StoredPermissions,
+    finish_pass,
+    load_permissions,
+    start_pass,
+    update_permissions,
+)
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.tenants import TenantRef
+
+BATCH_CHUNKS = 4096
+"""Chunks, or documents without chunks, whose acl changes in one transaction. Other writers of the collection wait."""
+
+
+class PermissionSync:
+    """Applies permission feeds to any collection of any tenant of one database. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def run(
+        self,
+        tenant: TenantRef,
+        collection: str,
+        spec: PermissionFeedSpec,
+        *,
+        before_batch: Callable[[], None] = lambda: None,
+    ) -> PermissionReport:
+        """Make one pass: read the feed, then write what has changed in batches. A pass may be repeated.
+
+        Documents that lose a principal come first. A document that the feed named once and names no more is readable
+        by nobody.
+
+        Args:
+            tenant: owner of the collection.
+            collection: name of the collection.
+            spec: the feed.
+            before_batch: called before each transaction that writes; an error that it raises ends the pass.
+
+        Raises:
+            SourceError: the feed is malformed or cannot be read; nothing is changed.
+            RequestError: another feed names one of the documents; nothing is changed.
+            IngestionError: code `superseded`; a later pass of the feed has started.
+            ConfigError, DatabaseError: the feed, or the database, cannot be reached.
+        """
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            current = start_pass(connection, tenant, collection, spec.name, now=datetime.now(UTC))
+        permissions = read_feed(spec)
+        acls = {
+            document_id(tenant.id, collection, source): (source, acl) for source, acl in permissions.resolve().items()
+        }
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            stored = load_permissions(connection, current)
+        plan = _plan(current, stored, acls)
+        changed = 0
+        for batch in plan.batches():
+            before_batch()
+            with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+                unnamed = plan.unnamed.intersection(batch)
+                changed += update_permissions(connection, current, batch, unnamed=unnamed)
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            finish_pass(connection, current, now=datetime.now(UTC))
+        return PermissionReport(
+            documents=len(acls),
+            changed=changed,
+            unnamed=len(plan.unnamed.intersection(stored.documents)),
+            unknown_containers=tuple(permissions.unknown_containers()[:MAX_REPORTED_CONTAINERS]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Plan:
+    """What a pass has to write."""
+
+    changes: list[tuple[uuid.UUID, Acl, int]]
+    """Document, its acl, and how many chunks it has, in the order of writing."""
+    unnamed: frozenset[uuid.UUID]
+    """Documents that the feed named once and names no more."""
+
+    def batches(self) -> Iterator[dict[uuid.UUID, Acl]]:
+        """Yield the changes in batches of about `BATCH_CHUNKS`."""
+        batch: dict[uuid.UUID, Acl] = {}
+        size = 0
+        for key, acl, chunks in self.changes:
+            batch[key] = acl
+            size += max(1, chunks)
+            if size >= BATCH_CHUNKS:
+                yield batch
+                batch, size = {}, 0
+        if batch:
+            yield batch
+
+
+def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID, tuple[str, Acl]]) -> _Plan:
+    """Compare the feed with what is stored. Raises RequestError where a document belongs to another feed."""
+    for key, (source, _) in acls.items():
+        feed, held = stored.feeds.get(key, (current.feed, NOBODY))
+        if feed != current.feed and held != NOBODY:
+            message = f"the document {show(source)} is in the permission feed {feed} too; a document has one feed: "
+            raise RequestError(one_line(f"{message}take it out of {feed} and sync that first. Nothing was changed"))
+    unnamed = frozenset(key for key, (feed, _) in stored.feeds.items() if feed == current.feed and key not in acls)
+    changes = []
+    for key, acl in ({key: acl for key, (_, acl) in acls.items()} | dict.fromkeys(unnamed, NOBODY)).items():
+        document = stored.documents.get(key)
+        other_acl = document is not None and document[0] != acl
+        if stored.feeds.get(key) != (current.feed, acl) or other_acl or (key in unnamed and document is None):
+            changes.append((key, acl, document))
+    return _Plan(
+        changes=[
+            (key, acl, 0 if document is None else document[1]) for key, acl, document in sorted(changes, key=_order)
+        ],
+        unnamed=unnamed,
+    )
+
+
+def _order(change: tuple[uuid.UUID, Acl, tuple[Acl, int] | None]) -> tuple[bool, Acl, Acl]:
+    """Order changes: what takes a principal away comes first, and equal changes are together.
+
+    The lexical statistics change once for a batch, acl and lexeme.
+    """
+    _, acl, document = change
+    old = NOBODY if document is None else document[0]
+    return set(old) <= set(acl), old, acl

@@ -1,0 +1,204 @@
+"""Change who may read documents: the acl in every table that has one, and the statistics that are kept by acl.
+
+Nothing is parsed or embedded: chunks keep their ids, sequence numbers, vectors and lexemes.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+
+from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.storage import lexical_statistics
+from kosmos_rag.storage.binary import array, array_literal, batches
+from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
+
+NOBODY: Acl = ()
+"""No principal is in it: only the worker role, which reads all rows of a tenant, sees such a document."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedPass:
+    """One pass of a permission feed over a collection."""
+
+    tenant_id: uuid.UUID
+    collection: str
+    feed: str
+    """Name of the feed."""
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredPermissions:
+    """What a collection has before a pass."""
+
+    feeds: Mapping[uuid.UUID, tuple[str, Acl]]
+    """Feed and acl by document, also of documents that are not ingested yet."""
+    documents: Mapping[uuid.UUID, tuple[Acl, int]]
+    """Acl and number of chunks of the ingested documents."""
+
+
+def start_pass(
+    connection: psycopg.Connection, owner: TenantRef, collection: str, feed: str, *, now: datetime
+) -> FeedPass:
+    """Start a pass of a feed: an earlier one that is still running changes nothing any more.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        owner: the tenant.
+        collection: collection of the documents; it is created where missing.
+        feed: name of the feed.
+        now: time of the start.
+    """
+    ensure_tenant(connection, owner, collection, None, now=now)
+    values = {"tenant_id": owner.id, "collection": collection, "feed": feed, "now": now}
+    row = connection.execute(statement("start_permission_feed"), values).fetchone()
+    assert row is not None, "an upsert returns its row"
+    return FeedPass(tenant_id=owner.id, collection=collection, feed=feed, generation=row[0])
+
+
+def finish_pass(connection: psycopg.Connection, current: FeedPass, *, now: datetime) -> None:
+    """Record when a pass ended."""
+    connection.execute(statement("finish_permission_feed"), {**_scope(current), "now": now})
+
+
+def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:
+    """Delete all feeds of a collection; its documents keep the acl that they have."""
+    connection.execute(statement("delete_permission_feeds"), {"tenant_id": tenant_id, "collection": collection})
+
+
+def load_permissions(connection: psycopg.Connection, current: FeedPass) -> StoredPermissions:
+    """Read the permissions and the documents of a collection."""
+    cursor, scope = connection.cursor(binary=True), _scope(current)
+    return StoredPermissions(
+        feeds={
+            key: (feed, tuple(acl))
+            for key, feed, acl in cursor.execute(statement("permissions_of_collection"), scope).fetchall()
+        },
+        documents={
+            key: (tuple(acl), chunks)
+            for key, acl, chunks in cursor.execute(statement("acls_of_collection"), scope).fetchall()
+        },
+    )
+
+
+def acls_of_documents(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, Acl]:
+    """Return the acl of those documents that a permission feed names; for a publication, under its lock."""
+    values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
+    rows = connection.execute(statement("permissions_of_documents"), values).fetchall()
+    return {key: tuple(acl) for key, acl in rows}
+
+
+def update_permissions(
+    connection: psycopg.Connection,
+    current: FeedPass,
+    acls: Mapping[uuid.UUID, Acl],
+    *,
+    unnamed: Collection[uuid.UUID],
+) -> int:
+    """Write the permissions of a batch in the caller's transaction; returns how many documents have another acl now.
+
+    Readers see the previous permissions of the whole batch until the caller's transaction commits.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        current: the pass.
+        acls: acl by document, also of documents that are not ingested yet.
+        unnamed: those of them that the feed does not name any more; without a document their rows are deleted.
+
+    Raises:
+        IngestionError: code `superseded`; a later pass of the feed has started.
+    """
+    scope = _scope(current)
+    statistics = lexical_statistics.lock_collection(connection, scope)
+    assert statistics is not None, "the pass creates the collection"
+    _require_latest(connection, current)
+    literals = {acl: array_literal(acl) for acl in set(acls.values())}
+    values = {
+        **scope,
+        "document_ids": array(connection, "uuid", list(acls)),
+        "acls": array(connection, "text", [literals[acl] for acl in acls.values()]),
+    }
+    connection.execute(statement("upsert_permissions"), values)
+    if unnamed:
+        connection.execute(statement("delete_unnamed_permissions"), {**scope, "document_ids": list(unnamed)})
+    rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
+    if rows:
+        batch = list(acls.items())
+        moved = [
+            _Moved(id=batch[number - 1][0], version_id=version_id, acl=batch[number - 1][1], language=language)
+            for number, version_id, language in rows
+        ]
+        _move(connection, current, statistics, moved)
+    return len(rows)
+
+
+def _scope(current: FeedPass) -> dict[str, object]:
+    return {
+        "tenant_id": current.tenant_id,
+        "collection": current.collection,
+        "feed": current.feed,
+        "generation": current.generation,
+    }
+
+
+def _require_latest(connection: psycopg.Connection, current: FeedPass) -> None:
+    row = connection.execute(statement("permission_feed_generation"), _scope(current)).fetchone()
+    if row != (current.generation,):
+        raise IngestionError(
+            "superseded",
+            f"the permission feed {current.feed} of the collection {current.collection} was started again, or deleted, "
+            "while this pass was running; the later pass decides",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Moved:
+    """A document whose acl changes."""
+
+    id: uuid.UUID
+    version_id: uuid.UUID
+    acl: Acl
+    language: str
+
+
+def _move(
+    connection: psycopg.Connection, current: FeedPass, statistics: CollectionStatistics, moved: Sequence[_Moved]
+) -> None:
+    scope = _scope(current)
+    versions = [one.version_id for one in moved]
+    removed = lexical_statistics.count_versions(connection, current.tenant_id, versions)
+    acls = array(connection, "text", [array_literal(one.acl) for one in moved])
+    version_ids = array(connection, "uuid", versions)
+    document_ids = array(connection, "uuid", [one.id for one in moved])
+    connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
+    connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
+    cursor = connection.cursor(binary=True)
+    chunks = cursor.execute(
+        statement("update_chunk_acls"), {**scope, "version_ids": version_ids, "acls": acls}
+    ).fetchall()
+    columns = {
+        "chunk_ids": [row[0] for row in chunks],
+        "sequences": [row[1] for row in chunks],
+        "acls": [row[2] for row in chunks],
+    }
+    for part in batches(columns):
+        values = {
+            **scope,
+            "chunk_ids": array(connection, "uuid", part["chunk_ids"]),
+            "sequences": array(connection, "int4", part["sequences"]),
+            "acls": array(connection, "text", part["acls"]),
+        }
+        connection.execute(statement("update_unsegmented_acls"), values)
+        connection.execute(statement("update_embedding_acls"), values)
+    languages: dict[Acl, set[str]] = {}
+    for one in moved:
+        languages.setdefault(one.acl, set()).add(one.language)
+    added = lexical_statistics.count_versions(connection, current.tenant_id, versions, languages)
+    lexical_statistics.move_counts(connection, scope, statistics, added, removed)

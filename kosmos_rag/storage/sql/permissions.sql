@@ -1,0 +1,106 @@
+-- name: start_permission_feed
+-- The generation fences off an earlier pass of the feed that is still running: it may have read an older state.
+INSERT INTO kosmos.permission_feeds AS f (tenant_id, collection, name, generation, started_at)
+VALUES (%(tenant_id)s, %(collection)s, %(feed)s, 1, %(now)s)
+ON CONFLICT (tenant_id, collection, name) DO UPDATE
+   SET generation = f.generation + 1, started_at = excluded.started_at, finished_at = NULL
+RETURNING f.generation
+
+-- name: permission_feed_generation
+SELECT f.generation
+  FROM kosmos.permission_feeds f
+ WHERE f.tenant_id = %(tenant_id)s AND f.collection = %(collection)s AND f.name = %(feed)s
+
+-- name: finish_permission_feed
+UPDATE kosmos.permission_feeds
+   SET finished_at = %(now)s
+ WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s AND name = %(feed)s AND generation = %(generation)s
+
+-- name: delete_permission_feeds
+-- The rows of the documents go with their feed.
+DELETE FROM kosmos.permission_feeds WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
+
+-- name: acls_of_collection
+SELECT d.id, d.acl, v.chunks
+  FROM kosmos.documents d
+  JOIN kosmos.document_versions v
+    ON v.tenant_id = %(tenant_id)s AND v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
+
+-- name: permissions_of_collection
+SELECT p.document_id, p.feed, p.acl
+  FROM kosmos.document_permissions p
+ WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
+
+-- name: permissions_of_documents
+SELECT p.document_id, p.acl
+  FROM kosmos.document_permissions p
+ WHERE p.tenant_id = %(tenant_id)s AND p.document_id = ANY (%(document_ids)s)
+
+-- name: upsert_permissions
+INSERT INTO kosmos.document_permissions AS p (tenant_id, document_id, collection, feed, acl)
+SELECT %(tenant_id)s, u.document_id, %(collection)s, %(feed)s, u.acl::text[]
+  FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) AS u (document_id, acl)
+ON CONFLICT (tenant_id, document_id) DO UPDATE
+   SET feed = excluded.feed, acl = excluded.acl
+
+-- name: delete_unnamed_permissions
+-- Rows of documents that neither the feed nor the collection has any more.
+DELETE FROM kosmos.document_permissions p
+ WHERE p.tenant_id = %(tenant_id)s AND p.document_id = ANY (%(document_ids)s)
+   AND NOT EXISTS (
+       SELECT
+         FROM kosmos.documents d
+        WHERE d.tenant_id = %(tenant_id)s AND d.id = p.document_id
+       OFFSET 0)
+
+-- name: documents_with_other_acl
+-- Documents of a batch whose acl is not the new one: row number of the batch, version, language.
+SELECT u.number, v.id, d.language
+  FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) WITH ORDINALITY AS u (id, acl, number)
+ CROSS JOIN LATERAL (
+       SELECT n.id, n.acl, n.language, n.version
+         FROM kosmos.documents n
+        WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
+       OFFSET 0) d
+ CROSS JOIN LATERAL (
+       SELECT n.id
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.acl <> u.acl::text[]
+ ORDER BY u.number
+
+-- name: update_document_acls
+-- Here and below: the condition with ANY stays, as in update_lexemes.
+UPDATE kosmos.documents d
+   SET acl = u.acl::text[]
+  FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = u.id AND d.id = ANY (%(document_ids)b::uuid[])
+
+-- name: update_version_acls
+UPDATE kosmos.document_versions v
+   SET acl = u.acl::text[]
+  FROM unnest(%(version_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
+ WHERE v.tenant_id = %(tenant_id)s AND v.id = u.id AND v.id = ANY (%(version_ids)b::uuid[])
+
+-- name: update_chunk_acls
+UPDATE kosmos.chunks c
+   SET acl = u.acl::text[]
+  FROM unnest(%(version_ids)b::uuid[], %(acls)b::text[]) AS u (version_id, acl)
+ WHERE c.tenant_id = %(tenant_id)s AND c.version_id = u.version_id AND c.version_id = ANY (%(version_ids)b::uuid[])
+RETURNING c.id, c.sequence, u.acl
+
+-- name: update_unsegmented_acls
+UPDATE kosmos.unsegmented_terms t
+   SET acl = u.acl::text[]
+  FROM unnest(%(sequences)b::integer[], %(acls)b::text[]) AS u (sequence, acl)
+ WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s AND t.sequence = u.sequence
+   AND t.sequence = ANY (%(sequences)b::integer[])
+
+-- name: update_embedding_acls
+-- Of all spaces.
+UPDATE kosmos.embeddings e
+   SET acl = u.acl::text[]
+  FROM unnest(%(chunk_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
+ WHERE e.tenant_id = %(tenant_id)s AND e.chunk_id = u.id AND e.chunk_id = ANY (%(chunk_ids)b::uuid[])
