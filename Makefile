@@ -27,7 +27,7 @@ demo: $(STAMP)
 
 # Processes with a server each, more than cores: the tests wait about as long as they compute.
 test: check
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 # What takes longer than ten seconds, and every property with all its examples.
 test-slow: $(STAMP)

@@ -37,14 +37,50 @@ MEMORY = Path("/dev/shm")
 
 register_profiles()
 
+TESTS = Path(__file__).parent
+LONGEST_FIRST = (
+    "acceptance/test_benchmarks_quick.py",
+    "acceptance/test_examples.py",
+    "acceptance/test_cli.py",
+    "acceptance/test_analytics.py",
+    "acceptance/test_schema.py",
+    "reliability/test_worker.py",
+    "integration/engine/test_departments.py",
+    "acceptance/test_cli_index.py",
+    "unit/models/embedding/test_models.py",
+    "acceptance/test_cli_serve.py",
+    "integration/indexing/test_segments.py",
+    "unit/retrieval/ranking/test_cross_encoder.py",
+    "integration/retrieval/test_index_plans.py",
+    "reliability/test_hostile_files.py",
+    "integration/retrieval/test_lexical_exactness.py",
+    "integration/storage/test_isolation.py",
+    "integration/apps/http/test_load.py",
+    "acceptance/test_cli_mcp.py",
+    "acceptance/test_cli_audit.py",
+    "acceptance/test_cli_collection.py",
+    "unit/ingestion/sandbox/test_parse_confined.py",
+)
+"""The modules that take longest, in falling order. `--dist loadfile` gives whole modules to the processes in turn."""
+
 # Distributed tables need a server of their own: `make test-citus`.
 collect_ignore_glob = [] if os.environ.get("KOSMOS_TEST_CITUS_URL") else ["citus/*"]
 
 # Before anything imports a model library: no test may ask a hub.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# The processes of a run share the cores: threads of one inference that wait for each other's cores double its cost.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 for name in list(os.environ):
     if name.startswith("KOSMOS_") and not name.startswith("KOSMOS_TEST_"):
         del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest modules first: one that starts last would keep one process busy while the others have ended."""
+    if missing := [name for name in LONGEST_FIRST if not (TESTS / name).is_file()]:
+        raise pytest.UsageError(f"LONGEST_FIRST in tests/conftest.py names no module: {', '.join(missing)}")
+    ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @dataclass(frozen=True, kw_only=True)
