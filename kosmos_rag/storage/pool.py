@@ -240,11 +240,17 @@ class Database:
     """Hold the pools of both roles: the app role reads, the worker role writes."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
+        self._settings = settings
         self._addresses = resolve_addresses(settings)
         self.app = ConnectionPool(self._addresses.app, role=APP, settings=settings)
         self._worker = (
             ConnectionPool(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
         )
+
+    def open_reader_pool(self, *, size: int) -> ConnectionPool:
+        """Return one more pool of the app role, which the caller closes: its work does not wait for that of `app`."""
+        settings = self._settings.model_copy(update={"pool_size": size})
+        return ConnectionPool(self._addresses.app, role=APP, settings=settings)
 
     @property
     def worker(self) -> ConnectionPool:

@@ -1,7 +1,6 @@
 """API keys of the service: `kosmos.TENANT.ID.SECRET`. The database stores the SHA-256 of the secret."""
 
 import hashlib
-import hmac
 import re
 import secrets
 import uuid
@@ -14,7 +13,7 @@ import psycopg
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 from kosmos_rag.storage.tenants import tenant as tenant_ref
@@ -48,6 +47,14 @@ class ApiKey:
     name: str
     scopes: tuple[str, ...]
     principals: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredKey:
+    """A valid key with the hash of its secret."""
+
+    key: ApiKey
+    secret_sha256: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,17 +156,19 @@ class ApiKeys:
             return None
         return ParsedKey(tenant=tenant_ref(match[1]), id=uuid.UUID(match[2]), secret_sha256=_hash(match[3]))
 
-    def find(self, key: ParsedKey) -> ApiKey | None:
-        """Return a valid key; None where it is unknown, revoked, expired or has another secret.
+    @staticmethod
+    def find(key: ParsedKey, pool: ConnectionPool) -> StoredKey | None:
+        """Return the stored key with this id; None where it is unknown, revoked or expired.
 
-        Not cached: a revoked key fails at the next request. Raises DatabaseError.
+        The secret is not compared. Raises DatabaseError.
         """
         values = {"tenant_id": key.tenant.id, "id": key.id, "now": datetime.now(UTC)}
-        with self._database.app.transaction(key.tenant.id, [EVERYONE]) as connection:
+        with pool.transaction(key.tenant.id, [EVERYONE]) as connection:
             row = connection.execute(statement("valid_api_key"), values).fetchone()
-        if row is None or not hmac.compare_digest(row[3], key.secret_sha256):
+        if row is None:
             return None
-        return ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
+        found = ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
+        return StoredKey(key=found, secret_sha256=row[3])
 
 
 def _insert_key(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, READ, SCOPES, ApiKeys
 from kosmos_rag.apps.auth.jwt import TokenVerifier
-from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
+from kosmos_rag.apps.auth.key_verifier import KeyVerifier
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, NotPermitted
 from kosmos_rag.core.types import EVERYONE
@@ -46,11 +46,10 @@ def build_principals(
 class Authenticator:
     """Identifies callers by API key, by token or, in development, without credentials."""
 
-    def __init__(self, settings: Settings, keys: ApiKeys, limiter: ConcurrencyLimiter) -> None:
+    def __init__(self, settings: Settings, keys: KeyVerifier) -> None:
         """Load the public keys of tokens. Raises ConfigError, also for development on a public host."""
         self._settings = settings
         self._keys = keys
-        self._limiter = limiter
         tokens = settings.service.tokens
         self._tokens = TokenVerifier(tokens) if tokens.keys is not None else None
         self._development = _development_identity(settings)
@@ -75,10 +74,22 @@ class Authenticator:
             raise NotAuthenticated(_INVALID_CREDENTIALS)
         return identity
 
+    def needs_lookup(self, authorization: str | None) -> bool:
+        """Whether a header holds a key that was not valid before: only the database can tell more."""
+        scheme, _, credentials = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not ApiKeys.is_api_key(credentials):
+            return False
+        parsed = ApiKeys.parse(credentials)
+        return parsed is None or not self._keys.is_known(parsed)
+
+    def close(self) -> None:
+        """Close the connections for lookups of keys."""
+        self._keys.close()
+
     async def _identify_key(self, credentials: str) -> Identity | None:
         if (parsed := ApiKeys.parse(credentials)) is None:
             return None
-        key = await self._limiter.run(self._keys.find, parsed)
+        key = await self._keys.verify(parsed)
         if key is None:
             return None
         return Identity(

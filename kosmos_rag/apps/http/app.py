@@ -9,8 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.apps.auth.identity import Authenticator
+from kosmos_rag.apps.auth.key_verifier import KeyVerifier
 from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
@@ -57,7 +57,7 @@ def create_service(engine: AsyncEngine) -> Service:
         engine=engine,
         limiter=limiter,
         streams=streams,
-        authenticator=Authenticator(settings, ApiKeys(engine.parts.database), limiter),
+        authenticator=Authenticator(settings, KeyVerifier(engine.parts.database, settings.service)),
         rate_limiter=RateLimiter(settings.service),
         groundings=GroundingCache(),
         metrics=metrics,

@@ -1,5 +1,6 @@
 """The caller of a request: its identity, and its tenant in the library."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, ParamSpec, TypeVar
@@ -17,11 +18,14 @@ from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.streaming import Streams
 from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import TooManyRequests
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_REFUSAL_DELAY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,8 +58,12 @@ class Caller:
         )
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a call of the library within the concurrency limit. Raises Overloaded, TimedOut, and its own errors."""
-        return await self.service.limiter.run(call, *args, **kwargs)
+        """Run a call of the library in one slot of the tenant. Raises Overloaded, TimedOut, and its own errors."""
+        return await self.run_at_cost(1, call, *args, **kwargs)
+
+    async def run_at_cost(self, cost: int, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a call of the library in so many slots of the tenant; see `question_cost`. Raises as `run`."""
+        return await self.service.limiter.run(self.identity.tenant, cost, call, *args, **kwargs)
 
 
 async def authenticate(service: Service, scope: Scope, authorization: str | None) -> Identity:
@@ -64,8 +72,16 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
     """
     client = scope.get("client")
-    with service.rate_limiter.count_refused_credentials(client[0] if client else None):
-        identity = await service.authenticator.identify(authorization)
+    needs_lookup = service.authenticator.needs_lookup(authorization)
+    try:
+        with service.rate_limiter.count_refused_credentials(
+            client[0] if client else None, anonymous=authorization is None, needs_lookup=needs_lookup
+        ):
+            identity = await service.authenticator.identify(authorization)
+    except TooManyRequests:
+        # A client that tries again at once would cost as much as one that is served.
+        await asyncio.sleep(_REFUSAL_DELAY_S)
+        raise
     service.rate_limiter.count(identity)
     return identity
 

@@ -24,9 +24,13 @@ class RateLimiter:
     def __init__(self, settings: ServiceSettings) -> None:
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
         rates = settings.rates
-        # Without trusted proxies the address may be the load balancer's: one client would have all of them refused.
-        refused = rates.refused_per_minute if settings.trusted_proxies else 0
-        amounts = {"tenant": rates.tenant_per_minute, "subject": rates.subject_per_minute, "address": refused}
+        # Without trusted proxies the address may be the load balancer's, and one client must not shut out the others.
+        self._trusts_address = bool(settings.trusted_proxies)
+        amounts = {
+            "tenant": rates.tenant_per_minute,
+            "subject": rates.subject_per_minute,
+            "address": rates.refused_per_minute,
+        }
         self._limits = {
             name: RateLimitItemPerMinute(amount, namespace=name) for name, amount in amounts.items() if amount
         }
@@ -41,20 +45,31 @@ class RateLimiter:
             self._limiter.hit(limit, *key)
 
     @contextmanager
-    def count_refused_credentials(self, address: str | None) -> Iterator[None]:
+    def count_refused_credentials(
+        self, address: str | None, *, anonymous: bool = False, needs_lookup: bool = True
+    ) -> Iterator[None]:
         """Count NotAuthenticated errors of the block by client address.
 
-        Raises TooManyRequests before the block runs where the address is over its limit.
+        Args:
+            address: the client's address; None is not counted.
+            anonymous: the request has no credentials; it counts where `service.trusted_proxies` is set.
+            needs_lookup: the credentials can only be verified by a query.
+
+        Raises:
+            TooManyRequests: the address is over its limit. Without `service.trusted_proxies` the block runs first
+                unless the credentials need a lookup: the address may be that of other clients too.
         """
         limit = self._limits.get("address")
-        if limit is None or address is None:
+        if limit is None or address is None or (anonymous and not self._trusts_address):
             yield
             return
         key = (_address_key(address),)
-        self._require(limit, key)
+        if self._trusts_address or needs_lookup:
+            self._require(limit, key)
         try:
             yield
         except NotAuthenticated:
+            self._require(limit, key)
             self._limiter.hit(limit, *key)
             raise
 

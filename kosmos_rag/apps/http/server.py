@@ -68,6 +68,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
         stop_streams.cancel()
         self._service.streams.close()
+        self._service.authenticator.close()
 
 
 def serve(settings: Settings) -> None:

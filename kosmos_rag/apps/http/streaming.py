@@ -7,6 +7,7 @@ import asyncio
 import contextvars
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,32 +39,37 @@ FinalEvent = Callable[[Answer], bytes]
 
 
 class Streams:
-    """Limits concurrent streams to `service.max_streams`, and ends them when the service stops."""
+    """Limits concurrent streams to `service.max_streams`, and ends them when the service stops.
+
+    One tenant may have all of them. A stream may last for minutes, so a tenant below its share gets more; see
+    `has_room`.
+    """
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limit = settings.max_streams
         self._heartbeat_s = settings.heartbeat_s
-        self._threads = ThreadPoolExecutor(max_workers=settings.max_streams, thread_name_prefix="kosmos-rag-stream")
+        self._threads = ThreadPoolExecutor(max_workers=2 * settings.max_streams, thread_name_prefix="kosmos-rag-stream")
         self._open: set[AnswerEventStream] = set()
-        self._reserved = 0
+        self._reserved: Counter[str] = Counter()
         self._stopped = False
 
     @property
     def in_flight(self) -> int:
         """Number of reserved streams, including those whose search still runs."""
-        return self._reserved
+        return self._reserved.total()
 
-    def reserve(self) -> None:
+    def reserve(self, tenant: str) -> None:
         """Reserve one stream. Raises Overloaded at the limit, or while the service stops."""
         if self._stopped:
             raise Overloaded(_STOPPING)
-        if self._reserved >= self._limit:
-            raise Overloaded(f"{self._limit} answers are being streamed already; try again")
-        self._reserved += 1
+        if not has_room(self._reserved, tenant, self._limit):
+            raise Overloaded(f"{self.in_flight} of {self._limit} answers are being streamed already; try again")
+        self._reserved[tenant] += 1
 
-    def release(self) -> None:
+    def release(self, tenant: str) -> None:
         """Release a reserved stream."""
-        self._reserved -= 1
+        self._reserved[tenant] -= 1
+        self._reserved = +self._reserved  # without tenants that have none
 
     def stop(self) -> None:
         """End every stream with an error event, and refuse new ones: the service stops."""
@@ -75,7 +81,7 @@ class Streams:
         """Shut down the threads without waiting for them."""
         self._threads.shutdown(wait=False)
 
-    def start(self, stream: AnswerStream) -> "AnswerEventStream":
+    def start(self, stream: AnswerStream, tenant: str) -> "AnswerEventStream":
         """Read an answer in a thread and return its events. The reservation is released when the thread ends."""
         events = AnswerEventStream(stream, heartbeat_s=self._heartbeat_s)
         self._open.add(events)
@@ -84,13 +90,23 @@ class Streams:
 
         def release(_: asyncio.Future[None]) -> None:
             self._open.discard(events)
-            self.release()
+            self.release(tenant)
 
         # In the caller's context, as `AsyncEngine.run` does: log lines of the thread carry the request's ids.
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         loop.run_in_executor(self._threads, context.run, _read_answer, stream, events.put).add_done_callback(release)
         return events
+
+
+def has_room(held: Counter[str], tenant: str, limit: int) -> bool:
+    """Whether a tenant may hold one more of `limit` places that are held for long.
+
+    Beyond the limit only a tenant below its share of the limit may, so that tenants that came first shut out no other;
+    all hold fewer than twice the limit.
+    """
+    total, tenants = held.total(), len({*held, tenant})
+    return total < limit or (held[tenant] < limit // tenants and total < 2 * limit)
 
 
 class AnswerEventStream:

@@ -1,5 +1,6 @@
 """The section of the configuration that is about the HTTP service."""
 
+from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Annotated, Literal, Self
 
@@ -11,6 +12,7 @@ from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, Section
 
 Port = Annotated[int, Strict(), Ge(1), Le(65535)]
 Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
+ShareWeight = Annotated[float, Strict(), Gt(0), Le(1000)]
 Claim = Annotated[str, Field(min_length=1)]
 
 
@@ -67,8 +69,7 @@ class RateSettings(Section):
     subject_per_minute: Amount = Field(default=600, description="Requests a minute of one subject; 0 is no limit.")
     refused_per_minute: Amount = Field(
         default=60,
-        description="Requests a minute of one address with no valid credentials, with service.trusted_proxies; 0 is no "
-        "limit.",
+        description="Invalid credentials a minute of one address, after which unknown keys are refused; 0 is no limit.",
     )
 
 
@@ -81,15 +82,25 @@ class ServiceSettings(Section):
         default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
     )
     metrics_port: Port | None = Field(default=None, description="Port of /metrics; null opens none.")
+    tenant_weights: Mapping[str, ShareWeight] = Field(
+        default={}, description="Weights of tenants that share the slots of questions; 1 for the others."
+    )
+    key_cache_s: Annotated[float, Strict(), Ge(0), Le(3600)] = Field(
+        default=5.0,
+        description="Seconds that the lookup of an API key is cached: a revoked key works for as long; 0 is no cache.",
+    )
     max_body_kb: Count = Field(
         default=1024, description="Kilobytes of a request's body; of an upload, ingestion.max_file_mb."
     )
     body_wait_s: Seconds = Field(default=20.0, description="Seconds between two pieces of a body, in or out.")
     queue_timeout_s: Seconds = Field(
-        default=2.0, description="Seconds that a request may queue; database.pool_size requests run at once."
+        default=2.0, description="Seconds that a request may queue; tenants share database.pool_size slots."
     )
     timeout_s: Seconds = Field(default=30.0, description="Seconds that a request may take, streams apart.")
-    max_streams: Count = Field(default=100, description="Answers streamed at once, one thread each.")
+    max_streams: Count = Field(
+        default=100,
+        description="Answers streamed at once, one thread each; tenants below their share get up to twice as many.",
+    )
     heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
     drain_s: Seconds = Field(default=10.0, description="Seconds that streams are given to end on SIGTERM.")
     tokens: TokenSettings = TokenSettings()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
+from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import reply
 from kosmos_rag.apps.http.console.inspector import inspection
 from kosmos_rag.apps.http.console.links import span_of, spans_of
@@ -164,7 +165,8 @@ async def inspector(request: Request, caller: VisitingAdministrator) -> Response
     fields = await form(request)
     question, collection = _question(fields), fields.get("collection")
     depth = next((depth for depth in _DEPTHS if str(depth) == fields.get("depth")), _DEPTHS[0])
-    found = await caller.run(caller.tenant(collection).search, question, depth)
+    cost = question_cost(SEARCH, question, k=depth)
+    found = await caller.run_at_cost(cost, caller.tenant(collection).search, question, depth)
     chosen = await _chosen(caller, collection)
     return page(
         request,

@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
+from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.dependencies import Reader
 from kosmos_rag.apps.http.grounding import GroundingRequest, GroundingView
 from kosmos_rag.core.extras import needed
@@ -17,5 +18,6 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
         caller.identity.require(ADMIN)
     needed("dateparser", "rapidfuzz", extra="schema")
     tenant = caller.tenant(query.collection)
-    result = await caller.run(caller.service.groundings.search, tenant, caller.identity, query)
+    cost = question_cost(SEARCH, query.question)
+    result = await caller.run_at_cost(cost, caller.service.groundings.search, tenant, caller.identity, query)
     return GroundingView.from_record(result, explain=query.explain)

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
+from kosmos_rag.apps.http.concurrency import ANSWER, SEARCH, question_cost
 from kosmos_rag.apps.http.dependencies import Caller, Reader
 from kosmos_rag.apps.http.schemas import (
     AnswerRequest,
@@ -48,7 +49,8 @@ async def search(query: SearchRequest, caller: Reader) -> Response:
     """Find the best passages for a question."""
     _check_scope(query, caller)
     tenant = caller.tenant(query.collection)
-    result = await caller.run(tenant.search, query.question, query.k, query.filter)
+    cost = question_cost(SEARCH, query.question, k=query.k)
+    result = await caller.run_at_cost(cost, tenant.search, query.question, query.k, query.filter)
     return _respond(result, explain=query.explain)
 
 
@@ -57,7 +59,10 @@ async def context(query: ContextRequest, caller: Reader) -> Response:
     """Collect numbered, cited evidence for a question within a budget of tokens."""
     _check_scope(query, caller)
     tenant = caller.tenant(query.collection)
-    result = await caller.run(tenant.context, query.question, query.k, query.filter, max_tokens=query.max_tokens)
+    cost = question_cost(SEARCH, query.question, k=query.k, max_tokens=query.max_tokens)
+    result = await caller.run_at_cost(
+        cost, tenant.context, query.question, query.k, query.filter, max_tokens=query.max_tokens
+    )
     return _respond(result, explain=query.explain)
 
 
@@ -83,7 +88,8 @@ async def start_answer(
 ) -> AnswerEventStream:
     """Search for an answer's sources and start its stream.
 
-    Only the search counts as a concurrent call, because a language model may write for long. Raises Overloaded.
+    Only the search and the scores of its evidence hold slots, because a language model may write for long.
+    Raises Overloaded.
 
     Args:
         caller: the identity, with the service.
@@ -91,14 +97,15 @@ async def start_answer(
         question: the question.
         options: further arguments of `Tenant.stream_answer`.
     """
-    streams = caller.service.streams
-    streams.reserve()
+    streams, tenant = caller.service.streams, caller.identity.tenant
+    cost = question_cost(ANSWER, question, k=options.get("k"), max_tokens=options.get("max_tokens"))
+    streams.reserve(tenant)
     try:
-        stream = await caller.run(caller.tenant(collection).stream_answer, question, **options)
+        stream = await caller.run_at_cost(cost, caller.tenant(collection).stream_answer, question, **options)
     except BaseException:
-        streams.release()
+        streams.release(tenant)
         raise
-    return streams.start(stream)
+    return streams.start(stream, tenant)
 
 
 @router.post("/v1/feedback")

@@ -119,7 +119,7 @@ def test_turns__that_are_all_taken_are_a_503_and_free_again(narrow: Running) -> 
     held = threading.Event()
 
     async def hold() -> None:
-        await narrow.service.limiter.run(held.wait, 5)
+        await narrow.service.limiter.run("acme", 1, held.wait, 5)
 
     asyncio.run_coroutine_threadsafe(hold(), narrow.loop)
     eventually(lambda: narrow.service.limiter.in_flight == 1)

@@ -59,10 +59,24 @@ def test_address__of_one_network_is_one(first: str, second: str, same: bool) -> 
     assert (_refused(rates, second) == "TooManyRequests") == same
 
 
-@pytest.mark.parametrize("off", [{"trusted_proxies": ()}, {"rates.refused_per_minute": 0}])
-def test_address__is_not_counted_where_nobody_vouches_for_it(off: dict[str, object]) -> None:
-    rates = RateLimiter(_settings(**off))
+def test_address__is_not_counted_without_a_limit() -> None:
+    rates = RateLimiter(_settings(**{"rates.refused_per_minute": 0}))
     assert {_refused(rates, "192.0.2.7") for _ in range(10)} == {"NotAuthenticated"}
+
+
+def test_address__that_may_be_a_balancer_is_refused_unseen_for_lookups_only() -> None:
+    rates = RateLimiter(_settings(trusted_proxies=()))
+    assert [_refused(rates, "192.0.2.7") for _ in range(4)] == ["NotAuthenticated"] * 3 + ["TooManyRequests"]
+    with rates.count_refused_credentials("192.0.2.7", needs_lookup=False):
+        pass  # valid credentials of another client behind the same balancer
+    with (
+        pytest.raises(TooManyRequests),
+        rates.count_refused_credentials("192.0.2.7", needs_lookup=False),
+    ):
+        raise NotAuthenticated("no")
+    for _ in range(10):
+        with pytest.raises(NotAuthenticated), rates.count_refused_credentials("192.0.2.7", anonymous=True):
+            raise NotAuthenticated("no")
 
 
 @pytest.mark.parametrize("wrong", ["proxy.example", "10.0.0.1/8", "*", ""])
