@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import walk
 from kosmos_rag.core.config import DatabaseSettings
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,20 @@ def test_quick_run__prints_the_table(
         for key in ("url", "worker_url", "admin_url"):
             monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
     assert re.search(TABLES[name], _run(name, monkeypatch, capfd))
+
+
+def test_walk__keeps_to_the_limits_of_the_architecture_page(
+    database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for key in ("url", "worker_url", "admin_url"):
+        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+    walks = walk.measure(tmp_path)
+    search = walks["search"]
+    assert search.driver_frames <= 8
+    assert len(search.modules) <= 20, search.modules
+    assert len(search.functions) <= 60, search.functions
+    transactions = {name: counted.transactions for name, counted in walks.items()}
+    assert transactions == {"search": 1, "context": 2, "answer": 2, "new document": 2, "unchanged document": 1}
 
 
 @pytest.mark.slow
