@@ -4,21 +4,34 @@ Row-level security fails open for a superuser, for an owner without FORCE, and f
 result shows that, so the preflight reads the catalogue.
 """
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import dict_row
 
 from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.storage.expected_catalog import (
+    CONTEXT_FUNCTIONS,
+    FUNCTIONS,
+    TABLES,
+    Policy,
+    base_name,
+    expected_policies,
+    expected_privileges,
+    is_migrated,
+)
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 from kosmos_rag.storage.sql import statement, used
 
 MIN_SERVER = 160000
 MIN_VECTOR = (0, 8, 0)
-_PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
+_ATTRIBUTES = ("SUPERUSER", "BYPASSRLS", "CREATEROLE", "REPLICATION")
+"""Attributes of `reachable_roles`, none of which a serving role may have or reach."""
+_DANGERS = {OWNER: "may drop the policies", WORKER: "reads all rows of a tenant"}
+_RESTORE = "restore it as the migrations make it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,46 +66,132 @@ def _server_problems(server: dict[str, object]) -> list[str]:
     return problems
 
 
-def _role_problems(server: dict[str, object], expected: str) -> list[str]:
-    role, groups = server["role"], server["member_of"]
-    assert isinstance(groups, list)
+def _role_problems(server: dict[str, object], roles: Sequence[tuple[Any, ...]], expected: str) -> list[str]:
+    """Return the roles and attributes that the connection must not have.
+
+    It may act as itself and as the expected role.
+    """
+    role = server["role"]
     instead = f"connect as {expected} or a role that is a member of it alone"
     if server["is_superuser"]:
         return [f"role {role} is a superuser, and row-level security does not hold for superusers; {instead}"]
     problems = []
-    if server["bypasses_rls"]:
-        problems.append(f"role {role} has BYPASSRLS; {instead}")
-    if expected not in groups:
+    if expected not in {name for name, *_ in roles}:
         problems.append(f"role {role} is not a member of {expected}; {instead}")
-    if OWNER in groups:
-        problems.append(f"role {role} is a member of {OWNER}, which may drop the policies; {instead}")
-    if expected == APP and WORKER in groups:
-        problems.append(f"role {role} is a member of {WORKER}, which reads all rows of a tenant; {instead}")
+    for name, *attributes in roles:
+        rights = [f"has {right}" for right, has in zip(_ATTRIBUTES, attributes, strict=True) if has]
+        if name in {role, server["login"], expected}:
+            problems += [f"role {name} {right}; {instead}" for right in rights]
+        else:
+            reasons = [_DANGERS[name]] if name in _DANGERS else rights
+            which = f", which {' and '.join(reasons)}" if reasons else ""
+            problems.append(f"role {role} is a member of {name}{which}; {instead}")
     return problems
 
 
-def _catalogue_problems(connection: psycopg.Connection, *, newer: bool) -> list[str]:
-    """Return problems of tables and policies.
+class _CatalogueCheck:
+    """Compares the catalogue with what the migrations create.
 
-    In a newer schema only of those that this code uses.
+    In a newer schema it compares only the objects that this code uses: a newer revision may add others.
     """
 
-    def rows(name: str) -> list[tuple[Any, ...]]:
-        result = connection.execute(statement(name)).fetchall()
-        return [row for row in result if not newer or _PARTITION.sub("", row[0]) in used()]
+    def __init__(self, connection: psycopg.Connection, *, expected_role: str, newer: bool) -> None:
+        self._connection = connection
+        self._expected_role = expected_role
+        self._newer = newer
 
-    remedy = "restore it as the migrations make it"
-    problems = [
-        f"table kosmos.{table} has row-level security off or not forced; {remedy}"
-        for (table,) in rows("unprotected_tables")
-    ]
-    problems += [f"policy {p} on kosmos.{t} is not as migrated; {remedy}" for t, p in rows("unexpected_policies")]
-    problems += [f"policy {p} on kosmos.{t} is missing; {remedy}" for t, p in rows("missing_policies")]
-    problems += [
-        f"role {r} may do more with the log kosmos.{t} than append; {remedy}" for t, r in rows("writable_audit_tables")
-    ]
-    problems += [f"view kosmos.{v} shows the rows of every tenant; drop it" for (v,) in rows("leaking_relations")]
-    return problems
+    def problems(self) -> list[str]:
+        """Return every difference with its remedy."""
+        self._connection.execute(statement("set_catalog_search_path"))
+        return [
+            *(
+                f"table kosmos.{table} has row-level security off or not forced; {_RESTORE}"
+                for (table,) in self._rows(statement("unprotected_tables"))
+            ),
+            *self._policy_problems(),
+            *self._owner_problems(),
+            *self._privilege_problems(),
+            *self._function_problems(),
+            *self._view_problems(),
+        ]
+
+    def _all(self, query: LiteralString) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query).fetchall()
+
+    def _rows(self, query: LiteralString) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement whose first column names an object that is compared."""
+        return [row for row in self._all(query) if not self._newer or base_name(row[0]) in used()]
+
+    def _policy_problems(self) -> list[str]:
+        tables: dict[tuple[str, bool], set[Policy]] = {}
+        for table, partition, *policy in self._rows(statement("policies")):
+            policies = tables.setdefault((table, partition), set())
+            if policy[0] is not None:
+                policies.add(Policy(*policy))
+        problems = []
+        for (table, partition), policies in tables.items():
+            if base_name(table) not in TABLES:
+                problems.append(f"table kosmos.{table} is not of the migrations; drop it, or move it to another schema")
+                continue
+            expected = expected_policies(table, partition=partition)
+            problems += [
+                f"policy {name} on kosmos.{table} is not as migrated; {_RESTORE}"
+                for name in sorted(policy.name for policy in policies - expected)
+            ]
+            problems += [
+                f"policy {name} on kosmos.{table} is missing; {_RESTORE}"
+                for name in sorted({policy.name for policy in expected} - {policy.name for policy in policies})
+            ]
+        return problems
+
+    def _owner_problems(self) -> list[str]:
+        return [
+            f"{kind} kosmos.{name} belongs to {owner}, which may change what protects it; make {OWNER} its owner"
+            for name, kind, owner in self._rows(statement("foreign_owners"))
+        ] + [
+            f"role {role} may create objects in the schema kosmos; REVOKE CREATE ON SCHEMA kosmos from it and PUBLIC"
+            for (role,) in self._all(statement("schema_creators"))
+        ]
+
+    def _privilege_problems(self) -> list[str]:
+        excess: dict[tuple[str, str], list[str]] = {}
+        for table, role, privilege in self._rows(statement("table_privileges")):
+            # A login has the privileges of the role that it is a member of.
+            if privilege not in expected_privileges(role if role in {APP, WORKER} else self._expected_role, table):
+                excess.setdefault((table, role), []).append(privilege)
+        return [
+            f"role {role} has {', '.join(privileges)} on kosmos.{table}, which no migration grants; "
+            "REVOKE it from the role and from PUBLIC"
+            for (table, role), privileges in excess.items()
+        ]
+
+    def _function_problems(self) -> list[str]:
+        problems, missing = [], set(FUNCTIONS)
+        for name, signature, definer, definition, body in self._all(statement("schema_functions")):
+            missing.discard(signature)
+            if self._newer and name not in CONTEXT_FUNCTIONS:
+                continue  # a newer revision may have replaced it
+            if definer:
+                problems.append(f"function kosmos.{signature} is SECURITY DEFINER; {_RESTORE}")
+            elif signature not in FUNCTIONS:
+                problems.append(f"function kosmos.{signature} is not of the migrations; drop it")
+            elif not is_migrated(signature, definition, body):
+                problems.append(f"function kosmos.{signature} is not as migrated; {_RESTORE}")
+        problems += [
+            f"function kosmos.{signature} is missing; {_RESTORE}"
+            for signature in sorted(missing)
+            if not self._newer or signature.partition("(")[0] in CONTEXT_FUNCTIONS | used()
+        ]
+        return problems + [
+            f"function {name} runs with the rights of {owner}, which our policies do not bind; "
+            "make it SECURITY INVOKER, or revoke EXECUTE from PUBLIC"
+            for name, owner in self._all(statement("definer_functions"))
+        ]
+
+    def _view_problems(self) -> list[str]:
+        views = [f"kosmos.{name}" for (name,) in self._rows(statement("leaking_relations"))]
+        views += [name for (name,) in self._all(statement("outside_views"))]
+        return [f"view {name} shows the rows of every tenant; drop it" for name in views]
 
 
 def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
@@ -100,7 +199,8 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     with connection.cursor(row_factory=dict_row) as cursor:
         server = cursor.execute(statement("server")).fetchone()
     assert server is not None
-    of_role = _role_problems(server, expected_role)
+    roles = connection.execute(statement("reachable_roles")).fetchall()
+    of_role = _role_problems(server, roles, expected_role)
     problems = _server_problems(server) + of_role
     apart = False if of_role else None
     revision = None
@@ -109,7 +209,8 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     elif not problems:
         revision, oldest = _revision(connection)
         if not (problems := _revision_problems(revision, oldest)):
-            problems = _catalogue_problems(connection, newer=revision != REVISION)
+            check = _CatalogueCheck(connection, expected_role=expected_role, newer=revision != REVISION)
+            problems = check.problems()
             apart = not problems
     connection.rollback()
     return ServerState(

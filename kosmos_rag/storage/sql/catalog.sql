@@ -37,13 +37,9 @@ SELECT current_setting('server_version_num')::integer AS server_version,
        (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector') AS vector_version,
        (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector') AS vector_available,
        current_user::text AS role,
+       session_user::text AS login,
        (SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r
-         WHERE r.rolname IN (current_user, session_user)) AS is_superuser,
-       (SELECT bool_or(r.rolbypassrls) FROM pg_catalog.pg_roles r
-         WHERE r.rolname IN (current_user, session_user)) AS bypasses_rls,
-       (SELECT coalesce(array_agg(r.rolname::text ORDER BY r.rolname), '{}') FROM pg_catalog.pg_roles r
-         WHERE r.rolname IN ('kosmos_owner', 'kosmos_app', 'kosmos_worker')
-           AND pg_has_role(session_user, r.oid, 'MEMBER')) AS member_of
+         WHERE r.rolname IN (current_user, session_user)) AS is_superuser
 
 -- name: revision
 -- With the oldest revision whose code can serve from it; migrations store it as a comment.
@@ -58,74 +54,103 @@ SELECT c.relname::text
    AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
  ORDER BY 1
 
--- name: unexpected_policies
--- Each role and command has one permissive policy: a second one would be OR-ed with it, and a restrictive one turns
--- permissive on distributed tables. Each policy tests the tenant; on tables with an acl column, app_read tests it too.
--- Exceptions: a worker sees the queue of all tenants; the app role appends to the audit log and the worker role reads
--- it; partitions of the log have no policy, so no query reads past the parent, except that the owner may delete expired
--- rows of the default partitions; the app role appends samples for the recall monitor.
-SELECT c.relname::text AS table_name, p.polname::text AS policy
-  FROM pg_catalog.pg_policy p
-  JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
+-- name: set_catalog_search_path
+-- Expressions and types are then printed with the schema of everything that does not belong to the server itself.
+SET LOCAL search_path = pg_catalog
+
+-- name: reachable_roles
+-- Roles that the connection may act as, by membership or SET ROLE, with their attributes.
+SELECT r.rolname::text, r.rolsuper, r.rolbypassrls, r.rolcreaterole, r.rolreplication
+  FROM pg_catalog.pg_roles r
+ WHERE pg_has_role(session_user, r.oid, 'MEMBER') OR pg_has_role(current_user, r.oid, 'MEMBER')
+ ORDER BY 1
+
+-- name: foreign_owners
+-- What does not belong to kosmos_owner: the owner of a table may drop its policies, whoever that is.
+SELECT c.relname::text, CASE c.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view' ELSE 'table' END,
+       pg_get_userbyid(c.relowner)::text
+  FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p', 'f', 'v', 'S') AND pg_get_userbyid(c.relowner) <> 'kosmos_owner'
+ UNION ALL
+SELECT p.proname::text, 'function', pg_get_userbyid(p.proowner)::text
+  FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+ WHERE n.nspname = 'kosmos' AND pg_get_userbyid(p.proowner) <> 'kosmos_owner'
+ ORDER BY 1, 2
+
+-- name: schema_creators
+-- Roles other than the owner that may create objects in the schema.
+SELECT r.rolname::text
+  FROM pg_catalog.pg_roles r
+ WHERE r.rolname IN ('kosmos_app', 'kosmos_worker', session_user)
+   AND (has_schema_privilege(r.oid, 'kosmos', 'CREATE')
+        OR EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'kosmos' AND n.nspowner = r.oid))
+ ORDER BY 1
+
+-- name: policies
+-- Tables with their policies; a table without one has one row.
+SELECT c.relname::text, c.relispartition, p.polname::text, p.polcmd::text,
+       (SELECT string_agg(CASE WHEN o = 0 THEN 'PUBLIC' ELSE pg_get_userbyid(o)::text END, ', ')
+          FROM unnest(p.polroles) AS o),
+       pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid), p.polpermissive
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p', 'f')
+ ORDER BY 1, 3
+
+-- name: table_privileges
+-- Privileges of the serving roles and of the connected login, PUBLIC's and those on single columns among them.
+SELECT c.relname::text, r.rolname::text, v.privilege
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_roles r ON r.rolname IN ('kosmos_app', 'kosmos_worker', session_user)
+ CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS v (privilege)
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p', 'f')
+   AND (has_table_privilege(r.oid, c.oid, v.privilege)
+        OR CASE WHEN v.privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')
+                THEN has_any_column_privilege(r.oid, c.oid, v.privilege) END)
+ ORDER BY 1, 2, 3
+
+-- name: schema_functions
+-- With what their effect depends on. The body of a function that was written as RETURN is its expression.
+SELECT p.proname::text, p.proname || '(' || oidvectortypes(p.proargtypes) || ')', p.prosecdef,
+       concat_ws('|', l.lanname, p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.proleakproof, p.proretset,
+                 format_type(p.prorettype, NULL), array_to_string(p.proconfig, ','), p.prosrc),
+       pg_get_function_sqlbody(p.oid)
+  FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+  JOIN pg_catalog.pg_language l ON l.oid = p.prolang
  WHERE n.nspname = 'kosmos'
-   AND NOT coalesce(
-       p.polname = 'owner_expire' AND c.relname IN ('audit_events_default', 'audit_passages_default')
-       AND p.polroles = ARRAY['kosmos_owner'::regrole::oid] AND p.polwithcheck IS NULL
-       AND pg_get_expr(p.polqual, p.polrelid) = '(at < kosmos.audit_expired_before())'
-       OR p.polpermissive AND NOT c.relispartition
-       AND (pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) LIKE '%%tenant_id = kosmos.current_tenant()%%'
-            OR p.polname = 'worker_queue' AND c.relname IN ('jobs', 'sync_runs'))
-       AND pg_get_expr(coalesce(p.polqual, p.polwithcheck), p.polrelid) NOT ILIKE '%% OR %%'
-       AND (p.polname IN ('app_append', 'worker_append', 'worker_read'))
-           = (c.relname IN ('audit_events', 'audit_passages', 'audit_seals')
-              OR c.relname = 'monitor_samples' AND p.polname = 'app_append')
-       AND CASE p.polname
-           WHEN 'app_append' THEN
-               p.polcmd = 'a' AND p.polroles = ARRAY['kosmos_app'::regrole::oid] AND c.relname <> 'audit_seals'
-           WHEN 'worker_append' THEN
-               p.polcmd = 'a' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid] AND c.relname = 'audit_seals'
-           WHEN 'worker_read' THEN
-               p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
-           WHEN 'app_read' THEN
-               p.polcmd = 'r' AND p.polroles = ARRAY['kosmos_app'::regrole::oid]
-               AND (pg_get_expr(p.polqual, p.polrelid) LIKE '%%acl && kosmos.current_principals()%%')
-                   = EXISTS (SELECT FROM pg_catalog.pg_attribute a
-                              WHERE a.attrelid = c.oid AND a.attname = 'acl' AND NOT a.attisdropped)
-           WHEN 'worker_all' THEN
-               p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
-               AND pg_get_expr(p.polwithcheck, p.polrelid) LIKE '%%tenant_id = kosmos.current_tenant()%%'
-           WHEN 'worker_queue' THEN
-               p.polcmd = '*' AND p.polroles = ARRAY['kosmos_worker'::regrole::oid]
-           ELSE false END, false)
- ORDER BY 1, 2
+ ORDER BY 2
 
--- name: missing_policies
-SELECT c.relname::text AS table_name, wanted.policy
-  FROM pg_catalog.pg_class c
-  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- CROSS JOIN LATERAL unnest(CASE
-       WHEN c.relname IN ('jobs', 'sync_runs') THEN ARRAY['app_read', 'worker_queue']
-       WHEN c.relname IN ('audit_events', 'audit_passages') THEN ARRAY['app_append', 'worker_read']
-       WHEN c.relname = 'audit_seals' THEN ARRAY['worker_append', 'worker_read']
-       WHEN c.relname = 'monitor_samples' THEN ARRAY['app_append', 'worker_all']
-       ELSE ARRAY['app_read', 'worker_all'] END) AS wanted (policy)
- WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'alembic_version'
-   AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polname = wanted.policy)
- ORDER BY 1, 2
+-- name: definer_functions
+-- Functions outside the schema that run with rights which our policies do not bind, and that the login may call.
+SELECT quote_ident(n.nspname) || '.' || quote_ident(p.proname), r.rolname::text
+  FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+  JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
+ WHERE p.prosecdef AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'kosmos')
+   AND (r.rolsuper OR r.rolbypassrls OR r.rolname IN ('kosmos_owner', 'kosmos_worker'))
+   AND has_schema_privilege(session_user, n.oid, 'USAGE') AND has_function_privilege(session_user, p.oid, 'EXECUTE')
+   AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
+                    WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+ ORDER BY 1
 
--- name: writable_audit_tables
--- Tables of the audit log that a serving role may change, or that the app role may read; must return no row.
-SELECT c.relname::text AS table_name, r.rolname::text AS role
-  FROM pg_catalog.pg_class c
-  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  JOIN pg_catalog.pg_roles r ON r.rolname IN ('kosmos_app', 'kosmos_worker')
- WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p')
-   AND (starts_with(c.relname, 'audit_events') OR starts_with(c.relname, 'audit_passages')
-        OR c.relname = 'audit_seals')
-   AND (has_table_privilege(r.oid, c.oid, 'DELETE, TRUNCATE') OR has_any_column_privilege(r.oid, c.oid, 'UPDATE')
-        OR r.rolname = 'kosmos_app' AND has_any_column_privilege(r.oid, c.oid, 'SELECT'))
- ORDER BY 1, 2
+-- name: outside_views
+-- Views of other schemas over our tables, with the rights of their owner, that the login may read.
+SELECT DISTINCT quote_ident(vn.nspname) || '.' || quote_ident(v.relname)
+  FROM pg_catalog.pg_rewrite w
+  JOIN pg_catalog.pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_class'::regclass
+  JOIN pg_catalog.pg_class t ON t.oid = d.refobjid
+  JOIN pg_catalog.pg_namespace tn ON tn.oid = t.relnamespace
+  JOIN pg_catalog.pg_class v ON v.oid = w.ev_class
+  JOIN pg_catalog.pg_namespace vn ON vn.oid = v.relnamespace
+ WHERE tn.nspname = 'kosmos' AND vn.nspname <> 'kosmos' AND v.relkind IN ('v', 'm')
+   AND (v.relkind = 'm' OR NOT coalesce('security_invoker=true' = ANY (v.reloptions), false))
+   AND has_any_column_privilege(session_user, v.oid, 'SELECT')
+ ORDER BY 1
 
 -- name: leaking_relations
 -- Materialised views, and views with the rights of their owner, show the rows of every tenant; must return no row.

@@ -1,5 +1,6 @@
 """The check before serving refuses every catalogue that would not keep tenants apart."""
 
+import uuid
 from typing import Any
 
 import psycopg
@@ -58,7 +59,165 @@ MUTANTS = {
     ),
     "schema ahead, log readable": (
         "UPDATE kosmos.alembic_version SET version_num = '9999'; GRANT SELECT ON kosmos.audit_events TO kosmos_app",
-        "role kosmos_app may do more with the log kosmos.audit_events than",
+        "role kosmos_app has SELECT on kosmos.audit_events, which no migration grants",
+    ),
+    "schema ahead, tenant of anybody": (
+        (
+            "UPDATE kosmos.alembic_version SET version_num = '9999'; "
+            "CREATE OR REPLACE FUNCTION kosmos.current_tenant() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE "
+            "AS $$ SELECT gen_random_uuid() $$"
+        ),
+        "function kosmos.current_tenant() is not as migrated",
+    ),
+    # A policy that holds the right text, and lets other rows through.
+    "text of the tenant in a comparison": (
+        f"ALTER POLICY app_read ON kosmos.chunks USING ('{READ}' <> section[1])",
+        "policy app_read on kosmos.chunks is not as migrated",
+    ),
+    "tenant tested for being known": (
+        f"ALTER POLICY app_read ON kosmos.tenants USING (({POLICY}) IS NOT NULL)",
+        "policy app_read on kosmos.tenants is not as migrated",
+    ),
+    "tenant negated": (
+        f"ALTER POLICY app_read ON kosmos.tenants USING (NOT ({POLICY}))",
+        "policy app_read on kosmos.tenants is not as migrated",
+    ),
+    "tenant or any, by CASE": (
+        f"ALTER POLICY app_read ON kosmos.chunks USING (CASE WHEN tokens > 0 THEN true ELSE {READ} END)",
+        "policy app_read on kosmos.chunks is not as migrated",
+    ),
+    "acl contained in nothing": (
+        f"ALTER POLICY app_read ON kosmos.chunks USING ({POLICY} AND (acl && kosmos.current_principals()) IS NOT NULL)",
+        "policy app_read on kosmos.chunks is not as migrated",
+    ),
+    "check of the queue's policy": (
+        "ALTER POLICY worker_queue ON kosmos.jobs WITH CHECK (state <> 'done')",
+        "policy worker_queue on kosmos.jobs is not as migrated",
+    ),
+    "policy of a partition": (
+        f"CREATE POLICY app_read ON kosmos.audit_events_default FOR SELECT TO kosmos_app USING ({POLICY})",
+        "policy app_read on kosmos.audit_events_default is not as migrated",
+    ),
+    "policy of another role": (
+        "ALTER POLICY app_read ON kosmos.chunks TO kosmos_app, kosmos_worker",
+        "policy app_read on kosmos.chunks is not as migrated",
+    ),
+    # Owners.
+    "table of the app role": (
+        (
+            "GRANT CREATE ON SCHEMA kosmos TO kosmos_app; ALTER TABLE kosmos.chunks OWNER TO kosmos_app; "
+            "REVOKE CREATE ON SCHEMA kosmos FROM kosmos_app"
+        ),
+        "table kosmos.chunks belongs to kosmos_app",
+    ),
+    "table of a superuser": ("ALTER TABLE kosmos.documents OWNER TO CURRENT_USER", "table kosmos.documents belongs to"),
+    "function of the app role": (
+        (
+            "GRANT CREATE ON SCHEMA kosmos TO kosmos_app; ALTER FUNCTION kosmos.current_tenant() OWNER TO kosmos_app; "
+            "REVOKE CREATE ON SCHEMA kosmos FROM kosmos_app"
+        ),
+        "function kosmos.current_tenant belongs to kosmos_app",
+    ),
+    "schema of the app role": (
+        "ALTER SCHEMA kosmos OWNER TO kosmos_app",
+        "role kosmos_app may create objects in the schema kosmos",
+    ),
+    # Privileges.
+    "app creates in the schema": (
+        "GRANT CREATE ON SCHEMA kosmos TO kosmos_app",
+        "role kosmos_app may create objects in the schema kosmos",
+    ),
+    "everyone creates in the schema": (
+        "GRANT CREATE ON SCHEMA kosmos TO PUBLIC",
+        "role kosmos_app may create objects in the schema kosmos",
+    ),
+    "app inserts": (
+        "GRANT INSERT ON kosmos.chunks TO kosmos_app",
+        "role kosmos_app has INSERT on kosmos.chunks, which no migration grants",
+    ),
+    "app updates a column": (
+        "GRANT UPDATE (acl) ON kosmos.documents TO kosmos_app",
+        "role kosmos_app has UPDATE on kosmos.documents",
+    ),
+    "app deletes from the queue": (
+        "GRANT DELETE ON kosmos.jobs TO PUBLIC",
+        "role kosmos_app has DELETE on kosmos.jobs",
+    ),
+    "app truncates": ("GRANT TRUNCATE ON kosmos.chunks TO kosmos_app", "role kosmos_app has TRUNCATE on kosmos.chunks"),
+    "app reads the samples": (
+        "GRANT SELECT ON kosmos.monitor_samples TO kosmos_app",
+        "role kosmos_app has SELECT on kosmos.monitor_samples",
+    ),
+    "app changes the revision": (
+        "GRANT UPDATE ON kosmos.alembic_version TO kosmos_app",
+        "role kosmos_app has UPDATE on kosmos.alembic_version",
+    ),
+    "worker changes the log": (
+        "GRANT UPDATE ON kosmos.audit_events TO kosmos_worker",
+        "role kosmos_worker has UPDATE on kosmos.audit_events",
+    ),
+    "worker truncates": (
+        "GRANT TRUNCATE, TRIGGER ON kosmos.chunks TO kosmos_worker",
+        "role kosmos_worker has TRIGGER, TRUNCATE on kosmos.chunks",
+    ),
+    "app reads a partition of the log": (
+        "GRANT SELECT ON kosmos.audit_events_default TO kosmos_app",
+        "role kosmos_app has SELECT on kosmos.audit_events_default",
+    ),
+    # Functions.
+    "principals of anybody": (
+        (
+            "CREATE OR REPLACE FUNCTION kosmos.current_principals() RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE "
+            "AS $$ SELECT ARRAY['everyone', 'role:Manager'] $$"
+        ),
+        "function kosmos.current_principals() is not as migrated",
+    ),
+    "context that adds a principal": (
+        (
+            "CREATE OR REPLACE FUNCTION kosmos.set_tenant_context(tenant uuid, principals text[]) RETURNS void "
+            "LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$ BEGIN "
+            "EXECUTE format('SET LOCAL kosmos.tenant = %L', tenant); "
+            "EXECUTE format('SET LOCAL kosmos.principals = %L', principals || 'role:Manager'); END $$"
+        ),
+        "function kosmos.set_tenant_context(uuid, text[]) is not as migrated",
+    ),
+    "context without its search path": (
+        "ALTER FUNCTION kosmos.set_tenant_context(uuid, text[]) RESET search_path",
+        "function kosmos.set_tenant_context(uuid, text[]) is not as migrated",
+    ),
+    "leakproof filter": (
+        "ALTER FUNCTION kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[]) LEAKPROOF",
+        "function kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[]) is not as migrated",
+    ),
+    "expiry that is no constant": (
+        (
+            "CREATE OR REPLACE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql STABLE "
+            "PARALLEL SAFE RETURN now()"
+        ),
+        "function kosmos.audit_expired_before() is not as migrated",
+    ),
+    "definer in the schema": (
+        "ALTER FUNCTION kosmos.claim_jobs(integer, text[], text, double precision) SECURITY DEFINER",
+        "function kosmos.claim_jobs(integer, text[], text, double precision) is SECURITY DEFINER",
+    ),
+    "function added": (
+        "CREATE FUNCTION kosmos.current_tenant(hint text) RETURNS uuid LANGUAGE sql AS 'SELECT gen_random_uuid()'",
+        "function kosmos.current_tenant(text) is not of the migrations",
+    ),
+    "function gone": (
+        "DROP FUNCTION kosmos.visible_principals(text[])",
+        "function kosmos.visible_principals(text[]) is missing",
+    ),
+    "definer outside the schema": (
+        (
+            "CREATE FUNCTION public.leak() RETURNS SETOF kosmos.chunks LANGUAGE sql SECURITY DEFINER "
+            "AS 'SELECT * FROM kosmos.chunks'"
+        ),
+        "function public.leak runs with the rights of",
+    ),
+    "view outside the schema": (
+        "CREATE VIEW public.leak AS SELECT * FROM kosmos.chunks; GRANT SELECT ON public.leak TO kosmos_app",
+        "view public.leak shows the rows of every tenant",
     ),
     "no extension": ("DROP EXTENSION vector CASCADE", "extension `vector` is missing"),
     "old extension": (
@@ -114,26 +273,69 @@ def test_preflight__refuses_the_writing_role_for_reading(settings: Settings, dat
         _ask(settings.model_copy(update={"database": unsafe}))
 
 
-@pytest.mark.parametrize(
-    ("grant", "finding"),
-    [
-        ("GRANT kosmos_app, kosmos_worker TO kosmos_test_login", "reads all rows of a tenant"),
-        ("GRANT kosmos_app, kosmos_owner TO kosmos_test_login", "may drop the policies"),
-        ("ALTER ROLE kosmos_test_login BYPASSRLS; GRANT kosmos_app TO kosmos_test_login", "has BYPASSRLS"),
-    ],
-)
+# What a login may be given beside its membership in kosmos_app.
+LOGIN_MUTANTS = {
+    "member of the worker": ("GRANT kosmos_worker TO {login}", "kosmos_worker, which reads all rows of a tenant"),
+    "member of the owner": ("GRANT kosmos_owner TO {login}", "kosmos_owner, which may drop the policies"),
+    "may become the owner": (
+        "GRANT kosmos_owner TO {login} WITH INHERIT FALSE, SET TRUE",
+        "kosmos_owner, which may drop the policies",
+    ),
+    "member of a member of the owner": (
+        "GRANT kosmos_owner TO {group}; GRANT {group} TO {login} WITH INHERIT FALSE",
+        "kosmos_owner, which may drop the policies",
+    ),
+    "may become a superuser": (
+        "ALTER ROLE {group} SUPERUSER; GRANT {group} TO {login}",
+        "{group}, which has SUPERUSER",
+    ),
+    "may become one with BYPASSRLS": (
+        "ALTER ROLE {group} BYPASSRLS; GRANT {group} TO {login}",
+        "is a member of {group}, which has BYPASSRLS",
+    ),
+    "may become one with CREATEROLE": (
+        "ALTER ROLE {group} CREATEROLE; GRANT {group} TO {login}",
+        "is a member of {group}, which has CREATEROLE",
+    ),
+    "BYPASSRLS": ("ALTER ROLE {login} BYPASSRLS", "role {login} has BYPASSRLS"),
+    "CREATEROLE": ("ALTER ROLE {login} CREATEROLE", "role {login} has CREATEROLE"),
+    "REPLICATION": ("ALTER ROLE {login} REPLICATION", "role {login} has REPLICATION"),
+    "reads all data": ("GRANT pg_read_all_data TO {login}", "is a member of pg_read_all_data"),
+    "another group": ("GRANT {group} TO {login}", "role {login} is a member of {group};"),
+    "a grant of its own": ("GRANT SELECT ON kosmos.feedback TO {login}", "role {login} has SELECT on kosmos.feedback"),
+    "creates in the schema": (
+        "GRANT CREATE ON SCHEMA kosmos TO {login}",
+        "role {login} may create objects in the schema kosmos",
+    ),
+    "owner of a table": (
+        (
+            "GRANT CREATE ON SCHEMA kosmos TO {login}; ALTER TABLE kosmos.chunks OWNER TO {login}; "
+            "REVOKE CREATE ON SCHEMA kosmos FROM {login}"
+        ),
+        "table kosmos.chunks belongs to {login}",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", LOGIN_MUTANTS)
 def test_preflight__refuses_a_login_with_too_many_rights(
-    grant: str, finding: str, settings: Settings, database: DatabaseSettings
+    mutant: str, settings: Settings, database: DatabaseSettings
 ) -> None:
-    _admin(database, "DROP ROLE IF EXISTS kosmos_test_login")
-    _admin(database, "CREATE ROLE kosmos_test_login LOGIN PASSWORD 'kosmos-test'")
+    names = {"login": f"kosmos_test_{uuid.uuid4().hex[:8]}", "group": f"kosmos_test_{uuid.uuid4().hex[:8]}"}
+    _admin(database, "CREATE ROLE {login} LOGIN PASSWORD 'kosmos-test' IN ROLE kosmos_app".format(**names))
+    _admin(database, "CREATE ROLE {group}".format(**names))
+    login = database.model_copy(update={"url": database.url.replace("kosmos_app", names["login"])})
+    unsafe = settings.model_copy(update={"database": login})
     try:
-        _admin(database, grant)
-        login = database.url.replace("kosmos_app", "kosmos_test_login")
-        with pytest.raises(DatabaseNotReady, match=finding):
-            _ask(settings.model_copy(update={"database": database.model_copy(update={"url": login})}))
+        _ask(unsafe)
+        command, finding = (text.format(**names) for text in LOGIN_MUTANTS[mutant])
+        _admin(database, command)
+        with pytest.raises(DatabaseNotReady) as refused:
+            _ask(unsafe)
+        assert any(finding in problem for problem in refused.value.problems), refused.value.problems
     finally:
-        _admin(database, "DROP ROLE kosmos_test_login")
+        for name in names.values():
+            _admin(database, f"REASSIGN OWNED BY {name} TO kosmos_owner; DROP OWNED BY {name}; DROP ROLE {name}")
 
 
 def test_a_login_that_is_a_member_of_the_app_role_serves(settings: Settings, database: DatabaseSettings) -> None:

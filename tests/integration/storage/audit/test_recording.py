@@ -243,10 +243,13 @@ OWN = "tenant_id = kosmos.current_tenant()"
     [
         (
             "GRANT UPDATE (question) ON kosmos.audit_events TO kosmos_worker",
-            "may do more with the log kosmos.audit_events",
+            "role kosmos_worker has UPDATE on kosmos.audit_events",
         ),
-        ("GRANT DELETE ON kosmos.audit_passages_default TO kosmos_worker", "the log kosmos.audit_passages_def"),
-        ("GRANT SELECT ON kosmos.audit_events TO kosmos_app", "role kosmos_app may do more with the log"),
+        (
+            "GRANT DELETE ON kosmos.audit_passages_default TO kosmos_worker",
+            "role kosmos_worker has DELETE on kosmos.audit_passages_default",
+        ),
+        ("GRANT SELECT ON kosmos.audit_events TO kosmos_app", "role kosmos_app has SELECT on kosmos.audit_events"),
         ("DROP POLICY app_append ON kosmos.audit_events", "app_append on kosmos.audit_events is missing"),
         ("DROP POLICY worker_read ON kosmos.audit_seals", "worker_read on kosmos.audit_seals is missing"),
         (

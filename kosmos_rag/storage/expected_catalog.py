@@ -1,0 +1,130 @@
+"""What the migrations create, as the preflight compares it: policies, privileges and functions.
+
+Tables are grouped as in the baseline migration. A migrated database that differs from this module is refused, so a
+revision that changes a policy, a grant or a function changes this module too.
+"""
+
+import re
+from hashlib import sha256
+from typing import NamedTuple
+
+from kosmos_rag.storage.provision import APP, OWNER, WORKER
+
+_TENANT = "(tenant_id = kosmos.current_tenant())"
+_READABLE = "((tenant_id = kosmos.current_tenant()) AND (acl && kosmos.current_principals()))"
+_EXPIRED = "(at < kosmos.audit_expired_before())"
+
+WITH_ACL = frozenset(
+    {"documents", "document_versions", "chunks", "embeddings", "lexemes", "acl_statistics", "unsegmented_terms"}
+)
+"""Tables whose rows carry the principals that may read them."""
+WITHOUT_ACL = frozenset(
+    {"tenants", "embedding_spaces", "collection_presets", "collection_statistics", "indexes", "segments", "postings"}
+    | {"api_keys", "experiments"}
+)
+"""Tables of which kosmos_app reads all rows of the tenant."""
+WORKER_ONLY = frozenset(
+    {"uploads", "idempotency_keys", "evaluations", "evaluation_results", "experiment_results", "feedback"}
+    | {"monitor_runs", "index_events"}
+)
+"""Tables that kosmos_app has no grant to read."""
+ACROSS_TENANTS = frozenset({"jobs", "sync_runs"})
+"""The queue: a worker chooses between the jobs of all tenants."""
+APPEND_ONLY = frozenset({"audit_events", "audit_passages"})
+"""The audit log: kosmos_app appends, kosmos_worker reads."""
+SEALS, SAMPLES, VERSION = "audit_seals", "monitor_samples", "alembic_version"
+TABLES = WITH_ACL | WITHOUT_ACL | WORKER_ONLY | ACROSS_TENANTS | APPEND_ONLY | {SEALS, SAMPLES, VERSION}
+
+_PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
+
+
+class Policy(NamedTuple):
+    """A policy; all of ours are permissive, because a restrictive one turns permissive on distributed tables."""
+
+    name: str
+    command: str
+    """As in pg_policy.polcmd."""
+    role: str
+    using: str | None = None
+    check: str | None = None
+    permissive: bool = True
+
+
+def base_name(table: str) -> str:
+    """Return the name of the table that a partition or a shard belongs to."""
+    return _PARTITION.sub("", table)
+
+
+def expected_policies(table: str, *, partition: bool) -> frozenset[Policy]:
+    """Return the policies of a table. A partition has none of its parent: no query reads past the parent."""
+    base = base_name(table)
+    if partition:
+        expire = Policy("owner_expire", "*", OWNER, using=_EXPIRED)
+        return frozenset({expire} if table.endswith("_default") else ())
+    app_read = Policy("app_read", "r", APP, using=_READABLE if base in WITH_ACL else _TENANT)
+    app_append = Policy("app_append", "a", APP, check=_TENANT)
+    worker_all = Policy("worker_all", "*", WORKER, using=_TENANT, check=_TENANT)
+    worker_queue = Policy("worker_queue", "*", WORKER, using="true", check="true")
+    worker_read = Policy("worker_read", "r", WORKER, using=_TENANT)
+    worker_append = Policy("worker_append", "a", WORKER, check=_TENANT)
+    if base in ACROSS_TENANTS:
+        return frozenset({app_read, worker_queue})
+    if base in APPEND_ONLY:
+        return frozenset({app_append, worker_read})
+    if base == SEALS:
+        return frozenset({worker_append, worker_read})
+    if base == SAMPLES:
+        return frozenset({app_append, worker_all})
+    return frozenset(() if base == VERSION else {app_read, worker_all})
+
+
+def expected_privileges(role: str, table: str) -> frozenset[str]:
+    """Return the privileges of kosmos_app or kosmos_worker on a table; a partition of the log has none of its own."""
+    if base_name(table) not in APPEND_ONLY:
+        table = base_name(table)
+    if table == VERSION:
+        return frozenset({"SELECT"})
+    if role == APP:
+        readable = table in WITH_ACL | WITHOUT_ACL | ACROSS_TENANTS
+        return frozenset({"SELECT"} if readable else {"INSERT"} if table in {*APPEND_ONLY, SAMPLES} else ())
+    if table in APPEND_ONLY:
+        return frozenset({"SELECT"})
+    if table == SEALS:
+        return frozenset({"SELECT", "INSERT"})
+    return frozenset() if base_name(table) in APPEND_ONLY else frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
+
+
+CONTEXT_FUNCTIONS = frozenset({"current_tenant", "current_principals", "set_tenant_context"})
+"""Functions that tenant and principals depend on. A revision that changes one of them is listed in `BREAKING`."""
+
+EXPIRY_FUNCTION = "audit_expired_before()"
+"""Retention replaces its constant; its body is compared with EXPIRY_BODY."""
+EXPIRY_BODY = re.compile(r"RETURN (?:NULL|'[^']*')::timestamp with time zone")
+
+FUNCTIONS = {
+    "audit_expired_before()": "bdae444fd94fffb3742512170620bd9abbf7760e05adbe4bbec256394bd8ce94",
+    "claim_jobs(integer, text[], text, double precision)": (
+        "7ee62d747ab7c50c85f988c5cd741cbbcf5d599d35b697ed02b1fd1e11dcbe57"
+    ),
+    "current_principals()": "614c5e6a8456d4ceb3a8ff646fa9515202ea95d775f6cae69b0050c0be5ed02e",
+    "current_tenant()": "576fb7a4dc0d9e407635e96419693abe8cf5cb7244fc01cd39dd12b4f224d3e3",
+    "matches_filter(kosmos.documents, text, jsonb, text[], text[])": (
+        "28342d976ce7cd265ac3b3c0aa5370616481a183fd14e7f241d5574324a60953"
+    ),
+    "set_tenant_context(uuid, text[])": "3e232c5083a1e67c64e43b6c57734454b1fbc232f21872acf902cf4503d37be4",
+    "set_vector_search(integer, integer)": "0f54b2eefdef703d86df0753b6b8af0d940d901355316782da4674759951550a",
+    "visible_principals(text[])": "11b134d1731c6bcb8500198325daf15b5bf47a58f7f803095c25ab63395baf96",
+}
+"""SHA-256 of the definition of each function, by signature: its attributes and its body."""
+
+
+def is_migrated(signature: str, definition: str, body: str | None) -> bool:
+    """Whether a function is the one of the migrations.
+
+    Args:
+        signature: its name with the types of its parameters.
+        definition: its attributes and its source, as the statement `schema_functions` returns them.
+        body: the expression of a function that was written as RETURN, which has no source; None for the others.
+    """
+    constant = body is not None and signature == EXPIRY_FUNCTION and EXPIRY_BODY.fullmatch(body)
+    return (body is None or bool(constant)) and sha256(definition.encode()).hexdigest() == FUNCTIONS.get(signature)
