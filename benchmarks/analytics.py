@@ -109,7 +109,7 @@ def measure(scope: Tenant, asked: Sequence[Question], *, misses: bool) -> dict[s
 
 def timing(found: SearchResult, settings: Settings) -> dict[str, float]:
     """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
-    rag = load(PRESET, settings, validate=build_signal_rules).over(settings).rag
+    rag = load(PRESET, settings, validate=build_signal_rules).apply_to(settings).rag
     signals = Signals(rag.signals, rag.intents)
     asked = QueryContext(text=found.question, principals=("everyone",), today=date(2026, 1, 1))
     took = []

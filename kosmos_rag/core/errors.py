@@ -49,7 +49,7 @@ class DatabaseUnavailable(DatabaseError):
 
 
 class DatabaseNotReady(DatabaseError):
-    """The database answers, and its catalogue, extension or role is not one to serve from."""
+    """The database cannot serve: its schema, extension or role is unfit."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -88,7 +88,10 @@ class IngestionError(KosmosError):
 
     @property
     def retryable(self) -> bool:
-        """Whether another try may succeed: a machine under load also makes parsers slow, and kills them."""
+        """Whether a retry may succeed.
+
+        Load on the machine can slow or kill parsers.
+        """
         return self.code in RETRY_WITH_BACKOFF
 
 
@@ -101,11 +104,7 @@ class SourceError(IngestionError):
 
 
 class ParseError(IngestionError):
-    """The bytes were read, and are not a document that can be used.
-
-    Codes: `empty`, `binary`, `corrupt`, `encrypted`, `no_text`, `unsupported`, `too_large` are about the file;
-    `crashed`, `timeout`, `memory`, `not_isolated` about the process that parsed it.
-    """
+    """The bytes are not a usable document."""
 
 
 class ModelError(KosmosError):
@@ -117,21 +116,24 @@ class ModelUnavailable(ModelError):
 
 
 class EmbeddingSpaceMismatch(ModelError):
-    """The vectors of this tenant were made by another model than the one configured."""
+    """The tenant's vectors are of a model that is not configured."""
 
 
 class EmbeddingSpaceChanged(ModelError):
-    """Another space has become live since these documents were embedded: nothing was written, embed them for it too."""
+    """Another embedding space became live during ingestion.
+
+    Nothing was written: embed the documents for it too.
+    """
 
 
 class RequestError(KosmosError):
-    """The request cannot be answered as it stands: empty question, k of zero, malformed tenant name."""
+    """The request is invalid: empty question, k of zero, malformed tenant name."""
 
 
 class SchemaInvalid(RequestError):
-    """A description of a database's schema cannot be used.
+    """The description of a database schema is invalid.
 
-    `problems` are all of its faults, each with its place.
+    `problems` are all of its faults, each with its path.
     """
 
     def __init__(self, what: str, problems: list[str]) -> None:
@@ -140,7 +142,7 @@ class SchemaInvalid(RequestError):
 
 
 class QueryRefused(RequestError):
-    """A statement is not run.
+    """The validation refuses an SQL statement.
 
     `code` is stable and meant for programs, the message for people. Codes: `unreadable`, `several_statements`,
     `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`, `unknown_column`, `parameters`, `role`, `plan`.
@@ -152,14 +154,17 @@ class QueryRefused(RequestError):
 
 
 class ServiceError(KosmosError):
-    """The service does not carry out a request.
+    """The service refuses a request.
 
-    The message is for whoever sent it.
+    The message is for the client.
     """
 
 
 class NotAuthenticated(ServiceError):
-    """No token or key came with the request, or none that is valid; which of them, the message does not tell."""
+    """The request has no valid token or key.
+
+    The message does not say which.
+    """
 
 
 class NotPermitted(ServiceError):
@@ -167,7 +172,10 @@ class NotPermitted(ServiceError):
 
 
 class NotFound(ServiceError):
-    """There is nothing of that name, or nothing that the reader may know of: one message for both."""
+    """The resource does not exist, or the reader may not see it.
+
+    One message for both.
+    """
 
 
 class PayloadTooLarge(ServiceError):
@@ -175,9 +183,9 @@ class PayloadTooLarge(ServiceError):
 
 
 class TooManyRequests(ServiceError):
-    """The tenant or the subject has used up its rate.
+    """The tenant or subject has exceeded its rate limit.
 
-    From `retry_after_s` on it has some again.
+    After `retry_after_s` a request may succeed.
     """
 
     def __init__(self, message: str, *, retry_after_s: int) -> None:
@@ -194,7 +202,7 @@ class TimedOut(ServiceError):
 
 
 class ServiceUnreachable(ServiceError):
-    """A client got no answer from a service, none to its end, or one that it does not understand."""
+    """A client got no response, an incomplete one, or a malformed one."""
 
 
 class IndexLocked(KosmosError):
@@ -202,10 +210,16 @@ class IndexLocked(KosmosError):
 
 
 class LeaseLost(KosmosError):
-    """A job is no longer this worker's: its lease ran out, or it was cancelled. Nothing of its result was written."""
+    """The job's lease expired, or the job was cancelled.
+
+    Nothing of its result was written.
+    """
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of a foreign error's message, or its type's name: ours are one line each."""
+    """Return the first line of an error's message, or its type.
+
+    For errors of other libraries; ours have one line.
+    """
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -22,11 +22,13 @@ class Tokenizer(Protocol):
     """The embedding model's own tokenizer."""
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, special tokens not included."""
+        """Return the number of tokens of each text, special tokens not included."""
         ...
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Character span of each token, in order, special tokens not included.
+        """Return the character span of each token, special tokens not included.
+
+        In order; spans index `text` itself.
 
         Spans index `text` itself.
         """
@@ -48,9 +50,9 @@ class Embedder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens the model reads, special tokens not included.
+        """Maximum input length in tokens, special tokens not included.
 
-        The rest of a text is ignored by it.
+        The model ignores the text beyond it.
         """
         ...
 
@@ -77,23 +79,26 @@ class Reranker(Protocol):
         ...
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
-        """Relevance of each passage between 0 and 1, in the order of the passages."""
+        """Return the relevance of each passage, 0 to 1, in order."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """A message to a language model: instructions have the role `system`, all else `user`."""
+    """A message to a language model.
+
+    Instructions have the role `system`, all else `user`.
+    """
 
     role: Literal["system", "user"]
     text: str
 
 
 class TextStream(Protocol):
-    """A text as it is generated, piece by piece.
+    """A text as it is generated, in pieces.
 
-    A generator is one. `close` cancels the rest at once; after the end it does nothing. A thread that waits for a piece
-    while another one calls `close` gets a ModelError.
+    A generator is one. `close` cancels it at once; after the end it does nothing. A thread that waits for a piece while
+    another one calls `close` gets a ModelError.
     """
 
     def __iter__(self) -> Self:
@@ -136,9 +141,15 @@ class LanguageModel(Protocol):
 
 
 def complete(model: LanguageModel, prompt: str, *, max_tokens: int) -> str:
-    """Return a model's whole answer to one prompt. Raises ModelError."""
-    with closing(model.stream([Message(role="user", text=prompt)], max_tokens=max_tokens)) as pieces:
-        return "".join(pieces)
+    """Return a model's whole answer to one prompt. Raises ModelError.
+
+    Args:
+        model: The language model.
+        prompt: The user message.
+        max_tokens: Maximum length of the answer in tokens.
+    """
+    with closing(model.stream([Message(role="user", text=prompt)], max_tokens=max_tokens)) as stream:
+        return "".join(stream)
 
 
 class Chunker(Protocol):

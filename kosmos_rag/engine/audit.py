@@ -13,8 +13,8 @@ from kosmos_rag.core.types import (
     AuditOutcome,
     AuditRecord,
     AuditReport,
+    DocumentAccess,
     FailedQuestion,
-    Sighting,
 )
 from kosmos_rag.storage.audit import seals
 from kosmos_rag.storage.audit.log import load_records, min_event_id
@@ -24,16 +24,17 @@ from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = datetime(9999, 1, 1, tzinfo=UTC)
-_MOST = 10_000
+_MIN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_TIME = datetime(9999, 1, 1, tzinfo=UTC)
+_MAX_LIMIT = 10_000
 """Rows of an answer at most."""
 
 
 class TenantAudit:
-    """The log of a tenant's retrievals, read as the worker role: for auditors, and not for who asks.
+    """The audit log of a tenant, for auditors.
 
-    Times without a time zone are refused; `since` is included, `until` is not. A `limit` is 1 to 10,000.
+    Reads as the worker role. Times without a time zone are refused; `since` is included, `until` is not. A `limit` is 1
+    to 10,000.
     """
 
     def __init__(self, database: Database, owner: TenantRef, months: PartitionRotation) -> None:
@@ -53,8 +54,18 @@ class TenantAudit:
     ) -> list[AuditRecord]:
         """List records, the newest first.
 
-        `before` is the last id of the page before. Raises RequestError, ConfigError without `database.worker_url`,
-        DatabaseError.
+        Args:
+            since: Earliest time.
+            until: Latest time, excluded.
+            subject: Restricts to one reader.
+            outcomes: Restricts to these outcomes.
+            before: Last id of the previous page.
+            limit: Maximum number of records.
+
+        Raises:
+            RequestError: A parameter is invalid.
+            ConfigError: `database.worker_url` is not set.
+            DatabaseError: The database cannot be read.
         """
         first, last = _span(since, until)
         values = {
@@ -66,7 +77,7 @@ class TenantAudit:
             "before_id": before or min_event_id(last + timedelta(milliseconds=1)),
             "subject": subject,
             "outcomes": None if outcomes is None else [str(outcome) for outcome in outcomes],
-            "limit": _checked(limit),
+            "limit": _check_limit(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             rows = connection.execute(statement("list_audit_events"), values).fetchall()
@@ -82,17 +93,28 @@ class TenantAudit:
             rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
             return next(iter(load_records(connection, self._owner.id, rows)), None)
 
-    def who_saw(
+    def list_document_access(
         self,
         document: str | uuid.UUID,
         *,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 1000,
-    ) -> list[Sighting]:
-        """Return who was given passages of a document, by its id or its source, the newest first.
+    ) -> list[DocumentAccess]:
+        """List the results with passages of a document, the newest first.
 
-        A document that is gone is told of as well. Raises RequestError, ConfigError, DatabaseError.
+        A deleted document is included.
+
+        Args:
+            document: Source or id of the document.
+            since: Earliest time.
+            until: Latest time, excluded.
+            limit: Maximum number of entries.
+
+        Raises:
+            RequestError: A parameter is invalid.
+            ConfigError: `database.worker_url` is not set.
+            DatabaseError: The database cannot be read.
         """
         first, last = _span(since, until)
         source = document if isinstance(document, str) else None
@@ -103,25 +125,37 @@ class TenantAudit:
             "source_hash": None if source is None else text_hash(source),
             "since": first,
             "until": last,
-            "limit": _checked(limit),
+            "limit": _check_limit(limit),
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            return [_sighting(row) for row in connection.execute(statement("audit_document_access"), values).fetchall()]
+            return [
+                _document_access(row)
+                for row in connection.execute(statement("audit_document_access"), values).fetchall()
+            ]
 
-    def failed(
+    def list_failed_questions(
         self, *, since: datetime | None = None, until: datetime | None = None, limit: int = 100
     ) -> list[FailedQuestion]:
-        """Return what found nothing, was refused or rated down, the most frequent first: work for content owners.
+        """List questions without answer or rated down, most frequent first.
 
-        Ratings are here whether a log is kept or not; what evaluations asked is left out.
-        Raises RequestError, ConfigError, DatabaseError.
+        Ratings are included whether a log is kept or not; the queries of evaluations are left out.
+
+        Args:
+            since: Earliest time.
+            until: Latest time, excluded.
+            limit: Maximum number of questions.
+
+        Raises:
+            RequestError: A parameter is invalid.
+            ConfigError: `database.worker_url` is not set.
+            DatabaseError: The database cannot be read.
         """
         first, last = _span(since, until)
         values = {
             "tenant_id": self._owner.id,
             "since": first,
             "until": last,
-            "limit": _checked(limit),
+            "limit": _check_limit(limit),
             "evaluator": EVALUATOR,
         }
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
@@ -141,45 +175,46 @@ class TenantAudit:
         ]
 
     def unsealed_since(self) -> datetime | None:
-        """Return when the oldest record was written that has no seal yet.
+        """Return the time of the oldest unsealed record; None without one.
 
         Raises ConfigError, DatabaseError.
         """
         return seals.oldest_unsealed_at(self._database.worker, self._owner)
 
     def seal(self) -> int:
-        """Seal what is not sealed, and look after the months of the log. Returns how many seals were made.
+        """Seal new records and rotate the monthly partitions.
 
-        The worker does it for each tenant every `worker.maintenance_every_s`. Raises ConfigError where months are due
-        and `database.admin_url` is not set: what was sealed stays sealed. Raises DatabaseError.
+        Returns the number of new seals. The worker does it for each tenant every `worker.maintenance_every_s`. Raises
+        ConfigError if partitions are due and `database.admin_url` is not set: what was sealed stays sealed. Raises
+        DatabaseError.
         """
-        made = seals.seal_events(self._database.worker, self._owner)
+        new_seals = seals.seal_events(self._database.worker, self._owner)
         self._months.rotate(self._owner, now=datetime.now(UTC))
-        return len(made)
+        return len(new_seals)
 
     def verify(self) -> AuditReport:
-        """Recompute every seal, and name the first one that does not hold.
+        """Verify all seals, and report the first broken one.
 
         Raises ConfigError, DatabaseError.
         """
         return seals.verify_seals(self._database.worker, self._owner)
 
 
-def _checked(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
-        raise RequestError(f"limit is {limit!r}; ask for 1 to {_MOST}")
+def _check_limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT:
+        raise RequestError(f"limit is {limit!r}; ask for 1 to {_MAX_LIMIT}")
     return limit
 
 
 def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    for given in (since, until):
-        if given is not None and given.tzinfo is None:
-            raise RequestError(f"the time {given.isoformat()} has no time zone; write {given.isoformat()}Z for UTC")
-    return max(since or _FIRST, _FIRST), min(until or _LAST, _LAST)
+    for time in (since, until):
+        if time is not None and time.tzinfo is None:
+            raise RequestError(f"the time {time.isoformat()} has no time zone; write {time.isoformat()}Z for UTC")
+    return max(since or _MIN_TIME, _MIN_TIME), min(until or _MAX_TIME, _MAX_TIME)
 
 
-def _sighting(row: Sequence[Any]) -> Sighting:
-    return Sighting(
+def _document_access(row: Sequence[Any]) -> DocumentAccess:
+    return DocumentAccess(
         at=row[0],
         retrieval_id=row[1],
         kind=AuditKind(row[2]),

@@ -179,7 +179,7 @@ def _evaluate_question(tenant: EvaluatedTenant, question: Question, depth: int, 
     result = QuestionResult(
         question_id=question.id,
         question=question.text,
-        judged=question.judged,
+        judged=question.grades,
         ranking=ranking,
         timings_ms={stage: round(milliseconds, 3) for stage, milliseconds in search_result.timings_ms.items()},
         measures={DEGRADED: float(bool(search_result.degraded_stages))},

@@ -59,7 +59,7 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert "a record of the 2 under seal 1" in broken.stderr
     as_json = kosmos("audit", "verify", "--json")
     assert as_json.exit_code == 1
-    assert (json.loads(as_json.stdout)["holds"], json.loads(as_json.stdout)["broken"]) == (False, 1)
+    assert (json.loads(as_json.stdout)["intact"], json.loads(as_json.stdout)["broken"]) == (False, 1)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
-    from kosmos_rag.core.types import AuditRecord, AuditReport, Sighting
+    from kosmos_rag.core.types import AuditRecord, AuditReport, DocumentAccess
 
 app = typer.Typer(help="The log of retrievals: who asked what, who saw what, what found nothing, and whether it holds.")
 
@@ -106,7 +106,7 @@ def who_saw(
     """List who was given passages of a document, one that is gone too, the newest first."""
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
-        who_saw = partial(owner.audit.who_saw, since=first, until=last, limit=limit)
+        who_saw = partial(owner.audit.list_document_access, since=first, until=last, limit=limit)
         found = next(filter(None, map(who_saw, _names(document))), [])
     if common.as_json:
         print_json(
@@ -124,7 +124,7 @@ def failed(
     """List questions that found nothing, were refused or rated down, the most frequent first."""
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
-        found = owner.audit.failed(since=first, until=last, limit=limit)
+        found = owner.audit.list_failed_questions(since=first, until=last, limit=limit)
     if common.as_json:
         print_json({"tenant": common.tenant, "questions": [plain(question) for question in found]})
         return
@@ -155,10 +155,10 @@ def verify(*, common: TenantOptions) -> None:
     with common.open_tenant() as owner:
         report = owner.audit.verify()
     if common.as_json:
-        print_json({"tenant": common.tenant, "holds": report.holds, **asdict(report)})
-    elif report.holds:
+        print_json({"tenant": common.tenant, "intact": report.intact, **asdict(report)})
+    elif report.intact:
         console().print(_summary(report))
-    if not report.holds:
+    if not report.intact:
         if not common.as_json:
             others = f"; {report.failing - 1} more seals do not hold" if report.failing > 1 else ""
             typer.echo(f"error: the log of tenant {common.tenant} does not hold: {report.problem}{others}", err=True)
@@ -224,7 +224,7 @@ def _print_record(record: "AuditRecord") -> None:
         out.print(f"{passage.rank:>4}  {passage.score:.4f}  {shown(passage.source)} v{passage.version}{kept}")
 
 
-def _print_sightings(document: str, found: "Sequence[Sighting]") -> None:
+def _print_sightings(document: str, found: "Sequence[DocumentAccess]") -> None:
     rows = table("at (UTC)", "subject", "principals", "version", "rank", "kind", "retrieval", "question")
     for one in found:
         reader = (_minute(one.at), one.subject or "-", ", ".join(one.principals))

@@ -14,7 +14,7 @@ CONFLICT = "conflict"
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Keys of one section that cannot stand together, and what to do about it."""
+    """Conflicting keys of one section, with the remedy."""
 
     keys: tuple[str, ...]
     remedy: str

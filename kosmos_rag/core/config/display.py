@@ -10,21 +10,21 @@ _LONGEST = 200
 
 
 def mask_password(url: str) -> str:
-    """Replace the password in a database URL, in its parameters or in a `key=value` string by `***`.
-
-    Errs on the side of hiding too much: everything between the user's colon and the last `@` goes.
-    """
+    """Replace passwords in a database URL or `key=value` string by `***`."""
     return _PASSWORD_PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1\2:***@", url))
 
 
 def show(value: Any) -> str:
-    """Render a value as JSON, which is YAML too: passwords masked, cut after 200 characters."""
+    """Render a value as JSON with passwords masked, up to 200 characters.
+
+    The result is YAML too.
+    """
     try:
-        shown = json.dumps(_masked(value), ensure_ascii=False, default=str)
+        text = json.dumps(_masked(value), ensure_ascii=False, default=str)
     except ValueError:
         # Python refuses to write an integer of more than 4300 digits.
         return "a number of thousands of digits"
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _masked(value: Any) -> Any:

@@ -27,17 +27,17 @@ RENAMED: Mapping[str, str] = {
     "service.streams": "service.max_streams",
     "service.wait_s": "service.queue_timeout_s",
 }
-"""Keys and sections that have another name now, by their old one: read by the message about an unknown key only."""
+"""Keys and sections that were renamed, by their old name; used in the message about an unknown key only."""
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a section, or None where the field is a key with a value."""
+    """Return the model of a section; None for a key with a value."""
     annotation = field.annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Every dotted key with its field, in the order of declaration."""
+    """Yield every dotted key with its field, in order of declaration."""
     for name, field in model.model_fields.items():
         section = section_of(field)
         if section is None:
@@ -47,9 +47,9 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Fie
 
 
 def nearest_key(model: type[BaseModel], key: str) -> str | None:
-    """The key, or the section, whose name is most like `key`.
+    """Return the key or section with the most similar name.
 
-    None where nothing is.
+    None if no name is similar.
     """
     names = {name: None for name, _ in keys_of(model)}
     sections = {name.rpartition(".")[0]: None for name in names} | dict.fromkeys(model.model_fields)
@@ -57,7 +57,10 @@ def nearest_key(model: type[BaseModel], key: str) -> str | None:
 
 
 def renamed_key(key: str) -> str | None:
-    """The present name of a renamed key, or of a key of a renamed section; None where it was not renamed."""
+    """Return the new name of a renamed key or section; else None.
+
+    A key of a renamed section counts as renamed.
+    """
     if key in RENAMED:
         return RENAMED[key]
     section, dot, name = key.rpartition(".")

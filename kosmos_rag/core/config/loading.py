@@ -38,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:
-    """The values that one source gives, by dotted key, and what is wrong with its names."""
+    """Values of one source by dotted key, with its faults."""
 
     origin: Origin
     values: dict[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Layer:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """A safe YAML loader that also refuses aliases, and a key given twice."""
+    """A safe YAML loader that refuses aliases and repeated keys."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         # With aliases a few lines make an endless value; without them there is nothing to guard against.
@@ -58,19 +58,22 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
+        keys = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
+                if key.value in keys:
                     raise yaml.MarkedYAMLError(
                         problem=f"the key {key.value} is given twice", problem_mark=key.start_mark
                     )
-                seen.add(key.value)
+                keys.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def used_file(path: str | Path | None) -> Path | None:
-    """Return the file at `path`, else the one that KOSMOS_CONFIG names, else `rag-config.yaml` if there is one."""
+    """Return the path of the configuration file; None without one.
+
+    `path`, else the value of KOSMOS_CONFIG, else `rag-config.yaml` if it exists.
+    """
     variable = os.environ.get(FILE_VARIABLE)
     if path is not None:
         return Path(path)
@@ -93,8 +96,8 @@ def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[La
 def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extended_by: tuple[Path, ...]) -> list[Layer]:
     subject = f"configuration file {path}{named_by}"
     data = read_yaml(path, subject)
-    place = path.expanduser().absolute()
-    if place in extended_by:
+    absolute = path.expanduser().absolute()
+    if absolute in extended_by:
         raise ConfigError(one_line(f"{subject} extends itself: take one of the lines `{EXTENDS}: …` out"))
     layer = Layer(origin=Origin(level="file", name=str(path)))
     if not isinstance(data, dict | None):
@@ -106,8 +109,8 @@ def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extend
     _collect(settings, data or {}, layer)
     if base is None:
         return [layer]
-    below = path.parent / Path(base).expanduser()
-    return [*_file_layers(settings, below, f" (extended by {path})", (*extended_by, place)), layer]
+    base_path = path.parent / Path(base).expanduser()
+    return [*_file_layers(settings, base_path, f" (extended by {path})", (*extended_by, absolute)), layer]
 
 
 def read_yaml(path: Path, subject: str) -> Any:
@@ -142,7 +145,13 @@ def _parse_yaml(data: bytes) -> Any:
 
 
 def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, Any]) -> Layer:
-    """Take the values of a preset, nested as in a file."""
+    """Read the values of a preset, nested as in a file.
+
+    Args:
+        settings: The settings class.
+        name: Name of the preset, for messages.
+        values: Its values.
+    """
     layer = Layer(origin=Origin(level="preset", name=name))
     _collect(settings, values, layer)
     return layer
@@ -181,9 +190,9 @@ def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, nam
 
 
 def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -> Layer:
-    """Take values by dotted key.
+    """Read values by dotted key.
 
-    A text where a number or a switch is wanted is read as one.
+    A text for a number or switch is converted.
     """
     layer = Layer(origin=Origin(level="argument"))
     known = dict(keys_of(settings))
@@ -197,16 +206,16 @@ def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -
 
 
 def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
-    """Turn texts into the type of their key.
+    """Convert texts to the type of their key.
 
-    What is no such type stays text, for the validation to name.
+    A text that cannot be converted is left for validation to report.
     """
     known = dict(keys_of(settings))
     for key, value in layer.values.items():
         if isinstance(value, str):
-            wanted: Any = known[key].annotation
+            annotation: Any = known[key].annotation
             try:
-                layer.values[key] = TypeAdapter(wanted).validate_strings(value)
+                layer.values[key] = TypeAdapter(annotation).validate_strings(value)
             except ValidationError:
                 continue
 
@@ -230,7 +239,10 @@ def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, pref
 
 
 def _unknown_names(name: str, prefix: str, value: Any) -> list[str]:
-    """Return an unknown name, or the keys below it where it is a renamed section: each has a new name of its own."""
+    """Return the unknown name, or the keys of a renamed section.
+
+    Each key of a renamed section has its own new name.
+    """
     if isinstance(value, dict) and value and renamed_key(prefix + name) is not None:
         return [f"{name}.{key}" for key in value]
     return [name]
@@ -240,14 +252,17 @@ def _unknown(model: type[BaseModel], key: str, origin: Origin, prefix: str = "")
     new = renamed_key(prefix + key.lower())
     near = nearest_key(model, key)
     if new is not None:
-        remedy = f"it was renamed to {_as_written(new, origin)}"
+        remedy = f"it was renamed to {_format_key(new, origin)}"
     elif near is not None:
-        remedy = f"did you mean {_as_written(prefix + near, origin)}?"
+        remedy = f"did you mean {_format_key(prefix + near, origin)}?"
     else:
         remedy = f"known here are {', '.join(model.model_fields)}"
     return f"{prefix}{mask_password(key)} ({origin}) is not a key of the configuration: {remedy}"
 
 
-def _as_written(key: str, origin: Origin) -> str:
-    """Return a dotted key as it is written in this place: in the environment it is the name of a variable."""
+def _format_key(key: str, origin: Origin) -> str:
+    """Format a dotted key for its source.
+
+    In the environment it is the name of a variable.
+    """
     return f"{PREFIX}{key.upper().replace('.', DELIMITER)}" if origin.level == "environment" else key

@@ -8,9 +8,9 @@ from kosmos_rag.core.config.values import Section
 
 
 class McpSettings(Section):
-    """Who asks over stdio.
+    """The identity of MCP over stdio.
 
-    Over HTTP tokens and keys say it, and this says nothing.
+    Over HTTP, tokens and keys identify the caller.
     """
 
     tenant: Annotated[str, Field(min_length=1)] = Field(default="default", description="Whose documents are asked.")

@@ -11,7 +11,7 @@ from kosmos_rag.core.config.conflicts import Conflict, refuse
 from kosmos_rag.core.config.sections import HostPattern
 from kosmos_rag.core.config.values import Amount, Count, File, Section, Share, Switch, Weight
 
-# What the published weights give; keys without the organisation that sentence-transformers adds by itself.
+# Of the published weights; names without the organisation that sentence-transformers adds by itself.
 _KNOWN_DIMENSIONS = {
     "all-mpnet-base-v2": 768,
     "all-MiniLM-L6-v2": 384,
@@ -36,9 +36,9 @@ def _check_citation(template: str) -> str:
 
 
 class ChunkingSettings(Section):
-    """How a document is cut into chunks.
+    """Chunking of documents.
 
-    Sizes are characters; the model's limit of tokens holds besides.
+    Sizes are characters; the model's token limit applies too.
     """
 
     strategy: Literal["semantic", "recursive", "markdown", "paragraph", "hierarchical"] = Field(
@@ -130,9 +130,9 @@ class EmbeddingSettings(Section):
 
 
 class NextEmbeddingSettings(Section):
-    """The model that tenants are being moved to.
+    """The target model of a migration.
 
-    Their spaces are found whichever section names which model.
+    Embedding spaces are recognised by either section.
     """
 
     model: Annotated[str, Field(min_length=1)] | None = Field(
@@ -150,10 +150,7 @@ class NextEmbeddingSettings(Section):
 
     @property
     def embedding(self) -> EmbeddingSettings | None:
-        """The same keys as those of `rag.embedding`.
-
-        None where no model is named.
-        """
+        """The settings as those of `rag.embedding`; None without a model."""
         if self.model is None:
             return None
         return EmbeddingSettings(
@@ -250,9 +247,9 @@ class RerankingSettings(Section):
 
 
 class ExpansionSettings(Section):
-    """What is looked for beside the question's own words.
+    """Query expansion.
 
-    All of it is off by default.
+    Off by default.
     """
 
     synonyms: File | None = Field(
@@ -285,7 +282,7 @@ class ContextSettings(Section):
 
 
 class AnswerSettings(Section):
-    """How an answer is made of the context: of its own sentences, or by a language model."""
+    """Composition of answers: extractive, or by a language model."""
 
     mode: Literal["extractive", "generative"] = Field(
         default="extractive",
@@ -318,7 +315,7 @@ class AnswerSettings(Section):
 
 
 class AccessSettings(Section):
-    """Who may read documents that name no readers of their own."""
+    """Access to documents without an acl of their own."""
 
     department_from: Literal["metadata", "folder"] | None = Field(
         default=None,
@@ -348,7 +345,7 @@ class AccessSettings(Section):
 
 
 class AuditSettings(Section):
-    """The log of what was asked and given out; docs/audit.md."""
+    """The audit log of queries and results; docs/audit.md."""
 
     enabled: Switch = Field(
         default=False,

@@ -25,7 +25,10 @@ _TYPE_NAMES = {
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
-    """List every dotted key with its value as JSON would have it, for display: passwords are masked."""
+    """List every dotted key with its value, passwords masked.
+
+    Values are those of JSON.
+    """
     dumped = settings.model_dump(mode="json")
     flat = {}
     for key, field in keys_of(Settings):

@@ -116,9 +116,9 @@ class ModelsSettings(Section):
 
     @property
     def resolved_cache_dir(self) -> Path:
-        """The folder for what we derive from models, absolute.
+        """The absolute folder for derived model files.
 
-        By default in the user's cache folder.
+        The user's cache folder by default.
         """
         import platformdirs
 
@@ -156,7 +156,7 @@ class LanguageModelSettings(Section):
 class ParsingSettings(Section):
     """Limits of the process that parses one file.
 
-    What passes one fails alone, with a code.
+    A file beyond a limit fails alone, with an error code.
     """
 
     memory_mb: Annotated[int, Strict(), Ge(256), Le(MAX_INTEGER)] = Field(
@@ -222,7 +222,7 @@ class IngestionSettings(Section):
 
 
 class IndexSettings(Section):
-    """What maintenance builds for a tenant that has grown, and what it aims at."""
+    """Indexes of large tenants: what maintenance builds, and its targets."""
 
     vector: Literal["auto", "ivfflat", "hnsw", "none"] = Field(
         default="auto",

@@ -25,7 +25,7 @@ Network = Annotated[str, AfterValidator(_network)]
 
 
 class TokenSettings(Section):
-    """The tokens (JWT) that are taken, and which of their claims say who somebody is."""
+    """Accepted tokens (JWT), and the claims that identify the caller."""
 
     keys: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
@@ -53,7 +53,7 @@ class TokenSettings(Section):
 
 
 class DevelopmentSettings(Section):
-    """One identity for whoever asks without a token: for a laptop, on its loopback address alone."""
+    """An identity for requests without a token, on a loopback address only."""
 
     tenant: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="Tenant of whoever comes without a token or key; null lets nobody in without."
@@ -74,7 +74,7 @@ class RateSettings(Section):
 
 
 class ServiceSettings(Section):
-    """Where the service listens, who gets in, and how much it takes on."""
+    """The HTTP service: address, authentication and limits."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 is all of them.")
     port: Port = Field(default=8000, description="Port of the service.")

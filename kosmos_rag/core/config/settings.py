@@ -66,10 +66,16 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Put the settings together; `overrides` are dotted keys and win over everything.
+        """Load the settings from file, environment and overrides.
 
-        Without `path` the file is the one that KOSMOS_CONFIG names, else `rag-config.yaml` if there is one.
-        Raises ConfigError, one line for all faults, each with key, value, origin and remedy.
+        Without `path` the file is the value of KOSMOS_CONFIG, else `rag-config.yaml` if it exists.
+
+        Args:
+            path: Path of a YAML file.
+            overrides: Values by dotted key; they take precedence over all other sources.
+
+        Raises:
+            ConfigError: Any value is invalid; one line lists all faults, each with key, value, origin and remedy.
         """
         return cls.load_with_origins(path, overrides=overrides)[0]
 
@@ -77,7 +83,7 @@ class Settings(BaseSettings):
     def load_with_origins(
         cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Origin]]:
-        """Do as `load`, and say of each dotted key where its value came from."""
+        """Load as `load` does, with the origin of each dotted key."""
         layers = [*read_files(cls, path), *read_environment(cls), read_arguments(cls, overrides or {})]
         faults = [fault for layer in layers for fault in layer.faults]
         values: dict[str, Any] = {}
@@ -94,27 +100,28 @@ class Settings(BaseSettings):
             raise ConfigError(one_line("; ".join(faults))) from None
         return settings, origins
 
-    def under_preset(self, name: str, values: Mapping[str, Any]) -> Self:
-        """Return these settings with those of a preset laid over them.
+    def with_preset(self, name: str, values: Mapping[str, Any]) -> Self:
+        """Return the settings with the values of a preset applied.
 
-        Raises ConfigError as `load` does.
+        Raises:
+            ConfigError: The result is not valid.
         """
         layer = read_preset(type(self), name, values)
-        own = {key: reduce(getattr, key.split("."), self) for key, _ in keys_of(type(self))}
-        origins = dict.fromkeys(own, Origin(level="settings")) | dict.fromkeys(layer.values, layer.origin)
-        both = own | layer.values
+        current = {key: reduce(getattr, key.split("."), self) for key, _ in keys_of(type(self))}
+        origins = dict.fromkeys(current, Origin(level="settings")) | dict.fromkeys(layer.values, layer.origin)
+        merged = current | layer.values
         faults = list(layer.faults)
         try:
-            laid = type(self)(**nest(both))
+            settings = type(self)(**nest(merged))
         except ValidationError as error:
-            faults += self._explain(error, both, origins)
+            faults += self._explain(error, merged, origins)
         if faults:
             raise ConfigError(one_line("; ".join(faults))) from None
-        return laid
+        return settings
 
     @property
     def settings_hash(self) -> str:
-        """A hash of `rag`: equal means that questions are answered by the same settings."""
+        """Hash of `rag`; queries with equal hashes use equal settings."""
         return sha256(self.rag.model_dump_json().encode()).hexdigest()[:16]
 
     @classmethod
@@ -127,16 +134,16 @@ class Settings(BaseSettings):
 
         faults = []
         for detail in error.errors():
-            where = ".".join(str(part) for part in detail["loc"])
+            location = ".".join(str(part) for part in detail["loc"])
             if detail["type"] == CONFLICT:
                 conflicts: tuple[Conflict, ...] = detail["ctx"][CONFLICT]
                 faults += [
-                    f"{' and '.join(stated(f'{where}.{key}') for key in conflict.keys)}: {conflict.remedy}"
+                    f"{' and '.join(stated(f'{location}.{key}') for key in conflict.keys)}: {conflict.remedy}"
                     for conflict in conflicts
                 ]
             else:
                 # An item of a list has its number behind the key.
-                key = next(key for key in fields if where == key or where.startswith(f"{key}."))
+                key = next(key for key in fields if location == key or location.startswith(f"{key}."))
                 faults.append(f"{stated(key)}: {_remedy(detail)}, the default is {show(fields[key].default)}")
         return faults
 
@@ -149,7 +156,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the constructor take nothing from outside.
+        """Restrict the constructor to its arguments.
 
         `load` reads the sources, to know the origins.
         """
@@ -159,7 +166,7 @@ class Settings(BaseSettings):
 def preset_keys(name: str, values: Mapping[str, Any]) -> list[str]:
     """Return the dotted keys that a preset sets.
 
-    Raises ConfigError where one is no key of the configuration.
+    Raises ConfigError on an unknown key.
     """
     layer = read_preset(Settings, name, values)
     if layer.faults:

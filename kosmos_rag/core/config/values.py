@@ -36,7 +36,7 @@ File = Annotated[Path, BeforeValidator(_expand_path("file"))]
 
 
 class Section(BaseModel):
-    """A group of keys: frozen, and closed to names it does not know."""
+    """A frozen group of keys that refuses unknown names."""
 
     # Input stays out of pydantic's messages because a URL may hold a password.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -11,7 +11,7 @@ Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
 
 
 class WorkerSettings(Section):
-    """How many processes work, how much each takes at once, and when one is given up."""
+    """Worker processes: number, batch sizes, timeouts and retention."""
 
     processes: Count = Field(default=1, description="Processes that work, each with the models of its own.")
     batch: Count = Field(

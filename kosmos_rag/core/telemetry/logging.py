@@ -25,7 +25,7 @@ _STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "tex
 
 
 def set_up_logging(settings: ObservabilitySettings) -> None:
-    """Log to standard error, as text or as one JSON object for each line."""
+    """Log to standard error, as text or as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     if not settings.log_texts:
         handler.addFilter(_is_ours_or_warning)

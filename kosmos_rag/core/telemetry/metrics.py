@@ -17,7 +17,7 @@ STATES = (("ok",), ("alarm",), ("unknown",))
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric. Values are in the unit at the end of its name."""
+    """A metric, in the unit at the end of its name."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]

@@ -29,7 +29,11 @@ class Telemetry:
     """
 
     def __init__(self, *, slow_ms: int = 0) -> None:
-        """Args: slow_ms: searches of this duration or longer are logged; 0 for none."""
+        """Create telemetry without observers.
+
+        Args:
+            slow_ms: Searches of this duration or longer are logged; 0 for none.
+        """
         self._slow_ms = slow_ms
         self._observers: tuple[Observer, ...] = ()
         self._gauges: list[tuple[Metric, Callable[[], float], tuple[str, ...]]] = []
@@ -56,7 +60,7 @@ class Telemetry:
 
     @contextmanager
     def time_stage(self, metric: Metric, stage: str) -> Iterator[None]:
-        """Make a span of the block, and record its seconds under the label `stage`."""
+        """Trace the block as a span, and record its duration by `stage`."""
         started = time.perf_counter()
         try:
             with tracing.start_span(f"kosmos.{stage}"):
@@ -70,7 +74,7 @@ class Telemetry:
 
     @contextmanager
     def count_errors(self) -> Iterator[None]:
-        """Count the error that ends a question in the block, by its type."""
+        """Count an error that ends the block, by its type."""
         try:
             yield
         except KosmosError as error:
@@ -78,13 +82,16 @@ class Telemetry:
             raise
 
     def record_answer(self, seconds: float, stage: str) -> None:
-        """Record the seconds of an answer to its first token (`first_token`) or to its end (`total`)."""
+        """Record the latency of an answer in seconds.
+
+        To its first token (`first_token`) or its end (`total`).
+        """
         self.record(ANSWER_SECONDS, seconds, stage)
 
     def record_search(self, tenant: str, collection: str | None, result: SearchResult) -> None:
-        """Record a search: its stages, whether it was incomplete, its tenant.
+        """Record the stages and completeness of a search.
 
-        Log it where it was slow.
+        Slow searches are logged.
         """
         total_ms = result.timings_ms["total"]
         if self._slow_ms and total_ms >= self._slow_ms:

@@ -142,7 +142,7 @@ class _TopTenants(Collector):
 
 
 def metric_family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> MetricFamily:
-    """Build the samples of a counter or a gauge from values by labels."""
+    """Build the samples of a counter or gauge from values by labels."""
     family_type = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = family_type(metric.name, metric.help, labels=metric.labels)
     for labels, value in values.items():

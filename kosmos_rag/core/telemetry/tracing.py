@@ -97,18 +97,14 @@ def open_span(name: str, attributes: Attributes, *, kind: trace.SpanKind) -> tra
 
 
 def set_error(span: trace.Span, error: BaseException) -> None:
-    """Mark a span as failed by the type of an error, without its message."""
+    """Mark a span as failed by the error's type, without its message."""
     span.set_status(trace.StatusCode.ERROR)
     span.set_attribute("error.type", type(error).__qualname__)
 
 
 @contextmanager
 def start_entry_span(name: str, traceparents: Collection[object]) -> Iterator[None]:
-    """Make the first span of a request or a job in this process.
-
-    It continues the caller's trace. With several callers, or none, it starts a trace of its own, linked to theirs.
-    The block has a trace id in any case.
-    """
+    """Start the first span of a request or job in this process."""
     callers = {caller for caller in traceparents if parse_traceparent(caller)}
     parent, links = (next(iter(callers)), ()) if len(callers) == 1 else (None, callers)
     with continue_trace(parent), start_span(name, links=links):
@@ -121,7 +117,10 @@ def start_entry_span(name: str, traceparents: Collection[object]) -> Iterator[No
 
 
 def rename_span(name: str, attributes: Attributes) -> None:
-    """Set the name of the current span, which may be known only at its end."""
+    """Set the name of the current span.
+
+    It may be known only at the span's end.
+    """
     current = trace.get_current_span()
     current.update_name(name)
     current.set_attributes(attributes)

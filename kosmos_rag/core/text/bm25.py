@@ -22,13 +22,16 @@ _PRIOR_LENGTH = 60
 _PRIOR_CHUNKS = 50
 
 
-def inverse_document_frequency(chunks: int, holding: int) -> float:
-    """Return the inverse document frequency of a term that `holding` of `chunks` chunks contain."""
-    return math.log(1 + (chunks - holding + 0.5) / (holding + 0.5))
+def inverse_document_frequency(chunks: int, document_count: int) -> float:
+    """Return the idf of a term that `document_count` of `chunks` chunks contain."""
+    return math.log(1 + (chunks - document_count + 0.5) / (document_count + 0.5))
 
 
 def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floating | float) -> NDArray[np.floating]:
-    """Return the length normalisation of each chunk: k1 · (1 - b + b · |c| / average), shape of `lengths`."""
+    """Return the length normalisation k1 · (1 - b + b · |c| / average) of chunks.
+
+    Shape of `lengths`.
+    """
     relative: NDArray[np.floating] = lengths / average
     return K1 * (1 - B + B * relative)
 
@@ -49,16 +52,14 @@ def contributions(
 
 
 def pivot(length: int, chunks: int) -> float:
-    """Return the average chunk length for saturating new chunks: total `length` over `chunks`, smoothed.
-
-    The average of few chunks says little about that of many, and a chunk saturated far from the current average widens
-    every search (storage/sql/retrieval.sql). So 50 chunks of usual length are added.
-    """
+    """Return the smoothed average chunk length, to saturate new chunks."""
     return (length + _PRIOR_LENGTH * _PRIOR_CHUNKS) / (chunks + _PRIOR_CHUNKS)
 
 
 def frequencies(saturated: NDArray[np.floating], norms: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Recover term frequencies from saturated weights, exactly for float32 weights and frequencies up to 255.
+    """Recover term frequencies from saturated weights.
+
+    Exact for float32 weights and frequencies up to 255.
 
     Args:
         saturated: weights as stored, with an inverse document frequency of 1.

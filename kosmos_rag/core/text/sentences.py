@@ -151,7 +151,7 @@ class Unit:
 
 
 def units(text: str) -> Iterator[Unit]:
-    """Yield the units of a text in order, without white space around them; none is blank."""
+    """Yield the trimmed, non-blank units of a text in order."""
     for block in _BLOCK.finditer(text):
         if block["fence"]:
             yield _unit(text, "code", *block.span())

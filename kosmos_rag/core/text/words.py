@@ -56,7 +56,10 @@ def stems(text: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """Return an English word without its ending: `calculated` and `calculation` have one stem."""
+    """Return the stem of an English word.
+
+    `calculated` and `calculation` have the same one.
+    """
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM and not word.endswith("ss"):
             word = word[: -len(ending)] + ("y" if ending == "ies" else "")
@@ -67,7 +70,7 @@ def stem(word: str) -> str:
 
 
 def inverse_document_frequencies(terms: Iterable[str], passages: Iterable[frozenset[str]]) -> dict[str, float]:
-    """Return the inverse document frequency of each term over these passages, in the order of the terms."""
+    """Return the idf of each term over these passages, in term order."""
     pool = list(passages)
     counts = {term: sum(term in passage for passage in pool) for term in terms}
     return {term: inverse_document_frequency(len(pool), count) for term, count in counts.items()}
@@ -81,6 +84,9 @@ def matched_weight(weights: Mapping[str, float], terms: Iterable[str]) -> float:
 
 
 def coverage(weights: Mapping[str, float], terms: Iterable[str]) -> float:
-    """Return the share of the total weight that is among `terms`, 0 to 1; 0 without weighted terms."""
+    """Return the share of the total weight that `terms` cover.
+
+    0 to 1; 0 without weighted terms.
+    """
     total = sum(weights.values())
     return matched_weight(weights, terms) / total if total else 0.0

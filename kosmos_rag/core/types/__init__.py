@@ -10,10 +10,10 @@ from kosmos_rag.core.types.audit import (
     AuditPassage,
     AuditRecord,
     AuditReport,
+    DocumentAccess,
     FailedQuestion,
     Feedback,
     Rating,
-    Sighting,
 )
 from kosmos_rag.core.types.documents import (
     DEFAULT_COLLECTION,
@@ -108,6 +108,7 @@ __all__ = [
     "CollectionInfo",
     "Context",
     "ContextPassage",
+    "DocumentAccess",
     "DocumentInfo",
     "DocumentLines",
     "Excerpt",
@@ -142,7 +143,6 @@ __all__ = [
     "RunInfo",
     "RunningExperiment",
     "SearchResult",
-    "Sighting",
     "SourceDocument",
     "Space",
     "SpaceInfo",
@@ -162,10 +162,7 @@ _WITH_JSON = ("search", "answer", "jobs")
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use (PEP 562) the records that need pydantic for their JSON.
-
-    The parser sandbox imports this package, and its processes must stay small.
-    """
+    """Import records that need pydantic on first use (PEP 562)."""
     if name in __all__:
         for module in _WITH_JSON:
             members = vars(import_module(f"{__name__}.{module}"))

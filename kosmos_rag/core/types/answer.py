@@ -24,7 +24,7 @@ QuoteState = Literal["unchanged", "moved", "gone"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """A question of a conversation, and what was answered."""
+    """A question of a conversation, with its answer."""
 
     question: str
     answer: str
@@ -32,19 +32,19 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerSentence(Serializable):
-    """One unit of a document, as it stands there, that is part of an answer or bears one out."""
+    """A unit of a document that is part of an answer or supports it."""
 
     text: str
     kind: UnitKind
     score: float
-    """How well it answers the question, 0 to 1; where it bears out what a model wrote, how like that it is, -1 to 1."""
+    """Score for the question, 0 to 1; for a generated sentence the cosine similarity to it, -1 to 1."""
     citation: Citation
     """The document's text from `start` to `end` is `text`, and `quote_sha256` is the hash of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer(Serializable):
-    """An answer made of evidence, or a refusal where the evidence does not carry the question."""
+    """An answer from evidence, or a refusal if the evidence is insufficient."""
 
     question: str
     """As it was asked."""
@@ -71,7 +71,10 @@ class Answer(Serializable):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def search_query(self) -> str:
-        """The question that was searched and answered: another than was asked where a conversation went before."""
+        """The query of the search.
+
+        Differs from the question if a conversation was rewritten.
+        """
         return self.context.question
 
     @property
@@ -119,13 +122,13 @@ class CitationReport(Serializable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerSources(Serializable):
-    """The first event of an answer that comes by and by: what it will be made of."""
+    """The first event of a streamed answer: its evidence."""
 
     question: str
     """As it was asked."""
     context: Annotated[Context, explained_parts("text")]
     refused: bool
-    """Whether the evidence does not carry the question, so that nobody is going to answer it."""
+    """Whether the evidence is insufficient, so that the answer will be a refusal."""
     warnings: tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""Records of the log of retrievals: who asked what, was given which passages, and what they thought of them."""
+"""Records of the audit log: queries, the passages of their results, and feedback."""
 
 import uuid
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 
 EVALUATOR = "kosmos-rag eval"
-"""The subject of what an evaluation asks: in the log like any other, and not among what failed somebody."""
+"""Subject of the queries of an evaluation; they are logged, and left out of the failed questions."""
 
 
 class AuditKind(StrEnum):
-    """What was asked for."""
+    """Kind of the request."""
 
     SEARCH = "search"
     CONTEXT = "context"
@@ -18,34 +18,34 @@ class AuditKind(StrEnum):
 
 
 class AuditOutcome(StrEnum):
-    """What came of it."""
+    """Outcome of a request."""
 
     HITS = "hits"
     NONE = "none"
-    """Nothing was found, or nothing fitted into the context."""
+    """No hits, or none fitted into the context."""
     REFUSED = "refused"
-    """Passages were found, and did not carry an answer."""
+    """There were hits, and the evidence was insufficient for an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditPassage:
-    """A passage that was given out."""
+    """A passage of a result."""
 
     rank: int
     shown: bool
-    """Whether it is among the evidence; False for a hit that the context left out and its account still has."""
+    """Whether it is part of the evidence; False for a hit that the context omitted."""
     document_id: uuid.UUID
     version_id: uuid.UUID
     version: int
     source: str
     chunk_ids: tuple[uuid.UUID, ...]
-    """Of neighbouring chunks that were joined, all."""
+    """All chunks, if neighbours were joined."""
     score: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditRecord:
-    """One retrieval as the log has it."""
+    """One record of the audit log."""
 
     id: uuid.UUID
     """Ids are in the order of time, to the millisecond."""
@@ -53,28 +53,28 @@ class AuditRecord:
     kind: AuditKind
     outcome: AuditOutcome
     collection: str | None
-    """None where all of the tenant were asked."""
+    """None for all collections of the tenant."""
     subject: str | None
-    """Who asked, as the caller named them."""
+    """The reader, as the caller named them."""
     principals: tuple[str, ...]
     question: str | None
     """None where `rag.audit.questions` keeps texts out of the log."""
     question_sha256: str
     search_query: str | None
-    """What was searched for, where a conversation made it another question; None where texts are kept out."""
+    """The rewritten query of a conversation; None without one, and if texts are kept out."""
     settings: str
-    """The version of the settings that it was answered by."""
+    """Hash of the settings in use."""
     cached: bool
     milliseconds: float
-    """Of the retrieval, without context and answer."""
+    """Duration of the search, without context and answer."""
     follows: uuid.UUID | None
-    """The record that the same answer has with its passages, where its stream ended otherwise than it began."""
+    """Earlier record of the same answer, if the end of its stream differs from the start."""
     passages: tuple[AuditPassage, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sighting:
-    """A passage of a document that somebody was given."""
+class DocumentAccess:
+    """A passage of a document in a result that a reader received."""
 
     at: datetime
     retrieval_id: uuid.UUID
@@ -92,78 +92,81 @@ class Sighting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedQuestion:
-    """A question that the documents did not answer: work for those who write them."""
+    """A question that the documents did not answer."""
 
     question: str | None
-    """As it was searched for, after a conversation."""
+    """The search query, after the rewriting of a conversation."""
     question_sha256: str
     times: int
-    """How often nothing was found, or it was refused."""
+    """Number of results without hits or refused."""
     refused: int
-    """How often passages were found that did not carry an answer; the other times nothing was found."""
+    """Number of refusals; the others had no hits."""
     disliked: int
-    """How often an answer to it, or a passage for it, was rated down."""
+    """Number of down ratings of answers and passages."""
     subjects: int
-    """How many named readers asked or rated it."""
+    """Number of named readers."""
     last_at: datetime
     comments: tuple[str, ...]
-    """What was said of it with a rating, the newest first; five at most."""
+    """Comments of ratings, the newest first; five at most."""
 
 
 class Rating(StrEnum):
-    """What a reader thinks of what was given out."""
+    """The rating of a result."""
 
     UP = "up"
     DOWN = "down"
     CLICK = "click"
-    """Opened, which is no opinion: it is kept beside one."""
+    """The passage was opened; stored in addition to a rating."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
-    """What a reader thinks of an answer, or of one of its passages. Another word on the same replaces it."""
+    """A reader's rating of an answer or passage.
+
+    A new rating of the same replaces it.
+    """
 
     id: uuid.UUID
-    """Follows from who rated what."""
+    """Derived from reader and target."""
     at: datetime
     subject: str
     collection: str | None
-    """None where all of the tenant were asked."""
+    """None for all collections of the tenant."""
     retrieval_id: uuid.UUID | None
-    """Its record in the log; None where the question was named instead."""
+    """Id of the record in the log; None if the question is named instead."""
     question: str | None
-    """As it was searched for; None where `rag.audit.questions` keeps texts out."""
+    """The search query; None where `rag.audit.questions` keeps texts out."""
     question_sha256: str
     rating: Rating
     chunk_id: uuid.UUID | None
-    """The passage that is rated; None for the answer, or the result, as a whole."""
+    """The rated passage; None for the answer or result as a whole."""
     source: str | None
-    """Of the passage's document."""
+    """Source of the passage's document."""
     comment: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditReport:
-    """What a check of the seals over the log found."""
+    """Result of the verification of the seals."""
 
     seals: int
-    """Seals that hold."""
+    """Number of valid seals."""
     rows: int
-    """Records that are as they were sealed."""
+    """Number of unchanged records."""
     expired: int
-    """Seals whose records are past retention and gone; the chain goes on through them."""
+    """Number of seals whose records were dropped after retention; the chain continues through them."""
     unsealed: int
-    """Records behind the last seal, which nothing vouches for yet."""
+    """Number of records after the last seal."""
     head: str | None
-    """SHA-256 of the last seal that holds; kept elsewhere, it also shows that no seal was taken off the end."""
+    """SHA-256 of the last valid seal; stored elsewhere, it also proves that no later seal was removed."""
     broken: int | None
-    """Number of the first seal that does not hold."""
+    """Number of the first broken seal."""
     problem: str | None
-    """What is wrong with it."""
+    """Description of the fault."""
     failing: int
-    """Seals that do not hold, the first one among them."""
+    """Number of broken seals."""
 
     @property
-    def holds(self) -> bool:
-        """Whether every seal does."""
+    def intact(self) -> bool:
+        """Whether all seals are valid."""
         return self.broken is None

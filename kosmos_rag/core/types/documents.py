@@ -26,32 +26,37 @@ DEFAULT_COLLECTION = "default"
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is text that PostgreSQL can hold: no NUL, no lone surrogates."""
+    """Return whether a value is text that PostgreSQL can store.
+
+    No NUL, no lone surrogates.
+    """
     return isinstance(value, str) and "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def storable(text: str) -> str:
-    """Return a text as PostgreSQL can hold it: NUL and lone surrogates are replaced."""
+    """Replace NUL and lone surrogates, which PostgreSQL cannot store."""
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def sha256_of(text: str) -> str:
-    """Return the SHA-256 of a text: of a quote in its citation, of a question in the log."""
+    """Return the SHA-256 of a text, hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def are_names(value: object) -> bool:
-    """Whether a value is a collection of texts: one text alone is one too, of its letters, and never meant."""
+    """Return whether a value is a collection of texts.
+
+    A single text is not, though it is a collection of its letters.
+    """
     return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)
 
 
 def department_of(
     metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool, known: Collection[str] = ()
 ) -> str | None:
-    """Return the department of a document by its metadata, else by where it lies; None where unknown.
+    """Return the department of a document, by metadata or folder.
 
-    Of its folders the outermost counts that is one of the `known` departments; where none are given, the one that it
-    lies in. Metadata that are no text with a name in it name none.
+    None if it is unknown.
     """
     named = metadata.get(key)
     if named is not None:
@@ -92,7 +97,10 @@ class SourceDocument:
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
 
     def __post_init__(self) -> None:
-        """Put the readers in order, each once: the same principals are one list of readers, however they are given."""
+        """Sort and deduplicate the acl.
+
+        The same principals make the same access control list.
+        """
         if are_names(self.acl):
             object.__setattr__(self, "acl", tuple(sorted(set(self.acl))))
 
@@ -131,15 +139,15 @@ class ParsedDocument:
         return starts
 
     def line_at(self, offset: int) -> int:
-        """The line that holds the character at `offset`."""
+        """Return the line of the character at `offset`."""
         return bisect_right(self._line_starts, offset)
 
     def page_at(self, offset: int) -> int | None:
-        """The page that holds the character at `offset`, or None where there are no pages."""
+        """Return the page of the character at `offset`; None without pages."""
         return max(1, bisect_right(self.pages, offset)) if self.pages else None
 
     def section_at(self, offset: int) -> tuple[str, ...]:
-        """Titles of the headings that enclose `offset`, outermost first."""
+        """Return the headings that enclose `offset`, outermost first."""
         path: list[Heading] = []
         for heading in self.headings:
             if heading.start > offset:
@@ -201,7 +209,7 @@ class DocumentInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentLines:
-    """Lines of a live document, as they stand in the text that citations point into."""
+    """Lines of a live document, in the text that citations refer to."""
 
     document: DocumentInfo
     version_id: uuid.UUID
@@ -268,7 +276,10 @@ class IngestFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestReport:
-    """What one call of `ingest` did. seen = new + changed + unchanged + failed."""
+    """Report of one `ingest` call.
+
+    seen = new + changed + unchanged + failed.
+    """
 
     new: int
     changed: int

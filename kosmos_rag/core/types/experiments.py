@@ -86,7 +86,7 @@ class ArmReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmDifference:
-    """How the second configuration differs from the first in one thing, and whether that is more than chance."""
+    """Difference of one measure between the arms, with its significance."""
 
     of: str
     """`latency`, `thumbs` or `clicks`."""
@@ -106,7 +106,7 @@ class ArmDifference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExperimentReport:
-    """How the two configurations of an experiment compare, by the newest of its results."""
+    """Comparison of the two arms of an experiment, by its newest results."""
 
     experiment: ExperimentInfo
     results: int

@@ -24,7 +24,7 @@ class Space:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexInfo:
-    """Status of an index of a tenant, or of rows that are scanned because no index covers them."""
+    """Status of an index, or of rows that no index covers."""
 
     kind: str
     """`segment`, `ivfflat`, `hnsw`; `unsegmented`: chunks in no segment; `none`: vectors without an index."""

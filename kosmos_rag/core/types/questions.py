@@ -40,7 +40,7 @@ class HasLocation(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Location of an answer: a document, a section of it, or lines of it."""
+    """Location of an answer: a document, its section, or lines."""
 
     source: str
     """The document's source, or the end of it after a slash; its file extension is optional."""
@@ -91,19 +91,20 @@ class Question:
     """Grades by source, in a set that judges documents; `places` are ignored then."""
 
     @property
-    def judged(self) -> dict[str, int]:
+    def grades(self) -> dict[str, int]:
         """Relevance grades by name."""
         return dict(self.documents) or {place.name: place.grade for place in self.places}
 
     @property
     def answerable(self) -> bool:
         """Whether any judged name is relevant."""
-        return any(grade > 0 for grade in self.judged.values())
+        return any(grade > 0 for grade in self.grades.values())
 
     def names_of(self, at: HasLocation) -> list[str]:
-        """Return the names of a passage in a ranking: those of the locations it overlaps, or else one of its own.
+        """Return the names of a passage in a ranking.
 
-        Its own name is as fine as the finest location of the question: lines, a section, or a document.
+        Those of the locations it overlaps, or else one of its own. Its own name is as specific as the most specific
+        location of the question: lines, a section, or a document.
         """
         if self.documents:
             return [at.source]
@@ -118,7 +119,7 @@ class Question:
 
     def is_answered_at(self, at: HasLocation) -> bool:
         """Return whether a passage or citation overlaps a relevant location."""
-        return any(self.judged.get(name, 0) > 0 for name in self.names_of(at))
+        return any(self.grades.get(name, 0) > 0 for name in self.names_of(at))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,17 +131,20 @@ class QuestionSet:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of questions and judgements: evaluations with equal hashes can be compared question by question."""
+        """Hash of questions and judgements.
+
+        Evaluations with equal hashes can be compared question by question.
+        """
         content = [asdict(question) for question in sorted(self.questions, key=lambda question: question.id)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def part(self, name: str, keep: Callable[[Question], bool]) -> "QuestionSet":
-        """Return the questions for which `keep` is true, as a set of that name."""
-        return QuestionSet(name=name, questions=tuple(filter(keep, self.questions)))
+    def part(self, name: str, predicate: Callable[[Question], bool]) -> "QuestionSet":
+        """Return the questions that satisfy the predicate, as a named set."""
+        return QuestionSet(name=name, questions=tuple(filter(predicate, self.questions)))
 
 
 def id_of(text: str) -> str:
-    """Return the id of a question without one: a hash of its text, independent of other questions."""
+    """Return an id for a question: a hash of its text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -162,7 +166,10 @@ def read_questions(path: Path) -> QuestionSet:
 
 
 def require_unique_ids(questions: Sequence[Question], path: Path) -> None:
-    """Raise RequestError if questions share an id: their results could not be distinguished."""
+    """Raise RequestError if questions share an id.
+
+    Their results could not be distinguished.
+    """
     counts = Counter(question.id for question in questions)
     if duplicate := next((question for question in questions if counts[question.id] > 1), None):
         raise RequestError(

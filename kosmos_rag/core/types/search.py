@@ -33,7 +33,7 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A chunk proposed by one leg: its id, the leg's raw score and its rank from 1."""
+    """A chunk with its raw score and rank from one retriever."""
 
     chunk_id: uuid.UUID
     score: float
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Citation(Located):
-    """The location of a quote: enough to open the source there, and to notice that it has changed."""
+    """The location of a quote, with a hash to detect changes."""
 
     index: int
     """Its number in the context, from 1."""
@@ -117,7 +117,7 @@ class Passage(Located):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrieverStats(Serializable):
-    """What one retriever was asked for, what it returned and what it read."""
+    """Statistics of one retriever: requested, returned and read rows."""
 
     requested: int
     returned: int
@@ -194,14 +194,17 @@ class SearchResult(Serializable):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON Schema, in which `returned` is optional: a context leaves it out with the hits."""
+        """Return the JSON Schema, with `returned` optional.
+
+        A context leaves it out with the hits.
+        """
         schema = handler(core)
         if handler.mode == "serialization":
             handler.resolve_ref_schema(schema)["required"].remove("returned")
         return schema
 
     def explain(self) -> str:
-        """Return a table for people: how each hit got its rank, and what each stage did."""
+        """Return a readable table of how hits were ranked."""
         return explanation(self)
 
 
@@ -218,7 +221,7 @@ class Excerpt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPassage(Paged):
-    """A passage of the context: one chunk, neighbouring chunks joined into one text, or the section around chunks."""
+    """A passage of the context: one chunk, joined neighbours, or a section."""
 
     citation: Citation
     """Of the text; of a section, of the best chunk in it."""
@@ -248,7 +251,7 @@ class ContextPassage(Paged):
 
     @property
     def quote(self) -> str:
-        """The text that the citation points at, of which `quote_sha256` is the hash."""
+        """The cited text, of which `quote_sha256` is the hash."""
         return self.text[self.citation.start - self.start : self.citation.end - self.start]
 
 

@@ -149,7 +149,7 @@ class Serializable:
     @model_validator(mode="before")
     @classmethod
     def _split_pairs(cls, values: Any) -> Any:
-        """Read the members that are pairs in JSON and two fields in the record."""
+        """Split members that are pairs in JSON into two fields."""
         if not isinstance(values, Mapping):
             return values
         split = dict(values)

@@ -305,7 +305,7 @@ def test_stream__that_the_model_refuses_is_in_the_log_as_refused(
         end, begin = scope.audit.find()
         assert (end.outcome, end.follows, end.passages) == (AuditOutcome.REFUSED, begin.id, ())
         assert begin.passages
-        assert [(one.question, one.refused) for one in scope.audit.failed()] == [(QUESTION, 1)]
+        assert [(one.question, one.refused) for one in scope.audit.list_failed_questions()] == [(QUESTION, 1)]
         scope.audit.seal()
         assert scope.audit.verify().rows == 2
         stream.close()
@@ -334,7 +334,7 @@ def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: Cha
         plain, after = scope.audit.find()
         assert (after.question, after.search_query) == ("And how many days is it?", QUESTION)
         assert (plain.question, plain.search_query) == (QUESTION, None)
-        [failed] = scope.audit.failed()
+        [failed] = scope.audit.list_failed_questions()
         assert (failed.question, failed.question_sha256, failed.times) == (QUESTION, plain.question_sha256, 2)
 
 

@@ -30,7 +30,7 @@ def _folder(tmp_path: Path, **changed: str) -> Path:
 def test_load__documents_and_judged_questions(tmp_path: Path) -> None:
     found = load_beir(_folder(tmp_path))
     (question,) = found.questions.questions
-    assert (question.id, question.text, question.judged, question.answerable) == (
+    assert (question.id, question.text, question.grades, question.answerable) == (
         "q1",
         "Which?",
         {"d1": 2, "d9": 0},

@@ -55,7 +55,7 @@ def test_names__are_those_of_all_places_that_a_passage_covers() -> None:
     first, second = Place(source="a.md", lines=(1, 4)), Place(source="a.md", lines=(5, 6), grade=2)
     question = Question(id="q", text="?", places=(first, second))
     assert question.names_of(At("/kb/a.md", (), 4, 5)) == ["a.md:1-4", "a.md:5-6"]
-    assert question.judged == {"a.md:1-4": 1, "a.md:5-6": 2}
+    assert question.grades == {"a.md:1-4": 1, "a.md:5-6": 2}
 
 
 def test_file__in_all_its_forms(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_file__in_all_its_forms(tmp_path: Path) -> None:
     )
     assert [question.id for question in found] == [id_of("Who?"), "w", id_of("What?"), id_of("Why?")]
     assert found[1].places == (Place(source="a.md", section="Places", lines=(3, 4)),)
-    assert found[2].judged == {"a.md": 2, "b.md:7-7": 1}
+    assert found[2].grades == {"a.md": 2, "b.md:7-7": 1}
     assert [question.answerable for question in found] == [True, True, True, False]
 
 

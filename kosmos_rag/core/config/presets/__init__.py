@@ -29,14 +29,14 @@ _OF_QUESTIONS = (
     *("rag.retrieval.", "rag.reranking.enabled", "rag.reranking.top_k", "rag.reranking.threshold"),
     *("rag.reranking.deadline_ms", "rag.signals", "rag.intents"),
 )
-"""Keys that two questions to the same documents may differ in: nothing of who may read, and nothing of the log."""
+"""Keys that queries to the same documents may differ in: no access control, no audit."""
 _OF_ALL_QUESTIONS = (*_OF_PROCESSES, "rag.retrieval.max_question_chars")
 _NULL_REMOVES = (("rag", "signals"), ("rag", "intents"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """Settings of a collection, with all that their file extends."""
+    """Settings of a collection, with those of the presets it extends."""
 
     name: str
     content: str
@@ -53,12 +53,13 @@ class Preset:
         parsed: dict[str, Any] = json.loads(self.content)
         return parsed
 
-    def over(self, settings: Settings) -> Settings:
-        """Return settings with these laid over them.
+    def apply_to(self, settings: Settings) -> Settings:
+        """Return settings with those of the preset applied.
 
-        Raises ConfigError where they cannot be.
+        Raises:
+            ConfigError: The result is not valid.
         """
-        return settings.under_preset(self.name, self.values)
+        return settings.with_preset(self.name, self.values)
 
 
 def shipped() -> list[str]:
@@ -66,37 +67,50 @@ def shipped() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in files(__package__).iterdir() if _is_yaml(entry.name))
 
 
-def load(given: str | Path, settings: Settings, *, validate: Validate) -> Preset:
-    """Read a preset by the name of a shipped one, or by the path of a YAML file, and check it over these settings.
+def load(source: str | Path, settings: Settings, *, validate: Validate) -> Preset:
+    """Load a preset by name or path, and validate it.
 
-    Raises ConfigError where the name is unknown, a file cannot be read, presets extend each other in a circle, or a key
-    is unknown, malformed, or not one of collections.
+    Args:
+        source: Name of a shipped preset, or path of a YAML file.
+        settings: Settings that the preset is applied to.
+        validate: Validates the result, beyond the settings' own checks.
+
+    Raises:
+        ConfigError: The name is unknown, a file cannot be read, presets extend each other in a circle, or a key is
+            unknown, malformed, or not one of collections.
     """
-    name, values = _read(str(given), Path(), ())
+    name, values = _read(str(source), Path(), ())
     preset = Preset(name=name, content=json.dumps(values, ensure_ascii=False, default=str))
     for key in preset_keys(name, values):
         if not key.startswith(_OF_COLLECTIONS) or key in _OF_PROCESSES:
             raise ConfigError(f"{key} (preset {name}) is not a setting of a collection: set it in rag-config.yaml")
-    laid = preset.over(settings)
-    rag = laid.rag
+    merged = preset.apply_to(settings)
+    rag = merged.rag
     if rag.answer.template != settings.rag.answer.template and rag.answer.template.endswith(".j2"):
         raise ConfigError(
             f"rag.answer.template of the preset {name} is {rag.answer.template}: a preset is stored without files that "
             "it names; name a template that comes with the library, or set it in rag-config.yaml"
         )
-    validate(laid)
+    validate(merged)
     return preset
 
 
-def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings, *, validate: Validate) -> Preset:
-    """Return settings that questions may be answered by in the place of these: a YAML file, or values by dotted key.
+def changes(name: str, source: str | Path | Mapping[str, Any], settings: Settings, *, validate: Validate) -> Preset:
+    """Load changed settings for queries, as a preset.
 
-    Raises ConfigError where they change nothing, and as `load` does, of keys that are none of a question's.
+    Args:
+        name: Name of the changes, for messages.
+        source: Path of a YAML file, or values by dotted key.
+        settings: Settings that the changes are applied to.
+        validate: Validates the result, beyond the settings' own checks.
+
+    Raises:
+        ConfigError: The changes have no effect, or name a key that queries cannot differ in; else as `load`.
     """
-    if isinstance(given, Mapping):
-        values = _nested(name, given)
+    if isinstance(source, Mapping):
+        values = _nest(name, source)
     else:
-        _, values = _read(str(given), Path(), ())
+        _, values = _read(str(source), Path(), ())
     preset = Preset(name=name, content=json.dumps(values, ensure_ascii=False, default=str))
     for key in preset_keys(name, values):
         if not key.startswith(_OF_QUESTIONS) or key in _OF_ALL_QUESTIONS:
@@ -104,62 +118,62 @@ def changes(name: str, given: str | Path | Mapping[str, Any], settings: Settings
                 f"{key} ({name}) is not a setting that single questions may differ in; "
                 "change rag.retrieval, rag.reranking, rag.signals or rag.intents"
             )
-    laid = preset.over(settings)
-    if laid.settings_hash == settings.settings_hash:
+    merged = preset.apply_to(settings)
+    if merged.settings_hash == settings.settings_hash:
         raise ConfigError(f"the settings of {name} are those that questions are answered by already; change one")
-    validate(laid)
+    validate(merged)
     return preset
 
 
-def _nested(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _nest(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return nest(deepcopy(dict(given)))
+        return nest(deepcopy(dict(values)))
     except (AttributeError, TypeError):
         raise ConfigError(f"the settings of {name} give a key and one below it; name each key once") from None
 
 
-def _read(given: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the values of a preset with those that it extends."""
-    if _is_yaml(given):
-        path = folder / Path(given).expanduser()
-        name, place = path.stem, str(path.resolve())
+def _read(source: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """Read name and values of a preset, merged with those it extends."""
+    if _is_yaml(source):
+        path = folder / Path(source).expanduser()
+        name, identity = path.stem, str(path.resolve())
         data = read_yaml(path, f"preset {path}")
     else:
-        if given not in shipped():
+        if source not in shipped():
             raise ConfigError(
-                f"there is no preset {given!r}; use {', '.join(shipped())} or the path of a YAML file, ./mine.yaml"
+                f"there is no preset {source!r}; use {', '.join(shipped())} or the path of a YAML file, ./mine.yaml"
             )
-        name = place = given
-        with as_file(files(__package__) / f"{given}.yaml") as path:
-            data = read_yaml(path, f"preset {given}")
-    if place in extended_by:
-        circle = " extends ".join([*extended_by[extended_by.index(place) :], place])
+        name = identity = source
+        with as_file(files(__package__) / f"{source}.yaml") as path:
+            data = read_yaml(path, f"preset {source}")
+    if identity in extended_by:
+        circle = " extends ".join([*extended_by[extended_by.index(identity) :], identity])
         raise ConfigError(f"presets extend each other in a circle: {circle}; take one of these lines out")
     if not isinstance(data, dict):
         raise ConfigError(f"preset {name} holds {data!r}: its top level must be a mapping of settings")
     base = data.pop(EXTENDS, None)
     if base is None:
-        return name, _merged({}, data, ())
+        return name, _merge({}, data, ())
     if not isinstance(base, str):
         raise ConfigError(f"{EXTENDS} of the preset {name} is {base!r}: name one preset")
-    return name, _merged(_read(base, path.parent, (*extended_by, place))[1], data, ())
+    return name, _merge(_read(base, path.parent, (*extended_by, identity))[1], data, ())
 
 
-def _merged(base: Mapping[Any, Any], over: Mapping[Any, Any], place: tuple[str, ...]) -> dict[Any, Any]:
-    """Lay one mapping over another, level by level.
+def _merge(base: Mapping[Any, Any], over: Mapping[Any, Any], path: tuple[str, ...]) -> dict[Any, Any]:
+    """Merge a mapping over another, recursively.
 
-    Of signals and intents, null takes one away.
+    In signals and intents null removes an entry.
     """
-    both = dict(base)
+    merged = dict(base)
     for key, value in over.items():
         if isinstance(value, Mapping):
-            below = both.get(key)
-            both[key] = _merged(below if isinstance(below, Mapping) else {}, value, (*place, key))
-        elif value is None and place in _NULL_REMOVES:
-            both.pop(key, None)
+            nested = merged.get(key)
+            merged[key] = _merge(nested if isinstance(nested, Mapping) else {}, value, (*path, key))
+        elif value is None and path in _NULL_REMOVES:
+            merged.pop(key, None)
         else:
-            both[key] = value
-    return both
+            merged[key] = value
+    return merged
 
 
 def _is_yaml(name: str) -> bool:

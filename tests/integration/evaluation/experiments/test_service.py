@@ -63,7 +63,7 @@ def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: Datab
         clicks = next(one for one in report.differences if one.of == "clicks")
         assert clicks.p is None
         assert "too little to tell" in clicks.reason
-        assert [question.disliked for question in acme.audit.failed()] != []
+        assert [question.disliked for question in acme.audit.list_failed_questions()] != []
 
 
 def test_clicks__are_of_a_passage(engine: Engine) -> None:

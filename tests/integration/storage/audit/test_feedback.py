@@ -56,11 +56,11 @@ def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine) -> Non
         scope.feedback("down", retrieval_id=found.id, comment=f"{scope is bob}")
     acme.feedback("up", question="revenue")
     acme.answer("Who plays the violin?")
-    first, second = acme.audit.failed()
+    first, second = acme.audit.list_failed_questions()
     assert (first.question, first.times, first.disliked, first.subjects) == ("churn of accounts", 0, 2, 2)
     assert first.comments == ("True", "False")
     assert (second.question, second.times, second.disliked, second.comments) == ("Who plays the violin?", 1, 0, ())
-    assert audited.tenant("other").audit.failed() == []
+    assert audited.tenant("other").audit.list_failed_questions() == []
 
 
 def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine) -> None:
@@ -103,7 +103,7 @@ def test_questions_off__keep_texts_out(settings: Settings) -> None:
         logged = scope.feedback("down", retrieval_id=scope.search("churn").id)
         named = scope.feedback("down", question="churn")
         assert (logged.question, named.question) == (None, None)
-        failed = next(one for one in scope.audit.failed() if one.disliked)
+        failed = next(one for one in scope.audit.list_failed_questions() if one.disliked)
         assert (failed.question, failed.disliked) == (None, 2)
         # The log is given up by months, and ratings are not: a text that is still in it goes no further.
         assert scope.feedback("down", retrieval_id=before.id).question is None

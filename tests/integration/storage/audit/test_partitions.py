@@ -71,8 +71,8 @@ def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: 
     acme.search("churn of accounts")
     assert admin.execute(f"SELECT count(*) FROM kosmos.{running}".encode()).fetchone() == (1,)
     assert acme.audit.seal() == 1
-    assert acme.audit.verify().holds
-    assert [seen.subject for seen in acme.audit.who_saw("churn.md")] == ["ada"]
+    assert acme.audit.verify().intact
+    assert [seen.subject for seen in acme.audit.list_document_access("churn.md")] == ["ada"]
 
 
 def test_made_partition__is_closed_to_all_but_its_parent(
@@ -103,7 +103,7 @@ def test_retention__drops_months_and_keeps_seals(audited: Engine, acme: Tenant, 
     assert "audit_events_2026_06 dropped" in _rotate(audited, past)
     assert "audit_events_2026_06" not in _partitions(admin)
     report = _checked(audited)
-    assert (report.holds, report.seals, report.rows, report.expired) == (True, 2, 1, 1)
+    assert (report.intact, report.seals, report.rows, report.expired) == (True, 2, 1, 1)
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
 
 
@@ -121,7 +121,7 @@ def test_verify__beside_a_rotation_takes_what_it_drops_for_expired(
 
     monkeypatch.setattr(seals, "read_records", rotated_before)
     report = _checked(audited)
-    assert (report.holds, report.expired) == (True, 1)
+    assert (report.intact, report.expired) == (True, 1)
 
 
 def test_month__that_went_before_its_time_shows(audited: Engine, acme: Tenant, admin: Admin) -> None:
@@ -141,7 +141,7 @@ def test_retention__that_grew_again_leaves_what_was_given_up(audited: Engine, ac
     _rotate(audited, now, keep_months=1)
     _rotate(audited, now, keep_months=100)
     report = acme.audit.verify()
-    assert (report.holds, report.expired) == (True, 1)
+    assert (report.intact, report.expired) == (True, 1)
 
 
 def test_roles__cannot_say_what_was_given_up(acme: Tenant, database: DatabaseSettings) -> None:
@@ -167,7 +167,7 @@ def test_retention__beside_a_long_look_takes_records_with_their_passages(
         reading.execute("SELECT count(*) FROM kosmos.audit_events")
         assert "1 records of audit_events_default deleted" in _rotate(audited, past)
         report = _checked(audited)
-        assert (report.holds, report.expired, report.rows) == (True, 1, 1)
+        assert (report.intact, report.expired, report.rows) == (True, 1, 1)
     assert "audit_passages_2026_06 dropped" in _rotate(audited, past)
     assert _checked(audited).expired == 2
     assert admin.execute("SELECT count(*) FROM kosmos.audit_passages").fetchone() == (0,)

@@ -43,12 +43,12 @@ def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engin
     acme.search("churn of accounts")
     audited.tenant("acme", subject="bob").context("churn of accounts")
     audited.tenant("acme", subject="eve", principals=["sales"]).search("churn of accounts")
-    seen = acme.audit.who_saw("churn.md")
+    seen = acme.audit.list_document_access("churn.md")
     assert [(one.subject, one.kind) for one in seen] == [("bob", "context"), ("ada", "search")]
-    assert acme.audit.who_saw(seen[0].document_id) == seen
-    assert acme.audit.who_saw("churn.md", limit=1) == seen[:1]
-    assert acme.audit.who_saw("churn.md", since=datetime.now(UTC)) == []
-    assert acme.audit.who_saw("nothing.md") == []
+    assert acme.audit.list_document_access(seen[0].document_id) == seen
+    assert acme.audit.list_document_access("churn.md", limit=1) == seen[:1]
+    assert acme.audit.list_document_access("churn.md", since=datetime.now(UTC)) == []
+    assert acme.audit.list_document_access("nothing.md") == []
 
 
 def test_failed__groups_questions(acme: Tenant, audited: Engine) -> None:
@@ -57,22 +57,22 @@ def test_failed__groups_questions(acme: Tenant, audited: Engine) -> None:
         nobody.search("where is the handbook")
     acme.answer("Who plays the violin?")
     acme.search("churn of accounts")
-    first, second = acme.audit.failed()
+    first, second = acme.audit.list_failed_questions()
     assert (first.question, first.times, first.refused, first.subjects) == ("where is the handbook", 3, 0, 1)
     assert (second.question, second.times, second.refused) == ("Who plays the violin?", 1, 1)
-    assert acme.audit.failed(limit=1) == [first]
-    assert acme.audit.failed(until=first.last_at - timedelta(days=1)) == []
+    assert acme.audit.list_failed_questions(limit=1) == [first]
+    assert acme.audit.list_failed_questions(until=first.last_at - timedelta(days=1)) == []
 
 
 def test_failed__leaves_out_what_evaluations_asked(acme: Tenant, audited: Engine) -> None:
     audited.tenant("acme", subject=EVALUATOR).answer("Who plays the violin?")
     audited.tenant("acme").answer("Who plays the cello?")  # of nobody by name
-    assert [one.question for one in acme.audit.failed()] == ["Who plays the cello?"]
+    assert [one.question for one in acme.audit.list_failed_questions()] == ["Who plays the cello?"]
     assert len(acme.audit.find(subject=EVALUATOR)) == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "7"])
 def test_limit__is_within_bounds(acme: Tenant, limit: Any) -> None:
-    for look in (acme.audit.find, acme.audit.failed, partial(acme.audit.who_saw, "churn.md")):
+    for look in (acme.audit.find, acme.audit.failed, partial(acme.audit.list_document_access, "churn.md")):
         with pytest.raises(RequestError, match="ask for 1 to 10000"):
             look(limit=limit)

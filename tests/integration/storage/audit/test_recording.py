@@ -225,7 +225,7 @@ def test_worker_role__may_neither_append_nor_see_another_tenant(
 ) -> None:
     acme.search("churn")
     assert audited.tenant("other").audit.find() == []
-    assert audited.tenant("other").audit.who_saw("churn.md") == []
+    assert audited.tenant("other").audit.list_document_access("churn.md") == []
     with psycopg.connect(database.worker_url or "") as connection:
         connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [acme.id])
         assert connection.execute("SELECT count(*) FROM kosmos.audit_events").fetchone() == (1,)
@@ -316,12 +316,12 @@ def test_migrate__down_and_up_again_starts_an_empty_log(
 def test_deleted_document__keeps_its_records(acme: Tenant, admin: Admin) -> None:
     (hit,) = [hit for hit in acme.search("churn of accounts").hits if hit.source == "churn.md"]
     acme.delete("churn.md")
-    (seen,) = acme.audit.who_saw("churn.md")
+    (seen,) = acme.audit.list_document_access("churn.md")
     assert (seen.document_id, seen.subject, seen.question) == (hit.document_id, "ada", "churn of accounts")
     assert seen.chunk_ids == (hit.chunk_id,)
-    assert acme.audit.who_saw(hit.document_id) == [seen]
+    assert acme.audit.list_document_access(hit.document_id) == [seen]
     acme.ingest(SourceDocument(source="churn.md", data=b"Churn, said in another way."))
-    assert acme.audit.who_saw("churn.md") == [seen]
+    assert acme.audit.list_document_access("churn.md") == [seen]
 
 
 def test_deleted_tenant__keeps_its_records(acme: Tenant, admin: Admin) -> None:
@@ -331,4 +331,4 @@ def test_deleted_tenant__keeps_its_records(acme: Tenant, admin: Admin) -> None:
     admin.execute("DELETE FROM kosmos.tenants")
     assert acme.documents() == []
     assert len(acme.audit.find()) == 1
-    assert [seen.subject for seen in acme.audit.who_saw("churn.md")] == ["ada"]
+    assert [seen.subject for seen in acme.audit.list_document_access("churn.md")] == ["ada"]

@@ -30,7 +30,7 @@ def sealed(acme: Tenant) -> Tenant:
 
 def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine) -> None:
     report = sealed.audit.verify()
-    assert report.holds
+    assert report.intact
     assert (report.seals, report.rows, report.expired, report.unsealed) == (3, 6, 0, 2)
     assert sealed.audit.seal() == 1
     assert sealed.audit.seal() == 0
@@ -38,7 +38,7 @@ def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine) -
     assert (again.seals, again.rows, again.unsealed) == (4, 8, 0)
     assert again.head not in {None, report.head}
     empty = audited.tenant("other").audit.verify()
-    assert (empty.holds, empty.seals, empty.head) == (True, 0, None)
+    assert (empty.intact, empty.seals, empty.head) == (True, 0, None)
 
 
 SECOND = "(SELECT id FROM kosmos.audit_events ORDER BY position OFFSET 3 LIMIT 1)"
@@ -79,7 +79,7 @@ def test_verify__names_the_first_seal_that_does_not_hold(
 ) -> None:
     assert admin.execute(tampering.encode()).rowcount >= 1
     report = sealed.audit.verify()
-    assert not report.holds
+    assert not report.intact
     missing = problem == "seals are missing"
     assert report.broken == (3 if missing else 2)
     assert (report.seals, report.failing) == (1 if missing else 2, 1)
@@ -97,10 +97,10 @@ def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: Tenant, a
     admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 3")
     admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 2")
     before = sealed.audit.verify()
-    assert before.holds
+    assert before.intact
     # Whoever owns the database can seal it all again: what tells is the last seal, kept elsewhere.
     sealed.audit.seal()
-    assert sealed.audit.verify().holds
+    assert sealed.audit.verify().intact
     assert sealed.audit.verify().head != before.head
 
 
@@ -131,7 +131,7 @@ def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> 
         writing.result(timeout=20)
         assert sealing.result(timeout=20) == 1
     report = acme.audit.verify()
-    assert (report.holds, report.rows, report.unsealed) == (True, 2, 0)
+    assert (report.intact, report.rows, report.unsealed) == (True, 2, 0)
 
 
 def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant) -> None:
@@ -143,7 +143,7 @@ def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant)
             done.result(timeout=60)
     acme.audit.seal()
     report = acme.audit.verify()
-    assert report.holds, report.problem
+    assert report.intact, report.problem
     assert (report.rows, report.unsealed) == (asked, 0)
 
 
@@ -160,4 +160,4 @@ def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypat
     assert [rows for _, rows, _ in made] == [1, 1, 2, 1]
     assert made[0][2] == first.date().replace(day=1)
     report = acme.audit.verify()
-    assert (report.holds, report.rows) == (True, 5)
+    assert (report.intact, report.rows) == (True, 5)
