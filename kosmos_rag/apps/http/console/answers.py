@@ -1,27 +1,27 @@
-"""An answer for reading: its text with each marker a link to the source, and the sources that it was made of."""
+"""View model of an answer: its text with linked markers, and its sources."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kosmos_rag.apps.http.console.links import place_of
+from kosmos_rag.apps.http.console.links import source_url
 from kosmos_rag.core.types import Answer, Citation, ContextPassage
 
 _WRAPPED = re.compile(r"(?<=[^\s|])\n(?=[^\s|*>#+-])")
-"""The end of a line within a paragraph: not before an item, a heading or a quote, and not at a row of a table."""
+"""A line break within a paragraph: not before an item, a heading or a quote, and not in a table."""
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A stretch of an answer: text, a block of code, or a marker."""
+    """A part of an answer: text, a code block, or a marker."""
 
     text: str
     code: bool = False
     href: str | None = None
-    """Where a marker leads; None of what is no marker."""
+    """URL of a marker's source; None for other parts."""
     title: str = ""
-    """What a marker leads to."""
+    """Title and location of a marker's source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,12 +36,12 @@ class Source:
     tokens: int
     href: str
     cited: bool
-    """Whether the answer is made of it, or borne out by it."""
+    """Whether a sentence of the answer cites it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """An answer as a page shows it."""
+    """An answer as the page shows it."""
 
     answer: Answer
     parts: tuple[Part, ...]
@@ -49,22 +49,22 @@ class Reply:
 
     @property
     def milliseconds(self) -> float:
-        """How long its evidence took to find."""
+        """Duration of the search for its evidence."""
         return self.answer.context.retrieval.timings_ms["total"]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its reader should know."""
+        """Warnings of the answer and of its search."""
         return (*self.answer.warnings, *self.answer.context.retrieval.warnings)
 
 
-def reply(answer: Answer) -> Reply:
-    """Return an answer for a page."""
+def build_reply(answer: Answer) -> Reply:
+    """Build the view of an answer."""
     quotes: dict[int, list[Citation]] = {}
     for sentence in answer.sentences:
         quotes.setdefault(sentence.citation.index, []).append(sentence.citation)
     cited = {passage.citation.marker: passage.citation for passage in answer.context.passages}
-    links = {marker: place_of(one, quotes.get(one.index, ())) for marker, one in cited.items()}
+    links = {marker: source_url(citation, quotes.get(citation.index, ())) for marker, citation in cited.items()}
     return Reply(
         answer=answer,
         parts=tuple(_parts(answer.text, cited, links)),
@@ -73,7 +73,7 @@ def reply(answer: Answer) -> Reply:
 
 
 def sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> Iterator[Source]:
-    """Yield the passages of the evidence; `quotes` are what the answer takes from each, by its number."""
+    """Yield the passages of the evidence; `quotes` are the cited sentences by passage number."""
     for passage in passages:
         citation = passage.citation
         yield Source(
@@ -83,27 +83,29 @@ def sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Ci
             location=citation.location,
             text=passage.text,
             tokens=passage.tokens,
-            href=place_of(citation, quotes.get(citation.index, ())),
+            href=source_url(citation, quotes.get(citation.index, ())),
             cited=citation.index in quotes,
         )
 
 
 def _parts(text: str, cited: Mapping[str, Citation], links: Mapping[str, str]) -> Iterator[Part]:
-    at = 0
-    for block in _FENCE.finditer(text):
-        yield from _linked(text[at : block.start()].rstrip("\n"), cited, links)
-        yield Part(text=block[1].rstrip("\n"), code=True)
-        at = block.end()
-    yield from _linked(text[at:].lstrip("\n") if at else text, cited, links)
+    position = 0
+    for fence in _FENCE.finditer(text):
+        yield from _link_markers(text[position : fence.start()].rstrip("\n"), cited, links)
+        yield Part(text=fence[1].rstrip("\n"), code=True)
+        position = fence.end()
+    yield from _link_markers(text[position:].lstrip("\n") if position else text, cited, links)
 
 
-def _linked(text: str, cited: Mapping[str, Citation], links: Mapping[str, str]) -> Iterator[Part]:
-    """Cut a text where markers stand."""
+def _link_markers(text: str, cited: Mapping[str, Citation], links: Mapping[str, str]) -> Iterator[Part]:
+    """Split a text at its markers, and link them."""
     if not cited:
         yield Part(text=_WRAPPED.sub(" ", text))
         return
-    for piece in re.split("(" + "|".join(map(re.escape, cited)) + ")", text):
-        if piece in cited:
-            yield Part(text=piece, href=links[piece], title=f"{cited[piece].title}, {cited[piece].location}")
-        elif piece:
-            yield Part(text=_WRAPPED.sub(" ", piece))
+    for fragment in re.split("(" + "|".join(map(re.escape, cited)) + ")", text):
+        if fragment in cited:
+            yield Part(
+                text=fragment, href=links[fragment], title=f"{cited[fragment].title}, {cited[fragment].location}"
+            )
+        elif fragment:
+            yield Part(text=_WRAPPED.sub(" ", fragment))

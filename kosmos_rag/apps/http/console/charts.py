@@ -1,4 +1,4 @@
-"""What the health page draws: where durations fall, and how much of the truth an index finds, now and over time."""
+"""View models of the health page: histograms of durations, and recall of vector indexes now and over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 
 from kosmos_rag.core.types import IndexInfo, MonitorRun, MonitorState
 
-CELL = 26
+CELL_WIDTH = 26
 """Width of a bucket, in units of the drawing."""
-_LOWEST = 0.8
-"""Where the axis of recall begins, unless something lies below."""
+_DEFAULT_AXIS_START = 0.8
+"""Start of the recall axis, unless a value is below."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,25 +20,25 @@ class Cell:
     x: float
     width: float
     share: float
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Durations:
-    """How long something took, as often as it was done since the process began."""
+class Histogram:
+    """Histogram of durations since the start of the process."""
 
     name: str
     count: int
     mean_ms: float
     p50_ms: float | None
     p95_ms: float | None
-    """None above the last bucket."""
+    """None in the last bucket, which has no upper bound."""
     cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """What was measured of a vector index when it was tuned, on an axis of 0 to 100."""
+    """Recall of a vector index at its tuning; x coordinates from 0 to 100."""
 
     name: str
     at_10: float
@@ -54,7 +54,7 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One run of the recall monitor, on axes of 0 to 100: time to the right, recall upwards."""
+    """One run of the recall monitor; coordinates from 0 to 100: time to the right, recall upwards."""
 
     x: float
     y: float
@@ -62,57 +62,63 @@ class Point:
     """One standard error below; `high` is one above."""
     high: float
     alarm: bool
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Course:
-    """Recall of live questions over time, as the recall monitor measured it."""
+class RecallHistory:
+    """Recall of live queries over time, from runs of the recall monitor."""
 
     points: tuple[Point, ...]
     path: str
     target: float
-    """Where the latest target lies, on the axis of recall."""
-    lowest: float
+    """Latest target, as a y coordinate."""
+    axis_start: float
     """Recall at the lower end of the axis."""
     since: datetime
     until: datetime
 
 
-def durations(
+def build_histograms(
     bounds: Sequence[float], counts: Mapping[str, tuple[Sequence[int], float]], *, axis: Sequence[float]
-) -> list[Durations]:
-    """Return rows of a chart, the most frequent first: `counts` has how many fell into each bucket, and their seconds.
+) -> list[Histogram]:
+    """Build histograms, the most frequent first.
 
-    `bounds` are the upper bounds of the buckets in seconds; the last bucket has none. They are among those of the
-    `axis`, so that several charts have one.
+    Args:
+        bounds: upper bounds of the buckets in seconds; the last bucket has none. A subset of `axis`.
+        counts: counts of the buckets and sum of all values in seconds, by name.
+        axis: bounds of the axis, shared by several charts.
     """
-    rows = [_durations(name, bounds, each, seconds, axis) for name, (each, seconds) in counts.items() if sum(each)]
+    rows = [
+        _histogram(name, bounds, bucket_counts, seconds, axis)
+        for name, (bucket_counts, seconds) in counts.items()
+        if sum(bucket_counts)
+    ]
     return sorted(rows, key=lambda row: -row.count)
 
 
-def _durations(
-    name: str, bounds: Sequence[float], each: Sequence[int], seconds: float, axis: Sequence[float]
-) -> Durations:
-    count = sum(each)
-    most = max(each)
-    edges = [0, *(CELL * (axis.index(bound) + 1) for bound in bounds), width_of(axis)]
+def _histogram(
+    name: str, bounds: Sequence[float], bucket_counts: Sequence[int], seconds: float, axis: Sequence[float]
+) -> Histogram:
+    count = sum(bucket_counts)
+    max_count = max(bucket_counts)
+    edges = [0, *(CELL_WIDTH * (axis.index(bound) + 1) for bound in bounds), chart_width(axis)]
     cells = tuple(
         Cell(
             x=edges[index],
             width=edges[index + 1] - edges[index] - 1,
-            share=round(0.12 + 0.88 * number / most, 3),
-            told=f"{_label(bounds, index)}: {number}",
+            share=round(0.12 + 0.88 * bucket_count / max_count, 3),
+            tooltip=f"{_label(bounds, index)}: {bucket_count}",
         )
-        for index, number in enumerate(each)
-        if number
+        for index, bucket_count in enumerate(bucket_counts)
+        if bucket_count
     )
-    return Durations(
+    return Histogram(
         name=name,
         count=count,
         mean_ms=1000 * seconds / count,
-        p50_ms=_quantile(0.5, bounds, each),
-        p95_ms=_quantile(0.95, bounds, each),
+        p50_ms=_quantile(0.5, bounds, bucket_counts),
+        p95_ms=_quantile(0.95, bounds, bucket_counts),
         cells=cells,
     )
 
@@ -123,42 +129,47 @@ def _label(bounds: Sequence[float], index: int) -> str:
     return f"up to {1000 * bounds[index]:g} ms"
 
 
-def _quantile(share: float, bounds: Sequence[float], each: Sequence[int]) -> float | None:
+def _quantile(share: float, bounds: Sequence[float], bucket_counts: Sequence[int]) -> float | None:
     """Return milliseconds by linear interpolation within the bucket, as Prometheus does; None in the last bucket."""
-    wanted, seen, low = share * sum(each), 0, 0.0
-    for bound, number in zip(bounds, each, strict=False):
-        if number and seen + number >= wanted:
-            return 1000 * (low + (bound - low) * (wanted - seen) / number)
-        seen, low = seen + number, bound
+    target_rank, cumulative, low = share * sum(bucket_counts), 0, 0.0
+    for bound, bucket_count in zip(bounds, bucket_counts, strict=False):
+        if bucket_count and cumulative + bucket_count >= target_rank:
+            return 1000 * (low + (bound - low) * (target_rank - cumulative) / bucket_count)
+        cumulative, low = cumulative + bucket_count, bound
     return None
 
 
-def width_of(axis: Sequence[float]) -> int:
-    """Return how wide a chart is."""
-    return CELL * (len(axis) + 1)
+def chart_width(axis: Sequence[float]) -> int:
+    """Return the width of a chart."""
+    return CELL_WIDTH * (len(axis) + 1)
 
 
-def ticks(bounds: Sequence[float]) -> Iterator[tuple[float, str]]:
-    """Yield places and labels of the axis under buckets: every second bound."""
+def axis_ticks(bounds: Sequence[float]) -> Iterator[tuple[float, str]]:
+    """Yield x coordinate and label of every second bound."""
     for index, bound in enumerate(bounds):
         if index % 2:
-            told = f"{bound:g} s" if bound >= 1 else f"{1000 * bound:g}"
-            yield (index + 1) * CELL, told
+            label = f"{bound:g} s" if bound >= 1 else f"{1000 * bound:g}"
+            yield (index + 1) * CELL_WIDTH, label
 
 
-def recalls(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
-    """Return where the axis begins, and what was measured of each index that was tuned, and of the rejected one."""
+def build_recall_rows(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
+    """Return the start of the axis, and the recall of each tuned index and of the rejected one."""
     measured = [
         (name, info, health)
         for info in indexes
-        for name, health in _measured(info)
+        for name, health in _health_records(info)
         if health.get("recall_at_10") is not None
     ]
-    lowest = min([_LOWEST, *(min(health["recall_at_10"], health.get("recall_at_100", 1)) for _, _, health in measured)])
-    lowest = int(lowest * 10) / 10
+    axis_start = min(
+        [
+            _DEFAULT_AXIS_START,
+            *(min(health["recall_at_10"], health.get("recall_at_100", 1)) for _, _, health in measured),
+        ]
+    )
+    axis_start = int(axis_start * 10) / 10
 
     def x(value: float | None) -> float | None:
-        return None if value is None else round(100 * (value - lowest) / (1 - lowest), 2)
+        return None if value is None else round(100 * (value - axis_start) / (1 - axis_start), 2)
 
     rows = [
         Recall(
@@ -175,53 +186,59 @@ def recalls(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
         )
         for name, info, health in measured
     ]
-    return lowest, rows
+    return axis_start, rows
 
 
-def _measured(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _health_records(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield info.kind, info.health
     if (rejected := info.health.get("rejected")) is not None:
         yield f"{rejected['kind']}, not chosen", rejected
 
 
-def course(runs: Sequence[MonitorRun]) -> Course | None:
-    """Return recall over time by runs, of which the newest is the first; None where nothing was measured."""
+def build_recall_history(runs: Sequence[MonitorRun]) -> RecallHistory | None:
+    """Build the recall history of runs, newest first; None where no run measured recall."""
     measured = [run for run in reversed(runs) if "ann_recall_at_10" in run.figures]
     if not measured:
         return None
     figures = [run.figures for run in measured]
-    lowest = min(
-        [_LOWEST, *(min(one["ann_recall_at_10"] - one["standard_error"], one["recall_target"]) for one in figures)]
+    axis_start = min(
+        [
+            _DEFAULT_AXIS_START,
+            *(
+                min(run_figures["ann_recall_at_10"] - run_figures["standard_error"], run_figures["recall_target"])
+                for run_figures in figures
+            ),
+        ]
     )
-    lowest = max(0, int(lowest * 10)) / 10
+    axis_start = max(0, int(axis_start * 10)) / 10
     since, until = measured[0].at, measured[-1].at
 
     def y(value: float) -> float:
-        return round(100 * (1 - min(1.0, max(lowest, value))) / (1 - lowest), 2)
+        return round(100 * (1 - min(1.0, max(axis_start, value))) / (1 - axis_start), 2)
 
     points = tuple(
         Point(
             x=round(100 * (run.at - since) / (until - since), 2) if until > since else 50.0,
-            y=y(one["ann_recall_at_10"]),
-            low=y(one["ann_recall_at_10"] - one["standard_error"]),
-            high=y(one["ann_recall_at_10"] + one["standard_error"]),
+            y=y(run_figures["ann_recall_at_10"]),
+            low=y(run_figures["ann_recall_at_10"] - run_figures["standard_error"]),
+            high=y(run_figures["ann_recall_at_10"] + run_figures["standard_error"]),
             alarm=run.state is MonitorState.ALARM,
-            told=f"{one['ann_recall_at_10']:.3f} ± {one['standard_error']:.3f}",
+            tooltip=f"{run_figures['ann_recall_at_10']:.3f} ± {run_figures['standard_error']:.3f}",
         )
-        for run, one in zip(measured, figures, strict=True)
+        for run, run_figures in zip(measured, figures, strict=True)
     )
-    return Course(
+    return RecallHistory(
         points=points,
         path="M" + "L".join(f"{point.x:g} {point.y:g}" for point in points),
         target=y(figures[-1]["recall_target"]),
-        lowest=lowest,
+        axis_start=axis_start,
         since=since,
         until=until,
     )
 
 
-def latest(runs: Sequence[MonitorRun]) -> list[MonitorRun]:
-    """Return the newest run of each kind, by runs of which the newest is the first."""
+def latest_runs(runs: Sequence[MonitorRun]) -> list[MonitorRun]:
+    """Return the newest run of each kind; runs are newest first."""
     by_kind: dict[str, MonitorRun] = {}
     for run in runs:
         by_kind.setdefault(run.kind, run)

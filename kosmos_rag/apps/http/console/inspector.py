@@ -1,53 +1,53 @@
-"""A retrieval drawn for reading: the legs beside the fused order, what each hit's score is made of, where time went.
+"""View model of the inspector: rankings of the retrievers, fusion, parts of each score, timings.
 
-Geometry is worked out here and drawn by the templates: bars by shares of a width of 100, lines by pixels of height.
+Templates draw the geometry: bars in percent of a width of 100, lines in pixels of height.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kosmos_rag.apps.http.console.links import place_of
+from kosmos_rag.apps.http.console.links import source_url
 from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 
-LEG_ROW = 34
-"""Pixels of height of a row of the legs, the style sheet's too."""
-HIT_ROW = 64
-"""Pixels of height of a row of the final order, the style sheet's too."""
+RANKING_ROW_HEIGHT = 34
+"""Height in pixels of a row of a ranking; the style sheet has the same."""
+HIT_ROW_HEIGHT = 64
+"""Height in pixels of a row of the hits; the style sheet has the same."""
 _EXCERPT = 240
-_REST = "rest"
-_NAMED = 7
-"""Part of the time, in percent, that a stage's name takes on the bar."""
+_REMAINDER = "rest"
+_MIN_LABEL_WIDTH = 7
+"""Percent of the total time that a stage needs for its name to fit on the bar."""
 _DENSE, _LEXICAL, _OTHER = "dense", "lexical", "other"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """A part of a bar."""
+    """A segment of a bar."""
 
     x: float
     width: float
     kind: str
     """How it is drawn: `dense`, `lexical`, `other`, `base`, `plus`, `minus`, `rerank`."""
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A hit in one of the lists: its rank there, its score, where it stands among the rows."""
+    """A hit in one of the rankings."""
 
     number: int
-    """The hit's final rank, by which it is told from the others."""
+    """The hit's final rank, which identifies it."""
     rank: int
     score: float
     hit: Passage
     gap: bool
-    """Whether other candidates stand between it and the row before, which are not among the hits."""
+    """Whether candidates that are not among the hits rank before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """A line from a row to another."""
+    """A line that connects two rows."""
 
     number: int
     path: str
@@ -55,8 +55,8 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Leg:
-    """A leg's list, and the lines from it to the fused order."""
+class Retriever:
+    """The ranking of a retriever, and the lines to the fused ranking."""
 
     name: str
     explain: RetrieverStats | None
@@ -66,12 +66,12 @@ class Leg:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """A row of the final order."""
+    """A row of the final ranking."""
 
     hit: Passage
     href: str
     moved: int
-    """How many places it rose since fusion; below 0, fell."""
+    """Ranks gained since fusion; negative where it fell."""
     score_contributions: tuple[Bar, ...]
     rerank: tuple[Bar, ...]
     signals: tuple[Bar, ...]
@@ -80,89 +80,91 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """A stage, and its part of the time."""
+    """A stage of the search and its duration."""
 
     name: str
     milliseconds: float
     bar: Bar
     shade: float
-    named: bool
-    """Whether there is room for its name on the bar."""
+    labelled: bool
+    """Whether its name fits on the bar."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inspection:
-    """A retrieval as a page shows it."""
+    """A search result as the page shows it."""
 
-    found: SearchResult
-    dense: Leg
-    lexical: Leg
+    result: SearchResult
+    dense: Retriever
+    lexical: Retriever
     fused: tuple[Entry, ...]
     slopes: tuple[Link, ...]
-    """Lines from the fused order to the final one."""
+    """Lines from the fused ranking to the final one."""
     hits: tuple[Hit, ...]
     stages: tuple[Stage, ...]
     others: Mapping[str, RetrieverStats]
-    """Lists of candidates beside the two legs: of other wordings, and of feedback."""
-    zero: float
-    """Where no share of the score stands on the bars of signals."""
+    """Further retrievers: other wordings, and pseudo-relevance feedback."""
+    zero_x: float
+    """Position of 0 on the bars of signals, in percent."""
 
     @property
     def reranked(self) -> bool:
         """Whether a reranker scored any hit."""
-        return any(hit.rerank_score is not None for hit in self.found.hits)
+        return any(hit.rerank_score is not None for hit in self.result.hits)
 
     @property
     def moved_by_signals(self) -> bool:
         """Whether signals changed any score."""
-        return any(hit.signals for hit in self.found.hits)
+        return any(hit.signals for hit in self.result.hits)
 
     @property
-    def legs_height(self) -> int:
-        """Pixels of height of the legs."""
-        return LEG_ROW * max(1, len(self.fused))
+    def rankings_height(self) -> int:
+        """Height of the rankings in pixels."""
+        return RANKING_ROW_HEIGHT * max(1, len(self.fused))
 
     @property
     def hits_height(self) -> int:
-        """Pixels of height of the final order."""
-        return HIT_ROW * max(1, len(self.hits))
+        """Height of the hits in pixels."""
+        return HIT_ROW_HEIGHT * max(1, len(self.hits))
 
 
-def inspection(found: SearchResult) -> Inspection:
-    """Return a retrieval for a page."""
-    hits = found.hits
+def inspect_result(result: SearchResult) -> Inspection:
+    """Build the view of a search result."""
+    hits = result.hits
     fused = _list(hits, lambda hit: hit.fused_rank, lambda hit: hit.fused_score)
-    place = {entry.number: row for row, entry in enumerate(fused)}
-    low, high = _reach([_signal_parts(hit) for hit in hits])
-    widest = max((sum(hit.score_contributions.values()) for hit in hits), default=0.0) or 1.0
+    row_by_rank = {entry.number: row for row, entry in enumerate(fused)}
+    low, high = _value_range([_signal_parts(hit) for hit in hits])
+    max_score = max((sum(hit.score_contributions.values()) for hit in hits), default=0.0) or 1.0
     return Inspection(
-        found=found,
-        dense=_leg(_DENSE, found, place, lambda hit: hit.dense_rank, lambda hit: hit.dense_score, mirrored=False),
-        lexical=_leg(
-            _LEXICAL, found, place, lambda hit: hit.lexical_rank, lambda hit: hit.lexical_score, mirrored=True
+        result=result,
+        dense=_retriever(
+            _DENSE, result, row_by_rank, lambda hit: hit.dense_rank, lambda hit: hit.dense_score, mirrored=False
+        ),
+        lexical=_retriever(
+            _LEXICAL, result, row_by_rank, lambda hit: hit.lexical_rank, lambda hit: hit.lexical_score, mirrored=True
         ),
         fused=tuple(fused),
-        slopes=tuple(_slopes(hits, place)),
+        slopes=tuple(_slopes(hits, row_by_rank)),
         hits=tuple(
             Hit(
                 hit=hit,
-                href=place_of(hit),
-                moved=place[hit.rank] - row,
-                score_contributions=tuple(_stacked(_share_parts(hit), 0.0, widest)),
+                href=source_url(hit),
+                moved=row_by_rank[hit.rank] - row,
+                score_contributions=tuple(_stack_bars(_share_parts(hit), 0.0, max_score)),
                 rerank=_rerank(hit),
-                signals=tuple(_stacked(_signal_parts(hit), low, high)) if hit.signals else (),
+                signals=tuple(_stack_bars(_signal_parts(hit), low, high)) if hit.signals else (),
                 excerpt=_excerpt(hit.text),
             )
             for row, hit in enumerate(hits)
         ),
-        stages=tuple(_stages(found.timings_ms)),
-        others={name: leg for name, leg in found.retrievers.items() if name not in {_DENSE, _LEXICAL}},
-        zero=-low / (high - low) * 100,
+        stages=tuple(_stages(result.timings_ms)),
+        others={name: retriever for name, retriever in result.retrievers.items() if name not in {_DENSE, _LEXICAL}},
+        zero_x=-low / (high - low) * 100,
     )
 
 
 def _excerpt(text: str) -> str:
-    # Its headings are told beside it.
+    # The page shows the headings separately.
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return " ".join(" ".join(lines or [text]).split())[:_EXCERPT]
 
@@ -170,39 +172,41 @@ def _excerpt(text: str) -> str:
 def _list(
     hits: Sequence[Passage], rank: Callable[[Passage], int | None], score: Callable[[Passage], float | None]
 ) -> list[Entry]:
-    ranked = sorted((at, hit.rank, hit) for hit in hits if (at := rank(hit)) is not None)
+    ranked = sorted((position, hit.rank, hit) for hit in hits if (position := rank(hit)) is not None)
     entries: list[Entry] = []
-    for at, number, hit in ranked:
-        before = entries[-1].rank if entries else 0
-        entries.append(Entry(number=number, rank=at, score=score(hit) or 0.0, hit=hit, gap=at > before + 1))
+    for position, number, hit in ranked:
+        previous_rank = entries[-1].rank if entries else 0
+        entries.append(
+            Entry(number=number, rank=position, score=score(hit) or 0.0, hit=hit, gap=position > previous_rank + 1)
+        )
     return entries
 
 
-def _leg(
+def _retriever(
     name: str,
-    found: SearchResult,
-    place: Mapping[int, int],
+    result: SearchResult,
+    row_by_rank: Mapping[int, int],
     rank: Callable[[Passage], int | None],
     score: Callable[[Passage], float | None],
     *,
     mirrored: bool,
-) -> Leg:
-    entries = _list(found.hits, rank, score)
+) -> Retriever:
+    entries = _list(result.hits, rank, score)
     links = []
     for row, entry in enumerate(entries):
-        ends = (_middle(row, LEG_ROW), _middle(place[entry.number], LEG_ROW))
+        ends = (_row_center(row, RANKING_ROW_HEIGHT), _row_center(row_by_rank[entry.number], RANKING_ROW_HEIGHT))
         left, right = reversed(ends) if mirrored else ends
         links.append(Link(number=entry.number, path=_curve(left, right), strength=_strength(entry.rank)))
-    return Leg(name=name, explain=found.retrievers.get(name), entries=tuple(entries), links=tuple(links))
+    return Retriever(name=name, explain=result.retrievers.get(name), entries=tuple(entries), links=tuple(links))
 
 
-def _slopes(hits: Sequence[Passage], place: Mapping[int, int]) -> Iterator[Link]:
+def _slopes(hits: Sequence[Passage], row_by_rank: Mapping[int, int]) -> Iterator[Link]:
     for row, hit in enumerate(hits):
-        path = _curve(_middle(place[hit.rank], HIT_ROW), _middle(row, HIT_ROW))
+        path = _curve(_row_center(row_by_rank[hit.rank], HIT_ROW_HEIGHT), _row_center(row, HIT_ROW_HEIGHT))
         yield Link(number=hit.rank, path=path, strength=_strength(hit.rank))
 
 
-def _middle(row: int, height: int) -> float:
+def _row_center(row: int, height: int) -> float:
     return (row + 0.5) * height
 
 
@@ -211,7 +215,7 @@ def _curve(left: float, right: float) -> str:
 
 
 def _strength(rank: int) -> float:
-    """Return how strongly a line is drawn: the first ranks are what a fused order is made of."""
+    """Return the opacity of a line: the first ranks contribute most to a fused score."""
     return round(0.3 + 0.7 / math.sqrt(rank), 2)
 
 
@@ -223,29 +227,29 @@ def _share_parts(hit: Passage) -> list[tuple[str, str, float]]:
 def _signal_parts(hit: Passage) -> list[tuple[str, str, float]]:
     if not hit.signals:
         return []
-    before = hit.score - sum(hit.signals.values())
+    base = hit.score - sum(hit.signals.values())
     changes = [("plus" if change > 0 else "minus", name, change) for name, change in hit.signals.items()]
-    return [("base", "before signals", before), *changes]
+    return [("base", "before signals", base), *changes]
 
 
 def _rerank(hit: Passage) -> tuple[Bar, ...]:
     score = hit.rerank_score
     if score is None:
         return ()
-    return (Bar(x=0, width=round(100 * min(1.0, max(0.0, score)), 2), kind="rerank", told=f"{score:.3f}"),)
+    return (Bar(x=0, width=round(100 * min(1.0, max(0.0, score)), 2), kind="rerank", tooltip=f"{score:.3f}"),)
 
 
-def _reach(of_hits: Iterable[Sequence[tuple[str, str, float]]]) -> tuple[float, float]:
-    """Return the least and the greatest sum that any stack comes to, with 0 between them."""
+def _value_range(parts_by_hit: Iterable[Sequence[tuple[str, str, float]]]) -> tuple[float, float]:
+    """Return the smallest sum of negative parts and the largest of positive parts."""
     low, high = 0.0, 0.0
-    for parts in of_hits:
+    for parts in parts_by_hit:
         low = min(low, sum(value for _, _, value in parts if value < 0))
         high = max(high, sum(value for _, _, value in parts if value > 0))
     return (low, high) if high > low else (0.0, 1.0)
 
 
-def _stacked(parts: Sequence[tuple[str, str, float]], low: float, high: float) -> Iterator[Bar]:
-    """Yield the parts of a bar: what adds goes to the right of 0, what takes away to the left."""
+def _stack_bars(parts: Sequence[tuple[str, str, float]], low: float, high: float) -> Iterator[Bar]:
+    """Yield the segments of a bar: positive parts to the right of 0, negative ones to the left."""
     scale = 100 / (high - low)
     right = left = -low * scale
     for kind, name, value in parts:
@@ -253,23 +257,23 @@ def _stacked(parts: Sequence[tuple[str, str, float]], low: float, high: float) -
         if value < 0:
             left -= width
         yield Bar(
-            x=round(right if value >= 0 else left, 2), width=round(width, 2), kind=kind, told=f"{name} {value:+.4f}"
+            x=round(right if value >= 0 else left, 2), width=round(width, 2), kind=kind, tooltip=f"{name} {value:+.4f}"
         )
         if value >= 0:
             right += width
 
 
 def _stages(timings_ms: Mapping[str, float]) -> Iterator[Stage]:
-    laps = {name: took for name, took in timings_ms.items() if name != "total"}
-    rest = timings_ms["total"] - sum(laps.values())
-    if rest > 0:
-        laps[_REST] = rest
-    whole = sum(laps.values()) or 1.0
+    durations = {name: took_ms for name, took_ms in timings_ms.items() if name != "total"}
+    remainder = timings_ms["total"] - sum(durations.values())
+    if remainder > 0:
+        durations[_REMAINDER] = remainder
+    total = sum(durations.values()) or 1.0
     x = 0.0
-    for row, (name, took) in enumerate(laps.items()):
-        width = 100 * took / whole
-        bar = Bar(x=round(x, 2), width=round(width, 2), kind="stage", told=f"{name} {took:.1f} ms")
-        # Neighbours differ, and the shades have no meaning.
-        named = width >= _NAMED and name != _REST
-        yield Stage(name=name, milliseconds=took, bar=bar, shade=(1, 0.45)[row % 2], named=named)
+    for row, (name, took_ms) in enumerate(durations.items()):
+        width = 100 * took_ms / total
+        bar = Bar(x=round(x, 2), width=round(width, 2), kind="stage", tooltip=f"{name} {took_ms:.1f} ms")
+        # Shades alternate, and have no meaning.
+        labelled = width >= _MIN_LABEL_WIDTH and name != _REMAINDER
+        yield Stage(name=name, milliseconds=took_ms, bar=bar, shade=(1, 0.45)[row % 2], labelled=labelled)
         x += width

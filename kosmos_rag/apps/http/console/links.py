@@ -1,4 +1,4 @@
-"""Where a citation points: the address of the source page, at the lines, with the spans that are marked."""
+"""URLs of source pages: the cited lines, and the spans to highlight."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,27 +10,27 @@ Span = tuple[int, int]
 """Characters of a document's text, half open."""
 
 _SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
-_MOST_MARKS = 20
+_MAX_MARKS = 20
 
 
-def place_of(cited: Citation | Passage, quotes: Iterable[Citation] = ()) -> str:
-    """Return the address that opens a source at a passage; `quotes` are the parts of it that are marked, else all."""
-    marked: Sequence[Citation | Passage] = list(quotes) or [cited]
+def source_url(passage: Citation | Passage, quotes: Iterable[Citation] = ()) -> str:
+    """Return the URL of the source page at a passage; it highlights `quotes`, else the whole passage."""
+    marked: Sequence[Citation | Passage] = list(quotes) or [passage]
     query = [
-        ("version", str(cited.version)),
+        ("version", str(passage.version)),
         ("line", str(marked[0].line_start)),
-        ("span", f"{cited.start}-{cited.end}"),
-        *(("mark", f"{one.start}-{one.end}") for one in marked[:_MOST_MARKS]),
+        ("span", f"{passage.start}-{passage.end}"),
+        *(("mark", f"{quote.start}-{quote.end}") for quote in marked[:_MAX_MARKS]),
     ]
-    return f"/documents/{cited.document_id}?{urlencode(query)}#cited"
+    return f"/documents/{passage.document_id}?{urlencode(query)}#cited"
 
 
-def span_of(text: str | None) -> Span | None:
-    """Return the span that an address names; None where it names none."""
-    found = _SPAN.fullmatch(text or "")
-    return (int(found[1]), int(found[2])) if found and int(found[1]) <= int(found[2]) else None
+def parse_span(text: str | None) -> Span | None:
+    """Parse a span of a URL; None where it is malformed."""
+    match = _SPAN.fullmatch(text or "")
+    return (int(match[1]), int(match[2])) if match and int(match[1]) <= int(match[2]) else None
 
 
-def spans_of(texts: Sequence[str]) -> list[Span]:
-    """Return the spans that an address names."""
-    return [span for text in texts[:_MOST_MARKS] if (span := span_of(text)) is not None]
+def parse_spans(texts: Sequence[str]) -> list[Span]:
+    """Parse the spans of a URL."""
+    return [span for text in texts[:_MAX_MARKS] if (span := parse_span(text)) is not None]

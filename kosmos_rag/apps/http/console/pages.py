@@ -1,4 +1,4 @@
-"""Pages over HTTP: the headers that they are sent with, forms, and errors as pages."""
+"""Pages of the console: response headers, forms, and errors as pages."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,12 @@ from starlette.exceptions import HTTPException
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.console.rendering import render
-from kosmos_rag.apps.http.console.sessions import forget, kept, require_own_page, visitor_of
+from kosmos_rag.apps.http.console.sessions import (
+    clear_credentials,
+    current_identity,
+    read_credentials,
+    require_same_origin,
+)
 from kosmos_rag.apps.http.dependencies import Service
 from kosmos_rag.apps.http.errors import public_detail, response_headers, to_problem
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
@@ -26,7 +31,7 @@ _HEADERS = {
     "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # Not "no-referrer", with which forms are sent with no Origin to tell whose they are.
+    # Not "no-referrer": browsers would send forms without an Origin.
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
 }
@@ -38,7 +43,7 @@ _NAVIGATION = (
     ("/health", "Health", READ),
 )
 _SAFE = frozenset({"GET", "HEAD"})
-_MOST_FIELDS = 50
+_MAX_FIELDS = 50
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -46,7 +51,7 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 class PageRoute(APIRoute):
-    """A route of the console: what goes wrong is a page, unless a script has asked, which gets the problem."""
+    """A route of the console: browsers get errors as pages, scripts as problems."""
 
     def get_route_handler(self) -> Handler:
         """Return the handler of a request."""
@@ -55,12 +60,12 @@ class PageRoute(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 if request.method not in _SAFE:
-                    require_own_page(request)
+                    require_same_origin(request)
                 response = await handler(request)
             except (KosmosError, RequestValidationError, HTTPException) as error:
                 if not wants_page(request):
                     raise
-                response = _of_error(request, error)
+                response = _error_response(request, error)
             for name, value in _HEADERS.items():
                 response.headers.setdefault(name, value)
             return response
@@ -68,53 +73,53 @@ class PageRoute(APIRoute):
         return handle
 
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """Return a page; its frame shows who the visitor is and where it may go."""
-    visitor = visitor_of(request)
+def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """Render a page with the identity and the navigation."""
+    identity = current_identity(request)
     common = {
-        "who": visitor,
-        "navigation": [] if visitor is None else _allowed(visitor),
-        "here": request.url.path,
-        "signed_in": kept(request) is not None,
+        "identity": identity,
+        "navigation": [] if identity is None else _navigation(identity),
+        "current_path": request.url.path,
+        "signed_in": read_credentials(request) is not None,
         "version": __version__,
     }
     return HTMLResponse(render(template, **common, **values), status)
 
 
-def _allowed(identity: Identity) -> list[tuple[str, str]]:
+def _navigation(identity: Identity) -> list[tuple[str, str]]:
     return [(path, name) for path, name, scope in _NAVIGATION if identity.has(scope)]
 
 
-def home_of(identity: Identity) -> str:
-    """Return the page that a visitor sees first."""
-    return next((path for path, _ in _allowed(identity)), "/")
+def home_path(identity: Identity) -> str:
+    """Return the path of the first page that an identity may open."""
+    return next((path for path, _ in _navigation(identity)), "/")
 
 
-def see_other(path: str) -> Response:
-    """Return the answer to a form that sends the visitor on to a page."""
+def redirect(path: str) -> Response:
+    """Redirect to a page after a form."""
     return RedirectResponse(path, HTTPStatus.SEE_OTHER)
 
 
-async def form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that were filled in. Raises RequestError where the body is no form."""
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the non-empty fields of a form. Raises RequestError where the body is not a form."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise RequestError("the body is no form; send application/x-www-form-urlencoded")
+        raise RequestError("the body is not a form; send application/x-www-form-urlencoded")
     try:
         text = (await request.body()).decode("ascii")
-        return {name: value for name, value in parse_qsl(text, max_num_fields=_MOST_FIELDS, errors="strict") if value}
+        return {name: value for name, value in parse_qsl(text, max_num_fields=_MAX_FIELDS, errors="strict") if value}
     except ValueError as error:
-        raise RequestError("the form cannot be read; send the page's own") from error
+        raise RequestError("the form cannot be read; send it from the page") from error
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a visitor asks, and not a script."""
+    """Whether a browser requests a page, and not a script."""
     return "text/html" in request.headers.get("accept", "")
 
 
-def _of_error(request: Request, error: Exception) -> Response:
+def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, NotAuthenticated):
-        response = see_other("/sign-in" if kept(request) is None else "/sign-in?ended=1")
-        forget(request, response)
+        response = redirect("/sign-in" if read_credentials(request) is None else "/sign-in?ended=1")
+        clear_credentials(request, response)
         return response
     if isinstance(error, HTTPException):
         status, title, detail, headers = error.status_code, HTTPStatus(error.status_code).phrase, error.detail, {}
@@ -128,13 +133,13 @@ def _of_error(request: Request, error: Exception) -> Response:
         status, title, detail = problem.status, problem.title, public_detail(error, problem)
         headers = response_headers(error, problem)
     else:
-        status, title, detail, headers = 422, "The address is not one of a page", "a part of it is no number or id", {}
-    response = page(request, "error.html", status=status, code=status, title=title, detail=detail)
+        status, title, detail, headers = 422, "The address is invalid", "a part of it is not a number or an id", {}
+    response = render_page(request, "error.html", status=status, code=status, title=title, detail=detail)
     response.headers.update(headers)
     return response
 
 
-def service_of(request: Request) -> Service:
-    """Return what the routes work with."""
+def get_service(request: Request) -> Service:
+    """Return the service."""
     service: Service = request.app.state.service
     return service

@@ -1,4 +1,4 @@
-"""Templates to pages, and the files that pages fetch, under an address that changes when they do."""
+"""Renders templates, and serves static assets under a versioned path."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -13,13 +13,13 @@ _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page or a part of one. A value that the template names and nobody gives is an error."""
+    """Render a template. A missing value is an error."""
     return _environment().get_template(template).render(values)
 
 
 @cache
 def assets() -> dict[str, tuple[bytes, str]]:
-    """Return what pages fetch: content and media type, by file name."""
+    """Return content and media type of the static assets, by file name."""
     folder = files(__package__).joinpath("assets")
     return {
         entry.name: (entry.read_bytes(), _TYPES.get(f".{entry.name.rpartition('.')[2]}") or "application/octet-stream")
@@ -29,8 +29,8 @@ def assets() -> dict[str, tuple[bytes, str]]:
 
 
 @cache
-def edition() -> str:
-    """Return a hash of all assets: part of their address, so that a browser may keep them for good."""
+def assets_version() -> str:
+    """Return a hash of all assets for their path, so that browsers may cache them forever."""
     digest = hashlib.sha256()
     for name, (content, _) in assets().items():
         digest.update(f"{name} {len(content)} ".encode() + content)
@@ -48,18 +48,24 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"amount": amount, "size": size, "when": when, "ms": milliseconds, "tail": tail}
-    environment.globals |= {"asset": lambda name: f"/assets/{edition()}/{name}"}
+    environment.filters |= {
+        "amount": format_count,
+        "size": format_bytes,
+        "when": format_time,
+        "ms": format_milliseconds,
+        "tail": last_segment,
+    }
+    environment.globals |= {"asset": lambda name: f"/assets/{assets_version()}/{name}"}
     return environment
 
 
-def amount(number: float) -> str:
-    """Write a count with thin spaces between its thousands."""
+def format_count(number: float) -> str:
+    """Format a count with thin spaces as thousands separators."""
     return f"{number:,.0f}".replace(",", "\u202f")
 
 
-def size(count: float) -> str:
-    """Write a number of bytes for a reader."""
+def format_bytes(count: float) -> str:
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
@@ -67,18 +73,18 @@ def size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
-def milliseconds(value: float) -> str:
-    """Write milliseconds with as many digits as say something."""
+def format_milliseconds(value: float) -> str:
+    """Format milliseconds with two or three significant digits."""
     if value < 10:
         return f"{value:.2f}" if value < 1 else f"{value:.1f}"
-    return amount(value)
+    return format_count(value)
 
 
-def when(moment: datetime | None) -> str:
-    """Write a time, in UTC."""
+def format_time(moment: datetime | None) -> str:
+    """Format a time in UTC."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def tail(source: str) -> str:
-    """Return the last part of a path or an address: what a reader tells sources apart by."""
+def last_segment(source: str) -> str:
+    """Return the last part of a path or URL."""
     return source.rstrip("/").rpartition("/")[2] or source

@@ -1,7 +1,7 @@
-"""Visitors of the console: credentials in a cookie that its routes alone read, and posts from its own pages alone.
+"""Sessions of the console: credentials in an HttpOnly cookie, and posts from its own pages only.
 
-A key or token is shown once and kept by the browser, out of reach of scripts. The API reads no cookie: a page of
-somebody else's can make a browser send one, and never an Authorization header.
+Only console routes read the cookie. The API reads none: a page of another origin can make a browser send a cookie,
+but never an Authorization header.
 """
 
 import re
@@ -18,37 +18,37 @@ from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.core.errors import NotPermitted
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")
-_SECURE, _ON_LOOPBACK = "__Host-kosmos-console", "kosmos-console"
+_SECURE_COOKIE, _LOOPBACK_COOKIE = "__Host-kosmos-console", "kosmos-console"
 
 
-def kept(request: Request) -> str | None:
-    """Return the credentials that a visitor's browser keeps; None where it keeps none."""
+def read_credentials(request: Request) -> str | None:
+    """Return the credentials of the cookie; None without one."""
     return request.cookies.get(_cookie(request))
 
 
-def keep(request: Request, response: Response, credentials: str) -> None:
-    """Have the visitor's browser keep credentials until it is closed."""
+def store_credentials(request: Request, response: Response, credentials: str) -> None:
+    """Store credentials in a session cookie."""
     response.set_cookie(
         _cookie(request), credentials, path="/", httponly=True, samesite="strict", secure=_is_secure(request)
     )
 
 
-def forget(request: Request, response: Response) -> None:
-    """Have the visitor's browser forget the credentials."""
+def clear_credentials(request: Request, response: Response) -> None:
+    """Delete the cookie."""
     response.delete_cookie(_cookie(request), path="/", httponly=True, samesite="strict", secure=_is_secure(request))
 
 
 def _cookie(request: Request) -> str:
-    return _SECURE if _is_secure(request) else _ON_LOOPBACK
+    return _SECURE_COOKIE if _is_secure(request) else _LOOPBACK_COOKIE
 
 
 def _is_secure(request: Request) -> bool:
-    # What ends TLS in front of the service may not say so: beyond loopback a cookie goes over TLS or not at all.
+    # A proxy may end TLS without saying so: beyond loopback, cookies need TLS.
     return request.url.scheme == "https" or request.url.hostname not in LOOPBACK
 
 
 async def authenticate(request: Request, credentials: str | None) -> Identity:
-    """Return whose credentials these are; in development, of nobody's.
+    """Identify the owner of credentials; None is valid in development only.
 
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
     """
@@ -57,28 +57,28 @@ async def authenticate(request: Request, credentials: str | None) -> Identity:
     return await dependencies.authenticate(request.app.state.service, request.scope, authorization)
 
 
-def visitor_of(request: Request) -> Identity | None:
-    """Return who visits, where that has been found out."""
-    identity: Identity | None = getattr(request.state, "visitor", None)
+def current_identity(request: Request) -> Identity | None:
+    """Return the identity of a request that a route has authenticated; else None."""
+    identity: Identity | None = getattr(request.state, "identity", None)
     return identity
 
 
-def require_own_page(request: Request) -> None:
-    """Raise NotPermitted unless a page of this very origin has sent a post."""
+def require_same_origin(request: Request) -> None:
+    """Raise NotPermitted unless a page of this origin sent the request."""
     if not is_same_origin(request.headers):
-        raise NotPermitted("the console takes what its own pages send; open it and send it from there")
+        raise NotPermitted("only pages of the console may send this request; open the console and send it from there")
 
 
-def _visits(scope: str) -> Callable[..., Awaitable[Caller]]:
-    async def visitor(request: Request) -> Caller:
-        identity = await authenticate(request, kept(request))
-        request.state.visitor = identity
+def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
+    async def caller(request: Request) -> Caller:
+        identity = await authenticate(request, read_credentials(request))
+        request.state.identity = identity
         identity.require(scope)
         return Caller(identity=identity, service=request.app.state.service)
 
-    return visitor
+    return caller
 
 
-VisitingReader = Annotated[Caller, Depends(_visits(READ))]
-VisitingWriter = Annotated[Caller, Depends(_visits(INGEST))]
-VisitingAdministrator = Annotated[Caller, Depends(_visits(ADMIN))]
+ConsoleReader = Annotated[Caller, Depends(_require_scope(READ))]
+ConsoleWriter = Annotated[Caller, Depends(_require_scope(INGEST))]
+ConsoleAdministrator = Annotated[Caller, Depends(_require_scope(ADMIN))]

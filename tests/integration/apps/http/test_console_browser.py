@@ -120,7 +120,7 @@ def test_hostile_texts__stay_texts(browser: "Browser", served: Running) -> None:
         page.fill("#question", f"Is the bonus paid? {HOSTILE}")
         page.press("#question", "Enter")
         page.wait_for_selector(".trace")
-        page.hover(".leg.fused li >> nth=0")
+        page.hover(".ranking.fused li >> nth=0")
         assert page.locator(".lit").count() >= 3
         assert page.locator("main img, main script").count() == 0
 

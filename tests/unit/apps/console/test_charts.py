@@ -6,7 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kosmos_rag.apps.http.console.charts import CELL, course, durations, latest, recalls, ticks, width_of
+from kosmos_rag.apps.http.console.charts import (
+    CELL_WIDTH,
+    axis_ticks,
+    build_histograms,
+    build_recall_history,
+    build_recall_rows,
+    chart_width,
+    latest_runs,
+)
 from kosmos_rag.core.types import IndexInfo, MonitorKind, MonitorRun, MonitorState
 
 BOUNDS = (0.001, 0.01, 0.1)
@@ -28,33 +36,33 @@ def _index(**health: Any) -> IndexInfo:
 
 
 def test_durations__interpolates_quantiles_as_prometheus_does() -> None:
-    (row,) = durations(BOUNDS, {"dense": ([0, 10, 10, 0], 0.8)}, axis=BOUNDS)
+    (row,) = build_histograms(BOUNDS, {"dense": ([0, 10, 10, 0], 0.8)}, axis=BOUNDS)
     assert math.isclose(row.p50_ms or 0, 10.0)  # all of the second bucket
     assert math.isclose(row.p95_ms or 0, 10 + 90 * 0.9)
     assert row.mean_ms == 40
-    assert [cell.x for cell in row.cells] == [CELL, 2 * CELL]
+    assert [cell.x for cell in row.cells] == [CELL_WIDTH, 2 * CELL_WIDTH]
 
 
 def test_durations__knows_no_quantile_beyond_the_last_bound() -> None:
-    (row,) = durations(BOUNDS, {"slow": ([0, 0, 0, 3], 9.0)}, axis=BOUNDS)
+    (row,) = build_histograms(BOUNDS, {"slow": ([0, 0, 0, 3], 9.0)}, axis=BOUNDS)
     assert row.p50_ms is None
-    assert row.cells[0].told == "over 100 ms: 3"
+    assert row.cells[0].tooltip == "over 100 ms: 3"
 
 
 def test_durations__share_an_axis_with_finer_buckets() -> None:
-    first, second = durations((0.1,), {"rare": ([0, 1], 1.0), "often": ([2, 0], 0.1)}, axis=BOUNDS)
+    first, second = build_histograms((0.1,), {"rare": ([0, 1], 1.0), "often": ([2, 0], 0.1)}, axis=BOUNDS)
     assert (first.name, second.name) == ("often", "rare")
-    assert (first.cells[0].x, first.cells[0].width) == (0, 3 * CELL - 1)
-    assert second.cells[0].x + second.cells[0].width + 1 == width_of(BOUNDS)
-    assert list(ticks(BOUNDS)) == [(2 * CELL, "10")]
+    assert (first.cells[0].x, first.cells[0].width) == (0, 3 * CELL_WIDTH - 1)
+    assert second.cells[0].x + second.cells[0].width + 1 == chart_width(BOUNDS)
+    assert list(axis_ticks(BOUNDS)) == [(2 * CELL_WIDTH, "10")]
 
 
 def test_recalls__of_the_index_and_the_rejected_one() -> None:
     rejected = {"kind": "hnsw", "recall_at_10": 0.9, "recall_at_100": 0.88, "p50_ms": 2.0}
-    lowest, rows = recalls(
+    axis_start, rows = build_recall_rows(
         [_index(), _index(recall_at_10=1.0, recall_at_100=0.95, recall_target=0.9, p50_ms=4.0, rejected=rejected)]
     )
-    assert lowest == 0.8
+    assert axis_start == 0.8
     assert [row.name for row in rows] == ["ivfflat", "hnsw, not chosen"]
     assert [row.x_10 for row in rows] == [100, 50]
     assert rows[0].x_target == 50
@@ -62,8 +70,8 @@ def test_recalls__of_the_index_and_the_rejected_one() -> None:
 
 
 def test_recalls__begin_below_what_is_lowest() -> None:
-    lowest, (row,) = recalls([_index(recall_at_10=0.45, recall_at_100=0.4, p50_ms=1.0)])
-    assert lowest == 0.4
+    axis_start, (row,) = build_recall_rows([_index(recall_at_10=0.45, recall_at_100=0.4, p50_ms=1.0)])
+    assert axis_start == 0.4
     assert math.isclose(row.x_10, 100 * 0.05 / 0.6, abs_tol=0.01)
 
 
@@ -84,9 +92,11 @@ def test_course__goes_from_the_first_run_to_the_last() -> None:
     low = _run(10, MonitorState.ALARM, ann_recall_at_10=0.8, standard_error=0.1, recall_target=0.95)
     fine = _run(0, ann_recall_at_10=0.99, standard_error=0.02, recall_target=0.9)
     unknown = _run(5, MonitorState.UNKNOWN, samples=3)
-    drawn = course([low, unknown, _run(2, ann_recall_at_10=1.0, standard_error=0.0, recall_target=0.9), fine])
+    drawn = build_recall_history(
+        [low, unknown, _run(2, ann_recall_at_10=1.0, standard_error=0.0, recall_target=0.9), fine]
+    )
     assert drawn is not None
-    assert (drawn.lowest, drawn.since, drawn.until) == (0.7, fine.at, low.at)
+    assert (drawn.axis_start, drawn.since, drawn.until) == (0.7, fine.at, low.at)
     assert [point.x for point in drawn.points] == [0, 20, 100]
     assert [point.y for point in drawn.points] == [3.33, 0, 66.67]
     assert [point.alarm for point in drawn.points] == [False, False, True]
@@ -95,13 +105,13 @@ def test_course__goes_from_the_first_run_to_the_last() -> None:
 
 
 def test_course__of_one_run_stands_in_the_middle_and_of_none_is_not_drawn() -> None:
-    drawn = course([_run(0, ann_recall_at_10=0.97, standard_error=0.0, recall_target=0.95)])
+    drawn = build_recall_history([_run(0, ann_recall_at_10=0.97, standard_error=0.0, recall_target=0.95)])
     assert drawn is not None
     assert [point.x for point in drawn.points] == [50]
-    assert course([_run(0, MonitorState.UNKNOWN, samples=1)]) is None
+    assert build_recall_history([_run(0, MonitorState.UNKNOWN, samples=1)]) is None
 
 
 def test_latest__is_one_run_of_each_kind() -> None:
     newest, older = _run(2), _run(1)
     other = replace(_run(0), kind=MonitorKind.QUESTIONS)
-    assert latest([newest, older, other]) == [newest, other]
+    assert latest_runs([newest, older, other]) == [newest, other]

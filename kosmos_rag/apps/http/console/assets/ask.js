@@ -15,7 +15,7 @@ form.addEventListener("submit", async (event) => {
   const body = new URLSearchParams(new FormData(form));
   waiting(true);
   close();
-  reply.replaceChildren(element("article", "answer", [element("h2", "asked", body.get("question"))]));
+  reply.replaceChildren(element("article", "answer", [element("h2", "question", body.get("question"))]));
   try {
     const headers = { accept: "text/event-stream" };
     const response = await ask("/", { method: "POST", body, headers, signal: mine.signal });
