@@ -16,6 +16,7 @@ _EXPIRED = "(at < kosmos.audit_expired_before())"
 
 WITH_ACL = frozenset(
     {"documents", "document_versions", "chunks", "embeddings", "lexemes", "acl_statistics", "unsegmented_terms"}
+    | {"document_permissions"}
 )
 """Tables whose rows carry the principals that may read them."""
 WITHOUT_ACL = frozenset(
@@ -25,7 +26,7 @@ WITHOUT_ACL = frozenset(
 """Tables of which kosmos_app reads all rows of the tenant."""
 WORKER_ONLY = frozenset(
     {"uploads", "idempotency_keys", "evaluations", "evaluation_results", "experiment_results", "feedback"}
-    | {"monitor_runs", "index_events"}
+    | {"monitor_runs", "index_events", "permission_feeds", "document_permissions"}
 )
 """Tables that kosmos_app has no grant to read."""
 ACROSS_TENANTS = frozenset({"jobs", "sync_runs"})
@@ -85,7 +86,7 @@ def expected_privileges(role: str, table: str) -> frozenset[str]:
     if table == VERSION:
         return frozenset({"SELECT"})
     if role == APP:
-        readable = table in WITH_ACL | WITHOUT_ACL | ACROSS_TENANTS
+        readable = table in (WITH_ACL | WITHOUT_ACL | ACROSS_TENANTS) - WORKER_ONLY
         return frozenset({"SELECT"} if readable else {"INSERT"} if table in {*APPEND_ONLY, SAMPLES} else ())
     if table in APPEND_ONLY:
         return frozenset({"SELECT"})
