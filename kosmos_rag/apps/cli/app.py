@@ -6,6 +6,7 @@ from kosmos_rag.apps.cli import (
     api_key,
     ask,
     audit,
+    backup,
     collection,
     config,
     delete,
@@ -67,6 +68,8 @@ app.command("serve")(serve.serve)
 app.command("mcp")(mcp.mcp)
 app.add_typer(api_key.app, name="api-key")
 app.command("migrate")(migrate.migrate)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command("doctor")(doctor.doctor)
 app.add_typer(collection.app, name="collection")
 app.add_typer(index.app, name="index")

@@ -25,6 +25,14 @@ SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))
 SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                 WHERE n.nspname = 'kosmos' AND c.relname = 'alembic_version')
 
+-- name: count_tenants
+-- For an administrator: to see whether a database is empty.
+SELECT count(*) FROM kosmos.tenants
+
+-- name: analyze
+-- After a restore: a dump holds no statistics of the planner.
+ANALYZE
+
 -- name: text_search_languages
 -- Text search configurations that are visible without a schema name.
 SELECT c.cfgname::text

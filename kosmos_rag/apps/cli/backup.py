@@ -1,0 +1,46 @@
+"""kosmos-rag backup and restore: all tenants' data in one file, and back."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kosmos_rag.apps.cli.common import print_json
+from kosmos_rag.apps.cli.options import CommonOptions, command
+
+_MB = 1024 * 1024
+
+
+@command
+def backup(
+    file: Annotated[Path, typer.Argument(help="A new file; it holds every tenant's documents.")],
+    *,
+    common: CommonOptions,
+) -> None:
+    """Write all tenants' data as of one moment into a file. Service and workers go on meanwhile."""
+    settings = common.load_settings()
+    from kosmos_rag.storage.backup import back_up
+
+    done = back_up(settings.database, file)
+    if common.as_json:
+        print_json({"file": str(done.file), "bytes": done.size, "revision": done.revision})
+    else:
+        typer.echo(f"{done.file}: {done.size / _MB:.1f} MB, revision {done.revision}")
+
+
+@command
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `backup` wrote.")],
+    *,
+    common: CommonOptions,
+) -> None:
+    """Restore a backup into an empty database, migrate it, and check roles and row-level security."""
+    settings = common.load_settings()
+    from kosmos_rag.storage.backup import restore
+
+    done = restore(settings.database, file)
+    if common.as_json:
+        print_json({"tenants": done.tenants, "before": done.before, "after": done.after})
+        return
+    migrated = "" if done.before == done.after else f", migrated from {done.before}"
+    typer.echo(f"{done.tenants} tenants restored at revision {done.after}{migrated}; row-level security is in force")

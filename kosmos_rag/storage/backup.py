@@ -1,0 +1,202 @@
+"""Back up the schema into one file, and restore it into an empty database, by pg_dump and pg_restore."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
+from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
+from kosmos_rag.storage import embedded
+from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.migrate import SCHEMA, knows, migrate
+from kosmos_rag.storage.pool import Database, resolve_addresses
+from kosmos_rag.storage.setup import set_up
+from kosmos_rag.storage.sql import statement
+
+DUMP_OPTIONS = ("--format=custom", f"--schema={SCHEMA}", "--extension=vector")
+RESTORE_OPTIONS = ("--clean", "--if-exists", "--exit-on-error", "--single-transaction")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backup:
+    """A backup file."""
+
+    file: Path
+    size: int
+    """In bytes."""
+    revision: str
+    """Of the database that it is of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restoration:
+    """A restored database."""
+
+    tenants: int
+    before: str
+    """The revision of the backup."""
+    after: str
+
+
+def back_up(settings: DatabaseSettings, file: Path) -> Backup:
+    """Write all tenants' data as of one moment into a new file; whoever writes meanwhile goes on.
+
+    Raises:
+        RequestError: the file exists, or cannot be written.
+        ConfigError: `database.admin_url` is not set, or pg_dump is not installed.
+        DatabaseError: the server refused, or the disk is full; there is no file then.
+    """
+    if file.exists():
+        raise RequestError(f"{file} exists, and a backup overwrites nothing; name another file")
+    admin = _administrator(settings)
+    program = _program("pg_dump", settings, f"pg_dump {' '.join(DUMP_OPTIONS)} --file={file}")
+    partial = file.with_name(f"{file.name}.partial")
+    try:
+        # Everybody's documents are in there.
+        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+        _run(program, *DUMP_OPTIONS, f"--file={partial}", conninfo=admin)
+        revision = _revision(partial, settings)
+        partial.rename(file)
+    except OSError as error:
+        raise RequestError(f"{file} cannot be written: {error.strerror}; name a folder with room for it") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return Backup(file=file, size=file.stat().st_size, revision=revision)
+
+
+def restore(settings: DatabaseSettings, file: Path) -> Restoration:
+    """Restore a backup into an empty database, migrate it to the newest revision, and check roles and policies.
+
+    Raises:
+        RequestError: the file is no backup, or the database has tenants.
+        ConfigError: `database.admin_url` is not set, or pg_restore is not installed.
+        DatabaseNotReady: the backup is of a newer version, or the restored database does not pass the preflight.
+        DatabaseError: the server refused; the database is empty then.
+    """
+    revision = _revision(file, settings)
+    if not knows(revision):
+        raise DatabaseNotReady(
+            [f"{file} is a backup of revision {revision}, unknown to this version; install a newer kosmos-rag"]
+        )
+    admin = _administrator(settings)
+    if tenants := _count_tenants(admin):
+        raise RequestError(
+            f"the database holds {tenants} tenants, and a backup is restored into an empty one; set another"
+        )
+    program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")
+    set_up(settings, "base")  # the roles; what a newer revision made would be in the way
+    _run(program, *RESTORE_OPTIONS, str(file), conninfo=admin)
+    migration = migrate(admin)
+    with translate_errors(), psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(statement("analyze"))
+    _require_ready(settings)
+    assert migration.after is not None
+    return Restoration(tenants=_count_tenants(admin), before=revision, after=migration.after)
+
+
+def _administrator(settings: DatabaseSettings) -> str:
+    admin = resolve_addresses(settings).admin
+    if admin is None:
+        raise ConfigError(
+            "database.admin_url is not set, and policies bind every other role to one tenant; set "
+            "KOSMOS_DATABASE__ADMIN_URL to a superuser's address, or for a backup to that of a role with BYPASSRLS"
+        )
+    return admin
+
+
+def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
+    """Return a program of PostgreSQL: the embedded server's own, else one that is installed.
+
+    Args:
+        name: of the program.
+        settings: whether the server is the embedded one.
+        command: what to run elsewhere where the program is not installed.
+    """
+    if settings.url == EMBEDDED:
+        return embedded.program(name)
+    installed = shutil.which(name)
+    if installed is None:
+        raise ConfigError(
+            f"{name} is not installed here; install PostgreSQL's client programs, of the server's version or newer, or "
+            f"run where they are: {command} --dbname=postgresql://…"
+        )
+    return Path(installed)
+
+
+def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
+    """Run a program of PostgreSQL and return its output. A password goes by the environment, not by the arguments."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
+    command = [str(program), *arguments]
+    if conninfo is not None:
+        fields: dict[str, Any] = dict(conninfo_to_dict(conninfo))
+        environment["PGPASSWORD"] = str(fields.pop("password", ""))
+        command.append(f"--dbname={make_conninfo(**fields)}")
+    done = subprocess.run(  # noqa: S603 — a program of PostgreSQL, without a shell
+        command, capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"{program.name} ended with exit code {done.returncode}"]
+        reason = next((line for line in lines if "error:" in line), lines[0])
+        raise DatabaseError(f"{reason}; {_remedy(done.stderr)}")
+    return done.stdout
+
+
+def _remedy(output: str) -> str:
+    if "row-level security" in output or "permission denied" in output:
+        return "set database.admin_url to a superuser, or for a backup to a role with BYPASSRLS and pg_read_all_data"
+    if "No space left" in output:
+        return "make room, or name a file on another disk"
+    if "version mismatch" in output or "unsupported version" in output:
+        return "install client programs of the server's version or newer"
+    return "check the server and database.admin_url; `kosmos-rag doctor` says more"
+
+
+_VERSION_ROW = re.compile(r"^COPY kosmos\.alembic_version \(version_num\) FROM stdin;\n(\w+)$", re.MULTILINE)
+
+
+def _revision(file: Path, settings: DatabaseSettings) -> str:
+    """Return the revision that a backup is of. Raises RequestError where the file is none."""
+    if not file.is_file():
+        raise RequestError(f"there is no file {file}; name a backup that `kosmos-rag backup` wrote")
+    program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")
+    options = ("--data-only", f"--schema={SCHEMA}", "--table=alembic_version", "--file=-")
+    try:
+        row = _VERSION_ROW.search(_run(program, *options, str(file)))
+    except DatabaseError as error:
+        raise RequestError(f"{file} is no backup that can be read: {error}") from error
+    if row is None:
+        raise RequestError(f"{file} has no schema {SCHEMA} in it; name a backup that `kosmos-rag backup` wrote")
+    return row[1]
+
+
+def _count_tenants(admin: str) -> int:
+    # A role that policies bind gets an error in place of a count without the rows that they hide.
+    with translate_errors(), psycopg.connect(admin, options="-c row_security=off") as connection:
+        if connection.execute(statement("schema_exists")).fetchone() != (True,):
+            return 0
+        try:
+            row = connection.execute(statement("count_tenants")).fetchone()
+        except psycopg.errors.UndefinedTable:  # at revision base
+            return 0
+        except psycopg.errors.InsufficientPrivilege as error:
+            message = "the role of database.admin_url cannot tell whether the database is empty; use a superuser"
+            raise ConfigError(message) from error
+    assert row is not None
+    return int(row[0])
+
+
+def _require_ready(settings: DatabaseSettings) -> None:
+    database = Database(settings)
+    try:
+        problems = [*database.app.inspect().problems, *database.worker.inspect().problems]
+    finally:
+        database.close()
+    if problems:
+        raise DatabaseNotReady(problems)

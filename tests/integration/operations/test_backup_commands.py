@@ -1,0 +1,282 @@
+"""`kosmos-rag backup` and `restore`: a server that is destroyed comes back as it was, older ones are migrated."""
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
+from kosmos_rag.core.types import JobState
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage import embedded
+from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, back_up, restore
+from kosmos_rag.storage.migrate import REVISION
+from kosmos_rag.storage.setup import set_up
+
+PAGE = (Path(__file__).parents[3] / "docs" / "operate.md").read_text()
+
+# A server of its own for most tests: not in every run.
+pytestmark = pytest.mark.slow
+
+TENANTS = ("acme", "other")
+
+
+@pytest.fixture
+def own_server(loaded_settings: Settings, tmp_path: Path) -> Iterator[Settings]:
+    """Settings with an embedded server of this test's own, and an audit log."""
+    database = DatabaseSettings(data_dir=tmp_path / "data")
+    audited = loaded_settings.rag.model_copy(
+        update={"audit": loaded_settings.rag.audit.model_copy(update={"enabled": True})}
+    )
+    yield loaded_settings.model_copy(update={"database": database, "rag": audited})
+    _destroy(tmp_path / "data")
+
+
+@pytest.fixture
+def kosmos(own_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a command over that server."""
+    monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(own_server.database.data_dir))
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def _destroy(folder: Path) -> None:
+    """Kill the server of a folder, and remove both."""
+    pidfile = folder / "postmaster.pid"
+    if pidfile.exists():
+        server = psutil.Process(int(pidfile.read_text().splitlines()[0]))
+        server.kill()
+        server.wait(20)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(engine: Engine) -> None:
+    for name in TENANTS:
+        tenant = engine.tenant(name)
+        tenant.ingest(
+            SourceDocument(
+                source=f"{name}-{number}",
+                data=f"The secret of {name} number {number} is churn.".encode(),
+                acl=("department:board",) if number % 3 == 0 else ("everyone",),
+            )
+            for number in range(12)
+        )
+        tenant.search("churn")
+        tenant.audit.seal()
+        tenant.jobs.enqueue(SourceDocument(source=f"{name}-late", data=b"waits in the queue"))
+
+
+def _results(engine: Engine) -> dict[str, list[tuple[str, float]]]:
+    """Hits with their scores, of everyone and of the board."""
+    return {
+        f"{name} {principal}": [
+            (hit.source, hit.score)
+            for hit in engine.tenant(name, principals=["everyone", principal]).search("secret churn", 50).hits
+        ]
+        for name in TENANTS
+        for principal in ("nobody:else", "department:board")
+    }
+
+
+def _sealed(engine: Engine) -> dict[str, tuple[str | None, int]]:
+    """The head of each tenant's chain of seals, and how many records they vouch for."""
+    reports = {name: engine.tenant(name).audit.verify() for name in TENANTS}
+    assert all(report.holds and report.seals for report in reports.values())
+    return {name: (report.head, report.rows) for name, report in reports.items()}
+
+
+class _Writer:
+    """Ingests pairs of documents, each pair in one transaction, until it is told to stop."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.published = 0
+        self._tenant = engine.tenant("busy")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> "_Writer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        while not self._stop.is_set():
+            pair = [(side, f"pair {self.published} {side}".encode()) for side in ("left", "right")]
+            self._tenant.ingest(
+                [SourceDocument(source=f"{self.published}-{side}", data=data) for side, data in pair], prune=False
+            )
+            self.published += 1
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many pairs are published."""
+        deadline = time.monotonic() + 60
+        while self.published < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_backup__of_a_destroyed_server_brings_everything_back(
+    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "kosmos.dump"
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+        results, sealed = _results(engine), _sealed(engine)
+        with _Writer(engine) as writer:
+            writer.wait_for(3)
+            before = writer.published
+            done = kosmos("backup", str(file), "--json")
+            after = writer.published
+            writer.wait_for(after + 2)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"file": str(file), "bytes": file.stat().st_size, "revision": REVISION}
+    assert file.stat().st_mode & 0o077 == 0, "everybody's documents are for nobody else"
+    assert len(results["acme nobody:else"]) < len(results["acme department:board"]) == 12
+
+    assert own_server.database.data_dir is not None
+    _destroy(own_server.database.data_dir)
+    done = kosmos("restore", str(file))
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"3 tenants restored at revision {REVISION}; row-level security is in force\n"
+
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        assert _sealed(engine) == sealed
+        assert _results(engine) == results
+        assert engine.tenant("acme").jobs.find(states=[JobState.QUEUED])
+        sources = set(engine.tenant("busy").sources())
+        pairs = {source.partition("-")[0] for source in sources}
+        assert sources == {f"{pair}-{side}" for pair in pairs for side in ("left", "right")}, "no half transaction"
+        assert pairs >= {str(number) for number in range(before)}
+        assert pairs <= {str(number) for number in range(after + 1)}
+        for name in (*TENANTS, "busy"):
+            orphans = count_orphans(engine.parts.database, engine.tenant(name)._tenant)
+            assert not any(orphans.values()), orphans
+        assert engine.tenant("acme").ingest(SourceDocument(source="new", data=b"goes on")).new == 1
+    assert kosmos("restore", str(file)).output.startswith(
+        "error: the database holds 3 tenants, and a backup is restored"
+    )
+
+
+def test_restore__of_an_older_revision_is_migrated(
+    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The upgrade drill: a backup that the version before made comes back under this one."""
+    file = tmp_path / "old.dump"
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+        results, sealed = _results(engine), _sealed(engine)
+    assert set_up(own_server.database, "0001").after == "0001"
+    assert json.loads(kosmos("backup", str(file), "--json").stdout)["revision"] == "0001"
+    assert own_server.database.data_dir is not None
+    _destroy(own_server.database.data_dir)
+
+    done = kosmos("restore", str(file), "--json")
+    assert json.loads(done.stdout) == {"tenants": 2, "before": "0001", "after": REVISION}
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        assert (_results(engine), _sealed(engine)) == (results, sealed)
+
+
+def test_restore__that_breaks_off_leaves_an_empty_database(
+    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "kosmos.dump"
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+    assert kosmos("backup", str(file)).exit_code == 0
+    assert own_server.database.data_dir is not None
+    _destroy(own_server.database.data_dir)
+    cut = tmp_path / "cut.dump"
+    cut.write_bytes(file.read_bytes()[: file.stat().st_size * 9 // 10])
+    with pytest.raises((DatabaseError, RequestError)):
+        restore(own_server.database, cut)
+    assert restore(own_server.database, file).tenants == 2
+
+
+# Servers by URL. Its programs are those of the path.
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client programs on the path: of the embedded server, which is the one of most runs."""
+    if os.environ.get("KOSMOS_TEST_DATABASE_URL") or os.environ.get("KOSMOS_TEST_DOCKER"):
+        pytest.skip("pg_dump has to be of the server's version: that of the embedded one is at hand")
+    monkeypatch.setenv("PATH", f"{embedded.program('pg_dump').parent}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("programs")
+def test_backup__of_a_server_by_url(
+    settings: Settings, empty_database: DatabaseSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "kosmos.dump"
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
+    assert back_up(settings.database, file).revision == REVISION
+    restored = restore(empty_database, file)
+    assert (restored.tenants, restored.before, restored.after) == (1, REVISION, REVISION)
+    with Engine(settings.model_copy(update={"database": empty_database}), embedder=HashingEmbedder()) as engine:
+        assert [hit.source for hit in engine.tenant("acme").search("churn").hits] == ["a"]
+
+
+@pytest.mark.usefixtures("programs")
+def test_backup__as_a_role_that_policies_bind_leaves_no_file(settings: Settings, tmp_path: Path) -> None:
+    bound = settings.database.model_copy(update={"admin_url": settings.database.url})
+    with pytest.raises(DatabaseError, match="BYPASSRLS"):
+        back_up(bound, tmp_path / "kosmos.dump")
+    assert list(tmp_path.iterdir()) == []
+    back_up(settings.database, tmp_path / "good.dump")
+    with pytest.raises(ConfigError, match="use a superuser"):
+        restore(bound, tmp_path / "good.dump")
+
+
+@pytest.mark.usefixtures("programs")
+def test_restore__refuses_what_is_no_backup_of_ours(
+    settings: Settings, empty_database: DatabaseSettings, tmp_path: Path
+) -> None:
+    with pytest.raises(RequestError, match="there is no file"):
+        restore(empty_database, tmp_path / "missing.dump")
+    (tmp_path / "text.dump").write_text("words")
+    with pytest.raises(RequestError, match="is no backup that can be read"):
+        restore(empty_database, tmp_path / "text.dump")
+    assert settings.database.admin_url is not None
+    with psycopg.connect(settings.database.admin_url) as connection:
+        connection.execute("UPDATE kosmos.alembic_version SET version_num = '9999'")
+    newer = tmp_path / "newer.dump"
+    back_up(settings.database, newer)
+    with pytest.raises(DatabaseNotReady, match="revision 9999, unknown to this version; install a newer kosmos-rag"):
+        restore(empty_database, newer)
+    with pytest.raises(RequestError, match="exists, and a backup overwrites nothing"):
+        back_up(settings.database, newer)
+
+
+def test_backup__without_the_programs_says_what_to_run(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"pg_dump is not installed here.* run where they are: pg_dump --format=custom"
+    ):
+        back_up(settings.database, tmp_path / "kosmos.dump")
+    without: Any = settings.database.model_copy(update={"admin_url": None})
+    with pytest.raises(ConfigError, match=r"database\.admin_url is not set"):
+        back_up(without, tmp_path / "kosmos.dump")
+
+
+def test_page__has_the_options_of_the_commands() -> None:
+    for program, options in (("pg_dump", DUMP_OPTIONS), ("pg_restore", RESTORE_OPTIONS)):
+        (line,) = [line for line in PAGE.splitlines() if line.startswith(f"{program} ")]
+        assert line.startswith(f"{program} {' '.join(options)} ")
