@@ -72,10 +72,10 @@ def _store(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
 
 def _files(url: str, fetcher: Fetcher, split: str) -> Iterator[tuple[str, bytes]]:
     if url.split("?")[0].endswith(".zip"):
-        yield from _unpack(fetcher.content(url), url)
+        yield from _unpack(fetcher.fetch(url), url)
         return
     for path in (CORPUS, QUERIES, f"qrels/{split}.tsv"):
-        yield path, fetcher.content(f"{url.rstrip('/')}/{path}")
+        yield path, fetcher.fetch(f"{url.rstrip('/')}/{path}")
 
 
 def _unpack(data: bytes, url: str) -> Iterator[tuple[str, bytes]]:

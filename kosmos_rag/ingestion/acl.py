@@ -57,16 +57,16 @@ def remove_unauthorised(
     *,
     collection: str,
 ) -> list[uuid.UUID]:
-    """Remove the stored versions of failed documents that too many could read, in the caller's transaction.
+    """Remove stored versions of failed documents with too open an acl.
 
-    A version is removed where the department of its document is no longer known, and where everyone may read what
-    these settings would restrict.
+    In the caller's transaction. A version is removed if the department of its document is no longer known, and if
+    everyone may read what these settings would restrict.
 
     Args:
         connection: within a transaction of the tenant.
         tenant_id: the tenant.
         failed: error code of each failed document, by id.
-        access: settings of the collection; without `by` nothing is removed.
+        access: settings of the collection; without `department_from` nothing is removed.
         collection: the collection.
 
     Returns:

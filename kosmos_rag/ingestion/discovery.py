@@ -13,7 +13,7 @@ from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
 
 
 class PendingDocument(Protocol):
-    """A document that is to be ingested, not loaded yet."""
+    """A document to ingest that is not loaded yet."""
 
     @property
     def source(self) -> str:
@@ -22,10 +22,7 @@ class PendingDocument(Protocol):
 
     @property
     def etag(self) -> str | None:
-        """Version of the document at its source, to be stored with it.
-
-        None where it is not known.
-        """
+        """Version of the document at its source; None if unknown."""
         ...
 
     def load(self) -> SourceDocument:
@@ -94,7 +91,7 @@ class Discovery:
 
 
 def discover(items: Iterable[SourceDocument | Path], settings: IngestionSettings) -> Discovery:
-    """List the files of the paths; documents are taken as they are."""
+    """List the files of the paths; documents are passed through."""
     discovery = Discovery()
     files: dict[str, ListedDocument] = {}
     loaded: list[LoadedDocument] = []
@@ -112,9 +109,15 @@ def discover(items: Iterable[SourceDocument | Path], settings: IngestionSettings
     return discovery
 
 
-def unlisted_sources(listing: Listing, stored: Iterable[str], seen: set[str]) -> list[str]:
-    """Return the stored sources that a listing covers and no longer holds."""
-    return [source for source in stored if source not in seen and listing.covers(source)]
+def unlisted_sources(listing: Listing, stored: Iterable[str], listed: set[str]) -> list[str]:
+    """Return the stored sources that a listing covers and lacks.
+
+    Args:
+        listing: The completed listing of a folder.
+        stored: Sources of the stored documents.
+        listed: Sources of the listed documents.
+    """
+    return [source for source in stored if source not in listed and listing.covers(source)]
 
 
 def split_windows(documents: Sequence[PendingDocument], size: int) -> Iterator[Sequence[PendingDocument]]:

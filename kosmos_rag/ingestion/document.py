@@ -1,4 +1,4 @@
-"""One document from bytes to chunks: check, fingerprint, parse, chunk."""
+"""Process one document from bytes to chunks: check, fingerprint, parse, chunk."""
 
 import hashlib
 import json
@@ -32,10 +32,10 @@ from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 
 PIPELINE_VERSION = 3
-"""Raised when parsing or chunking changes what comes of the same bytes: stored documents are then made anew."""
+"""Incremented if parsing or chunking changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48
-"""How much of the model's input the line with title and section may take; the rest is the chunk's."""
+"""Tokens of the model's input for title and section; the others are for the chunk."""
 
 
 _CODE = frozenset(
@@ -45,11 +45,11 @@ _CODE = frozenset(
         *(".ts", ".tsx", ".xml", ".yaml", ".yml"),
     )
 )
-"""Files whose words are names: stemming them, or dropping `in` and `is`, would lose what is looked for."""
+"""Files of identifiers: stemming and stop words would lose search terms."""
 
 
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""NUL as JSON escapes it; a backslash that is escaped itself does not begin one."""
+"""NUL as JSON escapes it, without an escaped backslash before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +81,10 @@ def check_source_name(name: str) -> None:
 
 
 def check_document(document: SourceDocument, *, max_bytes: int) -> None:
-    """Raise SourceError where a document cannot be stored: its name, its fields, or its size."""
+    """Raise SourceError if a document cannot be stored.
+
+    Because of its name, its fields or its size.
+    """
     name = document.source
     check_source_name(name)
     if not isinstance(document.data, bytes):
@@ -113,51 +116,57 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
 
 
 def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:
-    """Return the id of the document that `source` names: the same in every process and at every time."""
+    """Return the id of a document: the same in every process."""
     # The default collection's documents are older than collections, and keep their ids.
     corpus = tenant_id if collection == DEFAULT_COLLECTION else uuid.uuid5(tenant_id, f"\x1f{collection}")
     return uuid.uuid5(corpus, source)
 
 
 def declared_language(document: SourceDocument) -> str | None:
-    """Return the language that goes with a document whatever is configured.
+    """Return the language that a document or its file type declares.
 
-    None where the configured one does.
+    None if the configured one applies.
     """
     if document.language is not None:
         return document.language
     return "simple" if PurePath(document.source).suffix.lower() in _CODE else None
 
 
-def language_of(document: SourceDocument, configured: str, known: Collection[str]) -> str:
+def language_of(document: SourceDocument, configured: str, available: Collection[str]) -> str:
     """Return the text search configuration of a document.
 
-    Raises IngestionError where it is not among the known ones, which are those of the server.
+    Args:
+        document: The document.
+        configured: The configured language.
+        available: Text search configurations of the server.
+
+    Raises:
+        IngestionError: The server has no such configuration.
     """
-    own = declared_language(document)
-    language = configured if own is None else own
-    if language not in known:
-        place = "ingestion.language" if own is None else "SourceDocument.language"
+    declared = declared_language(document)
+    language = configured if declared is None else declared
+    if language not in available:
+        setting = "ingestion.language" if declared is None else "SourceDocument.language"
         raise IngestionError(
             "unknown_language",
-            f"the language of {document.source} is {str(language)[:60]!r} ({place}), and the server has no text search "
-            "configuration of that name; use english, german, simple or another one of its catalogue pg_ts_config",
+            f"the language of {document.source} is {str(language)[:60]!r} ({setting}), and the server has no text "
+            "search configuration of that name; use english, german, simple or another one of pg_ts_config",
         )
     return language
 
 
 def version_id(document: "ChunkedDocument") -> uuid.UUID:
-    """Return the id of a version: the same content under the same settings always gets the same."""
+    """Return the id of a version: equal for equal content and settings."""
     return uuid.uuid5(document.id, document.fingerprint)
 
 
 def content_hash(document: SourceDocument) -> str:
-    """Return the SHA-256 of the bytes as they came in, hexadecimal."""
+    """Return the SHA-256 of the document's bytes, hexadecimal."""
     return hashlib.sha256(document.data).hexdigest()
 
 
 def pipeline_key(settings: Settings, model: str) -> str:
-    """Return a text that changes whenever the settings would make other chunks, or readers, of the same bytes."""
+    """Return a key of the settings that determine chunks and access."""
     shape = [
         PIPELINE_VERSION,
         settings.rag.chunking.model_dump(mode="json"),
@@ -172,14 +181,17 @@ def pipeline_key(settings: Settings, model: str) -> str:
 
 
 def fingerprint(document: SourceDocument, key: str) -> str:
-    """Return a hash over content, what is kept with it, and the pipeline: equal means that nothing is to be done."""
+    """Return a hash of content, fields and pipeline.
+
+    An equal fingerprint means that the document is unchanged.
+    """
     language = declared_language(document)
-    kept = json.dumps(
+    fields = json.dumps(
         [document.title, dict(document.metadata), sorted(document.acl), *([] if language is None else [language])],
         sort_keys=True,
         default=str,
     )
-    return hashlib.sha256(f"{content_hash(document)}\n{kept}\n{key}".encode()).hexdigest()
+    return hashlib.sha256(f"{content_hash(document)}\n{fields}\n{key}".encode()).hexdigest()
 
 
 def process_document(
@@ -213,22 +225,22 @@ def process_document(
         IngestionError: the server has no such language.
         ParseError: the bytes are not a document that can be used.
     """
-    analysed = language_of(document, language, languages)
-    parsed = _parsed(document, limits)
+    text_search_language = language_of(document, language, languages)
+    parsed = _parse(document, limits)
     if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
         parsed = replace(parsed, headings=plain_headings(parsed.text))
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
-    pieces = [
+    chunk_texts = [
         ChunkText(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks
     ]
-    indexed, truncated = embedding_texts(pieces, tokenizer)
+    indexed, truncated = embedding_texts(chunk_texts, tokenizer)
     return ChunkedDocument(
         id=identity,
         source=document,
         parsed=parsed,
         title=title,
-        language=analysed,
+        language=text_search_language,
         fingerprint=fingerprint(document, key),
         chunks=chunks,
         indexed=indexed,
@@ -237,10 +249,10 @@ def process_document(
     )
 
 
-def _parsed(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
-    """Parse a document in a process of its own, but for small plain text.
+def _parse(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
+    """Parse a document in a separate process, except small plain text.
 
-    That passes through a few lines of our own and no library, and a process costs more than all that is done to it.
+    Plain text needs no library, and a process costs more than its parsing.
     """
     if is_small_text(document.data, document.source):
         return parse(document, OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages))
@@ -249,7 +261,7 @@ def _parsed(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkText:
-    """What the text that a chunk is found by is made of: all of it is stored with the chunk and its document."""
+    """The parts of a chunk's indexed text."""
 
     title: str
     source: str
@@ -258,26 +270,26 @@ class ChunkText:
 
     @property
     def header(self) -> str:
-        """Title and section, as far as the chunk does not say them itself.
+        """Title and section, without names that the chunk contains.
 
-        A title that is the file's name is left out: `scan-0042` says nothing.
+        A title that is the file's name is left out: `scan-0042` carries no meaning.
         """
         title = "" if self.title in (PurePath(self.source).stem, self.source) else self.title
         names = dict.fromkeys([title, *self.section])
         return " | ".join(name for name in names if name and name not in self.text)
 
 
-def embedding_texts(pieces: Sequence[ChunkText], tokenizer: Tokenizer) -> tuple[list[str], int]:
-    """Put title and section before each chunk's text.
+def embedding_texts(chunk_texts: Sequence[ChunkText], tokenizer: Tokenizer) -> tuple[list[str], int]:
+    """Prefix each chunk's text with title and section.
 
-    Returns the texts, and how many tokens had no room. A piece from the middle of a document seldom names what it is
-    about: its headings do.
+    Returns the texts, and the number of truncated tokens. A chunk from the middle of a document seldom names its
+    subject: its headings do.
     """
-    headers = [piece.header for piece in pieces]
+    headers = [chunk_text.header for chunk_text in chunk_texts]
     shortened = {header: _shorten(header, tokenizer) for header in set(headers) if header}
     texts = [
-        f"{shortened[header][0]}\n{piece.text}" if header else piece.text
-        for header, piece in zip(headers, pieces, strict=True)
+        f"{shortened[header][0]}\n{chunk_text.text}" if header else chunk_text.text
+        for header, chunk_text in zip(headers, chunk_texts, strict=True)
     ]
     return texts, sum(shortened[header][1] for header in headers if header)
 
@@ -290,13 +302,19 @@ def _shorten(header: str, tokenizer: Tokenizer) -> tuple[str, int]:
 
 
 class DocumentProcessor:
-    """Checks, fingerprints, parses and chunks documents by the settings of a collection.
+    """Checks, fingerprints, parses and chunks documents of a collection.
 
     Thread-safe.
     """
 
     def __init__(self, settings: Settings, embedder: Embedder, telemetry: Telemetry) -> None:
-        """Args: embedder: its tokenizer and input length bound the chunks; the semantic chunker embeds by it."""
+        """Create a processor; models are loaded on first use.
+
+        Args:
+            settings: Settings of the collection.
+            embedder: Its tokenizer and input length bound the chunks; the semantic chunker embeds with it.
+            telemetry: Receives the duration of stages.
+        """
         self.settings = settings
         self._embedder = embedder
         self._telemetry = telemetry
@@ -325,7 +343,10 @@ class DocumentProcessor:
         _ = self._chunker
 
     def check(self, document: SourceDocument) -> None:
-        """Raise IngestionError where a document cannot be stored, or lacks the department that the settings require."""
+        """Raise IngestionError if a document cannot be stored.
+
+        Or lacks the department that the settings require.
+        """
         check_document(document, max_bytes=self.settings.ingestion.max_file_bytes)
         apply_access_policy(document, self.settings.rag.access)
 
@@ -334,7 +355,10 @@ class DocumentProcessor:
         return fingerprint(apply_access_policy(document, self.settings.rag.access), self._pipeline_key)
 
     def compute_etag(self, entry: Entry) -> str | None:
-        """Return a hash of the etag of an entry and of these settings; None for an entry without one."""
+        """Return an etag that covers the entry and the settings.
+
+        None for an entry without one.
+        """
         if entry.etag is None:
             return None
         text = f"{entry.etag}\x1f{self._pipeline_key}"

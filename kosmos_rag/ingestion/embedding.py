@@ -13,7 +13,7 @@ from kosmos_rag.storage.publish import stored_vectors, text_hash
 
 
 class TextVectors:
-    """The vectors of the texts of a batch in each embedding space, by the hash of the text."""
+    """Vectors of a batch's texts in each embedding space, by text hash."""
 
     def __init__(self, texts: Sequence[str], spaces: Sequence[tuple[Space, Embedder]]) -> None:
         self._hashes = [text_hash(text) for text in texts]
@@ -23,17 +23,23 @@ class TextVectors:
         self._embedded: set[uuid.UUID] = set()
 
     def load_stored(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
-        """Take the vectors that the tenant has of these texts, in the caller's transaction."""
+        """Load the tenant's stored vectors of these texts.
+
+        In the caller's transaction.
+        """
         for space, _ in self._spaces:
             self._vectors[space.id] |= stored_vectors(connection, tenant_id, space.id, self._texts.keys())
 
     @property
     def missing(self) -> int:
-        """How many texts the models are to embed, a text in two spaces counting twice."""
+        """Number of embeddings to compute; a text counts for each space."""
         return sum(len(self._texts) - len(vectors) for vectors in self._vectors.values())
 
     def embed_missing(self) -> None:
-        """Embed the texts without a vector, by one call of the model of each space. Raises ModelError."""
+        """Embed the texts without a vector. Raises ModelError.
+
+        One call of the model of each space.
+        """
         for space, embedder in self._spaces:
             vectors = self._vectors[space.id]
             if missing := [key for key in self._texts if key not in vectors]:
@@ -41,7 +47,10 @@ class TextVectors:
                 self._embedded.update(missing)
 
     def select(self, start: int, end: int) -> dict[uuid.UUID, Vectors]:
-        """Return the vectors of the texts from `start` to `end` by space: shape (end - start, dimensions)."""
+        """Return the vectors of a range of texts by space.
+
+        Shape (end - start, dimensions).
+        """
         keys = self._hashes[start:end]
         return {
             space.id: np.array([self._vectors[space.id][key] for key in keys]).reshape(len(keys), space.dimensions)
@@ -49,5 +58,5 @@ class TextVectors:
         }
 
     def count_reused(self, start: int, end: int) -> int:
-        """Count the texts from `start` to `end` whose vectors were stored in each space."""
+        """Count the texts of a range with stored vectors in each space."""
         return sum(key not in self._embedded for key in self._hashes[start:end])

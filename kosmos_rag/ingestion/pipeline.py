@@ -171,19 +171,28 @@ class IngestPipeline:
         return self._processor_for(preset)
 
     def require_preset(self, tenant: TenantRef, collection: str, enqueued: str | None) -> None:
-        """Raise IngestionError unless a collection has the preset that a job was enqueued under."""
+        """Raise IngestionError unless the collection has the job's preset.
+
+        Args:
+            tenant: Owner of the collection.
+            collection: Name of the collection.
+            enqueued: Version of the preset that the job was enqueued under; None requires none.
+        """
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             require_preset(collection, enqueued, load_preset(connection, tenant.id, collection))
 
     def list_sources(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
-        """Return the ids of all documents of a collection by source, ordered by source, whoever may read them."""
+        """Return the document ids of a collection by source, in source order.
+
+        Regardless of the acl.
+        """
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return load_sources(connection, tenant.id, collection)
 
     def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
-        """Remove documents by source with all their rows.
+        """Delete documents by source with all their rows.
 
-        Returns how many there were.
+        Returns the number of deleted documents.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
@@ -202,17 +211,20 @@ class IngestPipeline:
     def _remove_missing(
         self, tenant: TenantRef, collection: str, discovery: Discovery, report: ReportBuilder, *, prune: bool
     ) -> None:
-        """Remove documents that a folder no longer holds, and unlistable ones that would stay open to everyone."""
+        """Delete documents that a folder no longer lists.
+
+        And unlistable ones that would stay readable by everyone.
+        """
         listings = discovery.listings if prune else []
         failed = {document_id(tenant.id, collection, one.source): one.code for one in discovery.failures}
         if not listings and not failed:
             return
-        seen = {document.source for document in discovery.documents}
+        listed = {document.source for document in discovery.documents}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             missing: dict[str, uuid.UUID] = {}
             for listing in listings:
                 stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
-                sources = unlisted_sources(listing, stored, seen)
+                sources = unlisted_sources(listing, stored, listed)
                 if refusal := listing.refusal_to_prune(sources):
                     report.failed.append(refusal)
                 else:
@@ -278,7 +290,10 @@ class _Run:
     executor: PublishExecutor
 
     def ingest(self, documents: Iterable[tuple[uuid.UUID, PendingDocument]]) -> None:
-        """Process the documents in order, publish the batches, then complete what is unchanged or rejected."""
+        """Process the documents in order and publish them in batches.
+
+        Unchanged and rejected documents are completed last.
+        """
         batch = _Batch()
         unchanged: list[tuple[uuid.UUID, PendingDocument]] = []
         rejected: _Rejected = []
@@ -352,7 +367,7 @@ class _Run:
         self._reject(rejected)
 
     def _complete_unchanged(self, unchanged: Sequence[tuple[uuid.UUID, PendingDocument]]) -> None:
-        """Complete the leases of unchanged documents, and store the etags that they have now."""
+        """Complete the leases of unchanged documents, and store their etags."""
         documents = [pending for _, pending in unchanged]
         etags = {key: pending.etag for key, pending in unchanged if pending.etag is not None}
         if not documents or (self.lease is NO_LEASE and not etags):
@@ -365,9 +380,11 @@ class _Run:
                 self.lease.complete(connection, {key: Completion(outcome=Outcome.UNCHANGED) for key in leased})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure(documents, error)
-        lost = [pending for key, pending in unchanged if key not in leased]
-        if lost:
-            self.recorder.record_failure(lost, IngestionError("lease_lost", "another writer took the documents over"))
+        lost_documents = [pending for key, pending in unchanged if key not in leased]
+        if lost_documents:
+            self.recorder.record_failure(
+                lost_documents, IngestionError("lease_lost", "another writer took the documents over")
+            )
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
     def _reject(self, rejected: _Rejected) -> None:

@@ -33,7 +33,7 @@ So few take the model less time than a second transaction takes; for more, no co
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """What a transaction did with a document: outcome, and number of chunks written."""
+    """Outcome of a document in a transaction, with its chunk count."""
 
     outcome: Outcome
     """NEW, CHANGED or UNCHANGED."""
@@ -41,24 +41,28 @@ class Completion:
 
 
 class Lease(Protocol):
-    """Fencing for concurrent writers: `verify` first, `complete` last in the transaction that writes documents.
+    """Fencing for concurrent writers.
 
-    The documents and the completion of the lease are committed together or not at all.
+    `verify` comes first, `complete` last in the transaction that writes documents. The documents and the completion of
+    the lease are committed together or not at all.
     """
 
     def may_start(self, document: PendingDocument) -> bool:
-        """Whether to start work on a document; without asking the database.
+        """Return whether to start work on a document, without a query.
 
         False: it has no outcome.
         """
         ...
 
     def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
-        """Return the documents that are still leased, and lock their leases until the transaction ends."""
+        """Return the documents with a valid lease, and lock these leases.
+
+        Until the transaction ends.
+        """
         ...
 
     def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
-        """Record that these documents, which were verified, are written or unchanged."""
+        """Record that verified documents are written or unchanged."""
         ...
 
 
@@ -79,7 +83,7 @@ NO_LEASE: Lease = _NoLease()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishResult:
-    """What became of one document of a batch."""
+    """The result of one document of a batch."""
 
     document: ChunkedDocument
     outcome: Outcome | None
@@ -102,7 +106,7 @@ class _Batch:
     """The space to create with the first document of a tenant; None where the tenant has one."""
 
     def spans(self) -> Iterator[tuple[ChunkedDocument, int, int]]:
-        """Yield each document with the range of its texts among those of the batch."""
+        """Yield each document with its range of the batch's texts."""
         ends = accumulate(len(document.chunks) for document in self.documents)
         for document, end in zip(self.documents, ends, strict=True):
             yield document, end - len(document.chunks), end

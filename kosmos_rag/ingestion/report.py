@@ -43,7 +43,10 @@ class OutcomeRecorder(Protocol):
         ...
 
     def record_removed(self, documents: Sequence[PendingDocument]) -> None:
-        """Record failed documents whose stored version was removed, as it would have stayed open to everyone."""
+        """Record failed documents whose stored version was removed.
+
+        It would have stayed readable by everyone.
+        """
         ...
 
 

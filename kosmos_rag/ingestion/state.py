@@ -1,4 +1,4 @@
-"""What the pipeline knows of a collection before it works on documents."""
+"""State of a collection that the pipeline loads before it processes documents."""
 
 import uuid
 from collections.abc import Sequence
@@ -35,7 +35,10 @@ class CollectionState:
 def load_state(
     connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, document_ids: Sequence[uuid.UUID]
 ) -> CollectionState:
-    """Read the state of a collection, with the fingerprints of these documents, in the caller's transaction."""
+    """Read the state of a collection with fingerprints of documents.
+
+    In the caller's transaction.
+    """
     values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
     return CollectionState(
         preset=load_preset(connection, tenant_id, collection),
@@ -81,7 +84,9 @@ def require_preset(collection: str, enqueued: str | None, current: Preset | None
 def load_sources(
     connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, prefix: str | None = None
 ) -> dict[str, uuid.UUID]:
-    """Read the document ids of a collection by source, ordered by source, in the caller's transaction.
+    """Read the document ids of a collection by source, in source order.
+
+    In the caller's transaction.
 
     Args:
         connection: within a transaction of the tenant.

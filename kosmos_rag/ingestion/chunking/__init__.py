@@ -1,4 +1,4 @@
-"""Five chunkers behind the `Chunker` port, and the factory that builds the configured one."""
+"""Five chunkers behind the `Chunker` protocol, and the factory that builds the configured one."""
 
 from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.errors import ConfigError
@@ -13,14 +13,19 @@ from kosmos_rag.ingestion.chunking.semantic import SemanticChunker
 __all__ = ["build_chunker"]
 
 _MIN_BUDGET = 8
-"""One character may be several tokens: with fewer than these a chunk might not hold any."""
+"""One character may be several tokens: a smaller budget might not hold any character."""
 
 
 def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens: int) -> Chunker:
-    """Build the chunker that the settings name.
+    """Build the configured chunker.
 
-    No chunk has more than `max_tokens` tokens of the embedder's tokenizer, but for fenced blocks with `whole_blocks`.
-    Raises ConfigError if these are fewer than 8.
+    Args:
+        settings: The settings of `rag.chunking`.
+        embedder: Its tokenizer bounds the chunks; the semantic chunker embeds with it.
+        max_tokens: Maximum tokens of a chunk, except for fenced blocks with `whole_blocks`.
+
+    Raises:
+        ConfigError: `max_tokens` is below 8.
     """
     if max_tokens < _MIN_BUDGET:
         raise ConfigError(

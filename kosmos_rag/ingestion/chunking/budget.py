@@ -1,4 +1,4 @@
-"""The hard limit of tokens, kept for every chunk whichever chunker made it."""
+"""The token limit of chunks."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Tokenizer
-from kosmos_rag.ingestion.chunking.span import Piece, Span, cut_point, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, cut_point, trimmed
 
 
 class TokenBudget:
-    """Counts the tokens of spans, and cuts pieces that have too many."""
+    """Counts the tokens of spans, and cuts chunks over the budget."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
         self.max_tokens = max_tokens
@@ -20,31 +20,31 @@ class TokenBudget:
         """Count the tokens of each span, in one call of the tokenizer."""
         return self._tokenizer.count([text[start:end] for start, end in spans])
 
-    def fit(self, text: str, pieces: Sequence[Piece]) -> list[tuple[Piece, int]]:
-        """Give the pieces with their tokens, in order.
+    def fit(self, text: str, chunks: Sequence[ChunkSpan]) -> list[tuple[ChunkSpan, int]]:
+        """Return the chunks with their token counts, in order.
 
-        One over the budget loses its overlap, then is cut if it may be. Raises ModelError if the tokenizer makes more
-        tokens of a single character than the budget allows.
+        A chunk over the budget loses its overlap, then is cut if it may be. Raises ModelError if the tokenizer makes
+        more tokens of a single character than the budget allows.
         """
-        fitting: list[tuple[Piece, int]] = []
-        pending = list(pieces)
+        fitting: list[tuple[ChunkSpan, int]] = []
+        pending = list(chunks)
         # A part may have more tokens than the same span had within the whole, so parts are counted again.
         while pending:
-            counts = self.count(text, ((piece.start, piece.end) for piece in pending))
-            counted = list(zip(pending, counts, strict=True))
-            fitting += [(piece, tokens) for piece, tokens in counted if self._stays(piece, tokens)]
-            over = [piece for piece, tokens in counted if not self._stays(piece, tokens)]
-            pending = [part for piece in over for part in self._shorten(text, piece)]
-        return sorted(fitting, key=lambda counted: counted[0].own)
+            counts = self.count(text, ((chunk.start, chunk.end) for chunk in pending))
+            entry = list(zip(pending, counts, strict=True))
+            fitting += [(chunk, tokens) for chunk, tokens in entry if self._is_allowed(chunk, tokens)]
+            over = [chunk for chunk, tokens in entry if not self._is_allowed(chunk, tokens)]
+            pending = [part for chunk in over for part in self._shorten(text, chunk)]
+        return sorted(fitting, key=lambda entry: entry[0].own_start)
 
-    def _stays(self, piece: Piece, tokens: int) -> bool:
-        return tokens <= self.max_tokens or (piece.whole and piece.start == piece.own)
+    def _is_allowed(self, chunk: ChunkSpan, tokens: int) -> bool:
+        return tokens <= self.max_tokens or (chunk.indivisible and chunk.start == chunk.own_start)
 
-    def _shorten(self, text: str, piece: Piece) -> list[Piece]:
-        if piece.start < piece.own:
-            return [replace(piece, start=piece.own)]
-        parts = trimmed(text, self._cut(text, piece.start, piece.end))
-        return [replace(piece, start=start, own=start, end=end) for start, end in parts]
+    def _shorten(self, text: str, chunk: ChunkSpan) -> list[ChunkSpan]:
+        if chunk.start < chunk.own_start:
+            return [replace(chunk, start=chunk.own_start)]
+        parts = trimmed(text, self._cut(text, chunk.start, chunk.end))
+        return [replace(chunk, start=start, own_start=start, end=end) for start, end in parts]
 
     def _cut(self, text: str, start: int, end: int) -> list[Span]:
         if end - start == 1:

@@ -1,4 +1,4 @@
-"""The hierarchical chunker: small pieces to be matched, each with the section around it to be shown."""
+"""The hierarchical chunker: small chunks for search, each with its section for the context."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -45,33 +45,36 @@ class HierarchicalChunker:
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
-        """Split; an all-blank text gives no chunks."""
+        """Split a document; an all-blank text gives no chunks."""
         text = document.text
-        found = [units for section in sections(document) if (units := list(section_units(text, section)))]
+        section_blocks = [units for section in sections(document) if (units := list(section_units(text, section)))]
         runs = [
-            Run(units=[replace(unit, begins_topic=True) for unit in units], target=self._max_size) for units in found
+            Run(units=[replace(unit, begins_topic=True) for unit in units], target=self._max_size)
+            for units in section_blocks
         ]
-        pieces = [piece for packed in self._packer.pack(text, runs) for piece in packed]
-        chunks = build_chunks(document, self._budget.fit(text, pieces))
-        return [replace(chunk, parent_span=self._around(_section_of(chunk, found), chunk)) for chunk in chunks]
+        spans = [span for spans_of_run in self._packer.pack(text, runs) for span in spans_of_run]
+        chunks = build_chunks(document, self._budget.fit(text, spans))
+        return [
+            replace(chunk, parent_span=self._parent_span(_section_of(chunk, section_blocks), chunk)) for chunk in chunks
+        ]
 
-    def _around(self, units: Sequence[Unit], chunk: Chunk) -> Span | None:
+    def _parent_span(self, units: Sequence[Unit], chunk: Chunk) -> Span | None:
         start, end = units[0].start, units[-1].end
         if end - start <= self._section_size:
             return start, end
         first = units[bisect_right(units, chunk.start, key=_start) - 1].start
         last = units[bisect_left(units, chunk.end, key=_end)].end
-        spare = self._section_size - (last - first)
-        if spare < 0:
+        margin = self._section_size - (last - first)
+        if margin < 0:
             return None
         # As much before as after it, or more of the one where the other has no more.
-        low = max(start, min(first - spare // 2, end - self._section_size))
+        low = max(start, min(first - margin // 2, end - self._section_size))
         high = low + self._section_size
         return units[bisect_left(units, low, key=_start)].start, units[bisect_right(units, high, key=_end) - 1].end
 
 
-def _section_of(chunk: Chunk, found: Sequence[Sequence[Unit]]) -> Sequence[Unit]:
-    return found[bisect_right(found, chunk.start, key=lambda units: units[0].start) - 1]
+def _section_of(chunk: Chunk, section_blocks: Sequence[Sequence[Unit]]) -> Sequence[Unit]:
+    return section_blocks[bisect_right(section_blocks, chunk.start, key=lambda units: units[0].start) - 1]
 
 
 def _start(unit: Unit) -> int:

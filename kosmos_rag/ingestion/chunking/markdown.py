@@ -1,4 +1,4 @@
-"""The header-aware chunker: a chunk lies within one section, and a heading stays with its text."""
+"""The Markdown chunker: a chunk lies within one section, and a heading stays with its text."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import Section, section_units, sections
-from kosmos_rag.ingestion.chunking.span import Piece, build_chunks, overlap_start
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, build_chunks, overlap_start
 
 
 class MarkdownChunker:
@@ -46,29 +46,29 @@ class MarkdownChunker:
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
-        """Split; an all-blank text gives no chunks."""
+        """Split a document; an all-blank text gives no chunks."""
         text = document.text
         runs = [self._run(text, section) for section in sections(document)]
-        pieces = [
-            piece
-            for run, packed in zip(runs, self._packer.pack(text, runs), strict=True)
-            for piece in self._overlapping(text, packed, run.units)
+        spans = [
+            span
+            for run, spans_of_run in zip(runs, self._packer.pack(text, runs), strict=True)
+            for span in self._add_overlap(text, spans_of_run, run.units)
         ]
-        return build_chunks(document, self._budget.fit(text, pieces))
+        return build_chunks(document, self._budget.fit(text, spans))
 
     def _run(self, text: str, section: Section) -> Run:
         units = list(section_units(text, section))
         size = units[-1].end - units[0].start if units else 0
         return Run(units=units, target=self._max_size - (self._overlap if size > self._max_size else 0))
 
-    def _overlapping(self, text: str, pieces: Sequence[Piece], units: Sequence[Unit]) -> Iterator[Piece]:
-        yield from pieces[:1]
+    def _add_overlap(self, text: str, spans: Sequence[ChunkSpan], units: Sequence[Unit]) -> Iterator[ChunkSpan]:
+        yield from spans[:1]
         fence_ends = [0, *(unit.end for unit in units if unit.fenced)]
-        for previous, piece in pairwise(pieces):
-            if piece.chunker != self.name:
-                yield piece
+        for previous, span in pairwise(spans):
+            if span.chunker != self.name:
+                yield span
                 continue
-            floor = max(previous.own, fence_ends[bisect_right(fence_ends, piece.own) - 1])
-            room = min(self._overlap, self._max_size - (piece.end - piece.own))
-            start = overlap_start(text, floor, piece.own, room, (LINE_START, SENTENCE_START))
-            yield replace(piece, start=start)
+            floor = max(previous.own_start, fence_ends[bisect_right(fence_ends, span.own_start) - 1])
+            room = min(self._overlap, self._max_size - (span.end - span.own_start))
+            start = overlap_start(text, floor, span.own_start, room, (LINE_START, SENTENCE_START))
+            yield replace(span, start=start)

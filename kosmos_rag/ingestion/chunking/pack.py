@@ -1,4 +1,4 @@
-"""Fills chunks with units that are kept whole: sentences, paragraphs, fenced blocks."""
+"""Pack units (sentences, paragraphs, fenced blocks) into chunks without splitting them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,25 +7,25 @@ from typing import NamedTuple
 
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
-from kosmos_rag.ingestion.chunking.span import Piece, cut_to_size, trim, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, cut_to_size, trim, trimmed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """A trimmed stretch of text that is kept whole where the limits allow it."""
+    """A trimmed span that stays whole within the limits."""
 
     start: int
     end: int
     noun: str
-    """What it is, for a reason that people read: `sentence`."""
+    """Its name in messages: `sentence`."""
     body: int
-    """Where its own text begins, after headings that lead it; `start` where there are none."""
+    """Start of its own text, after leading headings; `start` without headings."""
     begins_topic: bool = False
-    """A chunk that has its minimum ends before it."""
+    """Ends a chunk of at least `min_size` before it."""
     begins_paragraph: bool = False
-    """Where a chunk that is full is best divided."""
+    """Preferred position to divide a full chunk."""
     fenced: bool = False
-    """Kept whole up to 1.5 times the size, and even if its headings must then stand apart."""
+    """Stays whole up to 1.5 times the size, even if its headings become a chunk of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,20 +38,20 @@ class Run:
 
 
 _FENCE_ALLOWANCE = 1.5
-"""How many times the size a fenced block may have: half a program is worth little."""
+"""Size limit of a fenced block, as a multiple of `max_size`: half a program is of little use."""
 
 
-class _Counted(NamedTuple):
+class _CountedUnit(NamedTuple):
     unit: Unit
     tokens: int
     tokens_before: int
     """Tokens of all units before it."""
     too_long: str | None
-    """Why it cannot be kept whole; None when it can."""
+    """Reason to cut it; None if it stays whole."""
 
 
 class Packer:
-    """Joins units to chunks of `min_size` characters and more, within the limits.
+    """Joins units to chunks of at least `min_size` characters.
 
     A unit of more than `max_size` characters, or of more tokens than the budget, is cut recursively; with
     `whole_blocks` a fenced one never is.
@@ -74,21 +74,21 @@ class Packer:
         self._recursive = recursive
         self._whole_blocks = whole_blocks
 
-    def pack(self, text: str, runs: Sequence[Run]) -> list[list[Piece]]:
-        """Give the pieces of each run, in order.
+    def pack(self, text: str, runs: Sequence[Run]) -> list[list[ChunkSpan]]:
+        """Return the chunk spans of each run, in order.
 
         All units are counted in one call of the tokenizer.
         """
-        counted = self._count(text, [unit for run in runs for unit in run.units])
-        return [list(self._pack_run(text, list(islice(counted, len(run.units))), run.target)) for run in runs]
+        counted_units = self._count(text, [unit for run in runs for unit in run.units])
+        return [list(self._pack_run(text, list(islice(counted_units, len(run.units))), run.target)) for run in runs]
 
-    def _count(self, text: str, units: Sequence[Unit]) -> Iterator[_Counted]:
+    def _count(self, text: str, units: Sequence[Unit]) -> Iterator[_CountedUnit]:
         spans = [(unit.start, unit.end) for unit in units if not self._is_oversize(unit)]
         counts = iter(self._budget.count(text, spans))
         before = 0
         for unit in units:
             tokens = 0 if self._is_oversize(unit) else next(counts)
-            yield _Counted(unit, tokens, before, self._too_long(unit, tokens))
+            yield _CountedUnit(unit, tokens, before, self._too_long(unit, tokens))
             before += tokens
 
     def _is_oversize(self, unit: Unit) -> bool:
@@ -105,68 +105,68 @@ class Packer:
             return f"{unit.noun} over the budget of {self._budget.max_tokens} tokens"
         return None
 
-    def _pack_run(self, text: str, units: Sequence[_Counted], target: int) -> Iterator[Piece]:
+    def _pack_run(self, text: str, units: Sequence[_CountedUnit], target: int) -> Iterator[ChunkSpan]:
         for reason, stretch in groupby(units, key=lambda counted: counted.too_long):
             if reason is None:
                 for group in self._groups(list(stretch), target):
-                    piece = self._piece(group[0].unit.start, group[-1].unit.end)
+                    span = self._chunk_span(group[0].unit.start, group[-1].unit.end)
                     # Of several units, all fit; a block that does not stands alone.
-                    yield replace(piece, whole=self._whole_blocks and group[0].unit.fenced and len(group) == 1)
+                    yield replace(span, indivisible=self._whole_blocks and group[0].unit.fenced and len(group) == 1)
             else:
                 for counted in stretch:
                     yield from self._cut(text, counted.unit, reason)
 
-    def _groups(self, units: Sequence[_Counted], target: int) -> list[list[_Counted]]:
-        groups: list[list[_Counted]] = []
-        group: list[_Counted] = []
+    def _groups(self, units: Sequence[_CountedUnit], target: int) -> list[list[_CountedUnit]]:
+        groups: list[list[_CountedUnit]] = []
+        group: list[_CountedUnit] = []
         for counted in units:
             if group and counted.unit.begins_topic and _extent(group) >= self._min_size:
                 groups.append(group)
                 group = []
             while group and not self._fits(group[0], counted, target):
-                full = self._where_full(group)
+                full = self._split_index(group)
                 groups.append(group[:full])
                 group = group[full:]
             group.append(counted)
         groups.append(group)
         return self._join_short_tail(groups, target)
 
-    def _join_short_tail(self, groups: list[list[_Counted]], target: int) -> list[list[_Counted]]:
+    def _join_short_tail(self, groups: list[list[_CountedUnit]], target: int) -> list[list[_CountedUnit]]:
         short = len(groups) > 1 and _extent(groups[-1]) < self._min_size
         if short and self._fits(groups[-2][0], groups[-1][-1], target):
             return [*groups[:-2], groups[-2] + groups[-1]]
         return groups
 
-    def _fits(self, first: _Counted, last: _Counted, target: int) -> bool:
+    def _fits(self, first: _CountedUnit, last: _CountedUnit, target: int) -> bool:
         tokens = last.tokens_before + last.tokens - first.tokens_before
         return last.unit.end - first.unit.start <= target and tokens <= self._budget.max_tokens
 
-    def _where_full(self, group: Sequence[_Counted]) -> int:
+    def _split_index(self, group: Sequence[_CountedUnit]) -> int:
         for index in range(len(group) - 1, 0, -1):
             if group[index].unit.begins_paragraph and _extent(group[:index]) >= self._min_size:
                 return index
         return len(group)
 
-    def _cut(self, text: str, unit: Unit, reason: str) -> Iterator[Piece]:
-        if unit.fenced and unit.start < unit.body and self._keeps_alone(text, unit):
-            yield self._piece(*trim(text, (unit.start, unit.body)))
-            yield self._piece(unit.body, unit.end)
+    def _cut(self, text: str, unit: Unit, reason: str) -> Iterator[ChunkSpan]:
+        if unit.fenced and unit.start < unit.body and self._fits_alone(text, unit):
+            yield self._chunk_span(*trim(text, (unit.start, unit.body)))
+            yield self._chunk_span(unit.body, unit.end)
             return
-        first, *rest = self._recursive.pieces(text, (unit.body, unit.end), fallback_reason=reason)
+        first, *remaining = self._recursive.cut(text, (unit.body, unit.end), fallback_reason=reason)
         for start, end in trimmed(text, cut_to_size(text, (unit.start, first.end), self._max_size)):
-            yield replace(first, start=start, own=start, end=end)
-        yield from rest
+            yield replace(first, start=start, own_start=start, end=end)
+        yield from remaining
 
-    def _keeps_alone(self, text: str, unit: Unit) -> bool:
+    def _fits_alone(self, text: str, unit: Unit) -> bool:
         alone = replace(unit, start=unit.body)
         if self._is_oversize(alone):
             return False
         (tokens,) = self._budget.count(text, [(alone.start, alone.end)])
         return tokens <= self._budget.max_tokens
 
-    def _piece(self, start: int, end: int) -> Piece:
-        return Piece(start=start, own=start, end=end, chunker=self._chunker)
+    def _chunk_span(self, start: int, end: int) -> ChunkSpan:
+        return ChunkSpan(start=start, own_start=start, end=end, chunker=self._chunker)
 
 
-def _extent(group: Sequence[_Counted]) -> int:
+def _extent(group: Sequence[_CountedUnit]) -> int:
     return group[-1].unit.end - group[0].unit.start

@@ -1,4 +1,4 @@
-"""The paragraph chunker: text between blank lines, joined until it is long enough."""
+"""The paragraph chunker: joins the text between blank lines to chunks."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n\s*+")
 
 
 def paragraphs(text: str, span: Span) -> Iterator[Span]:
-    """Find the stretches of a span that blank lines separate, trimmed."""
-    return trimmed(text, _between_blank_lines(text, span))
+    """Yield the paragraphs of a span, trimmed."""
+    return trimmed(text, _split_at_blank_lines(text, span))
 
 
-def _between_blank_lines(text: str, span: Span) -> Iterator[Span]:
+def _split_at_blank_lines(text: str, span: Span) -> Iterator[Span]:
     start, end = span
     for gap in _BLANK_LINES.finditer(text, start, end):
         yield start, gap.start()
@@ -26,9 +26,9 @@ def _between_blank_lines(text: str, span: Span) -> Iterator[Span]:
 
 
 class ParagraphChunker:
-    """Joins paragraphs until a chunk has `min_size` characters.
+    """Joins paragraphs to chunks of at least `min_size` characters.
 
-    One over `max_size` is cut recursively.
+    A paragraph over `max_size` is cut recursively.
     """
 
     name = "paragraph"
@@ -41,11 +41,11 @@ class ParagraphChunker:
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
-        """Split; an all-blank text gives no chunks."""
+        """Split a document; an all-blank text gives no chunks."""
         text = document.text
         units = [
             Unit(start=start, body=start, end=end, noun="paragraph", begins_topic=True)
             for start, end in paragraphs(text, (0, len(text)))
         ]
-        (pieces,) = self._packer.pack(text, [Run(units=units, target=self._max_size)])
-        return build_chunks(document, self._budget.fit(text, pieces))
+        (spans,) = self._packer.pack(text, [Run(units=units, target=self._max_size)])
+        return build_chunks(document, self._budget.fit(text, spans))

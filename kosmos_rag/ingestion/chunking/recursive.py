@@ -1,4 +1,4 @@
-"""The recursive chunker: LangChain's algorithm, with exact spans and a hard bound."""
+"""The recursive chunker: LangChain's algorithm, with exact spans and a size limit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,16 +7,16 @@ from itertools import pairwise
 from kosmos_rag.core.text.sentences import WORD_START
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.span import Piece, Span, build_chunks, cut_to_size, overlap_start, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, cut_to_size, overlap_start, trimmed
 
 _WINDOW = 1_000_000
 """Characters given to the library at once: it holds one string per separator found."""
 
 
 class RecursiveChunker:
-    """Cuts at the coarsest separator that gives pieces of at most `size` characters.
+    """Cuts at the coarsest separator, into chunks of at most `size` characters.
 
-    A piece repeats up to `overlap` characters of the one before, from the start of a word.
+    A chunk repeats up to `overlap` characters of the one before, from the start of a word.
     """
 
     name = "recursive"
@@ -40,21 +40,29 @@ class RecursiveChunker:
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
-        """Split; an all-blank text gives no chunks."""
+        """Split a document; an all-blank text gives no chunks."""
         text = document.text
-        return build_chunks(document, self._budget.fit(text, self.pieces(text, (0, len(text)))))
+        return build_chunks(document, self._budget.fit(text, self.cut(text, (0, len(text)))))
 
-    def pieces(self, text: str, span: Span, *, fallback_reason: str | None = None) -> list[Piece]:
-        """Cut a span of the text into pieces of at most `size` characters, overlap included."""
-        pieces = [
-            Piece(start=start, own=start, end=end, chunker=self.name, fallback_reason=fallback_reason)
+    def cut(self, text: str, span: Span, *, fallback_reason: str | None = None) -> list[ChunkSpan]:
+        """Cut a span into chunk spans of at most `size` characters.
+
+        The overlap is included in the size.
+
+        Args:
+            text: The text of the document.
+            span: The span to cut.
+            fallback_reason: Why another chunker could not cut it; stored with the chunks.
+        """
+        spans = [
+            ChunkSpan(start=start, own_start=start, end=end, chunker=self.name, fallback_reason=fallback_reason)
             for start, end in trimmed(text, self._spans(text, span))
         ]
         overlapping = [
-            replace(piece, start=overlap_start(text, previous.own, piece.own, self._overlap, [WORD_START]))
-            for previous, piece in pairwise(pieces)
+            replace(chunk, start=overlap_start(text, previous.own_start, chunk.own_start, self._overlap, [WORD_START]))
+            for previous, chunk in pairwise(spans)
         ]
-        return [*pieces[:1], *overlapping]
+        return [*spans[:1], *overlapping]
 
     def _spans(self, text: str, span: Span) -> Iterator[Span]:
         if span[1] - span[0] <= self._size:
@@ -76,8 +84,8 @@ class RecursiveChunker:
         start, end = span
         while end - start > _WINDOW:
             middle, limit = start + _WINDOW // 2, start + _WINDOW
-            found = ((text.rfind(separator, middle, limit), separator) for separator in self._separators)
-            cut = next((at + len(separator) for at, separator in found if at != -1), limit)
+            positions = ((text.rfind(separator, middle, limit), separator) for separator in self._separators)
+            cut = next((at + len(separator) for at, separator in positions if at != -1), limit)
             yield start, cut
             start = cut
         yield start, end

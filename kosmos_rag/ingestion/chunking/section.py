@@ -1,4 +1,4 @@
-"""Sections of a document, and the paragraphs and fenced blocks that they are made of."""
+"""Sections of a document, and their paragraphs and fenced blocks."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,10 @@ _FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A heading, those without text of their own that lead it, and its text up to the next heading."""
+    """A heading with its text up to the next heading.
+
+    Preceding headings without text of their own belong to it.
+    """
 
     start: int
     body: int
@@ -30,13 +33,13 @@ def sections(document: ParsedDocument) -> Iterator[Section]:
     levels = [*(heading.level for heading in document.headings), 0]
     first_end, *ends = [*(start for start, _ in spans), len(text)]
     yield Section(start=0, body=0, end=first_end)
-    led_from: int | None = None
+    leading_start: int | None = None
     for (start, body), end, (level, next_level) in zip(spans, ends, pairwise(levels), strict=True):
-        led_from = start if led_from is None else led_from
+        leading_start = start if leading_start is None else leading_start
         if next_level > level and not text[body:end].strip():
             continue
-        yield Section(start=led_from, body=body, end=end)
-        led_from = None
+        yield Section(start=leading_start, body=body, end=end)
+        leading_start = None
 
 
 def section_units(text: str, section: Section) -> Iterator[Unit]:
@@ -63,15 +66,15 @@ def _blocks(text: str, span: Span) -> Iterator[tuple[int, int, bool]]:
 
 
 def _fences(text: str, span: Span) -> Iterator[Span]:
-    """Find fenced blocks as CommonMark has them.
+    """Yield fenced blocks as CommonMark defines them.
 
-    One that is never closed is taken for text.
+    An unclosed fence is text.
     """
     opening: re.Match[str] | None = None
     for line in _FENCE_LINE.finditer(text, *span):
         fence, info = line["fence"], line["info"]
         if opening is None:
-            # An info string after backticks has none: that is code within a line.
+            # Backticks in the info string: that is inline code and not a fence.
             if not (fence[0] == "`" and "`" in info):
                 opening = line
         elif fence.startswith(opening["fence"]) and not info.strip():

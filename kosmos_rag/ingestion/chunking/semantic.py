@@ -1,4 +1,4 @@
-"""The semantic chunker: a chunk ends where neighbouring sentences are about different things."""
+"""The semantic chunker: a chunk ends where neighbouring sentences differ in topic."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
@@ -13,7 +13,7 @@ from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
-from kosmos_rag.ingestion.chunking.span import Piece, Span, build_chunks, heading_spans, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, heading_spans, trimmed
 
 _MAX_SENTENCES = 20_000
 """Each sentence is one more text for the model: so many cost a CPU some minutes."""
@@ -30,10 +30,10 @@ class _CannotSplitError(Exception):
 
 
 class SemanticChunker:
-    """Cuts where the cosine similarity of neighbouring sentences is below `threshold`, and before every heading.
+    """Cuts at topic changes between neighbouring sentences.
 
-    A sentence that is too long goes to the recursive chunker, and so does a whole document that cannot be
-    treated so.
+    A topic changes where their cosine similarity is below `threshold`, and before every heading. A sentence that is too
+    long goes to the recursive chunker, and so does a whole document that cannot be treated so.
     """
 
     name = "semantic"
@@ -58,30 +58,30 @@ class SemanticChunker:
         )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
-        """Split; an all-blank text gives no chunks."""
+        """Split a document; an all-blank text gives no chunks."""
         text = document.text
         try:
-            pieces = self._pieces(document)
+            spans = self._chunk_spans(document)
         except _CannotSplitError as reason:
-            pieces = self._recursive.pieces(text, (0, len(text)), fallback_reason=str(reason))
-        return build_chunks(document, self._budget.fit(text, pieces))
+            spans = self._recursive.cut(text, (0, len(text)), fallback_reason=str(reason))
+        return build_chunks(document, self._budget.fit(text, spans))
 
-    def _pieces(self, document: ParsedDocument) -> list[Piece]:
+    def _chunk_spans(self, document: ParsedDocument) -> list[ChunkSpan]:
         text = document.text
-        found = list(islice(_sentences(document), _MAX_SENTENCES + 1))
-        if len(found) > _MAX_SENTENCES:
+        sentence_list = list(islice(_sentences(document), _MAX_SENTENCES + 1))
+        if len(sentence_list) > _MAX_SENTENCES:
             raise _CannotSplitError(f"text has more than {_MAX_SENTENCES:,} sentences to embed")
-        if len(found) == 1 and found[0].end - found[0].start > self._max_size:
+        if len(sentence_list) == 1 and sentence_list[0].end - sentence_list[0].start > self._max_size:
             raise _CannotSplitError(f"text of {len(text):,} characters has no sentence boundary")
         # A heading ends what stands before it, however short: a citation names one section, and must be true.
-        numbered = zip(_section_numbers(found), self._units(text, found), strict=True)
+        numbered = zip(_section_numbers(sentence_list), self._units(text, sentence_list), strict=True)
         sections = groupby(numbered, key=lambda pair: pair[0])
         runs = [Run(units=[unit for _, unit in pairs], target=self._max_size) for _, pairs in sections]
-        return [piece for pieces in self._packer.pack(text, runs) for piece in pieces]
+        return [span for spans in self._packer.pack(text, runs) for span in spans]
 
-    def _units(self, text: str, found: Sequence[_Sentence]) -> Iterator[Unit]:
+    def _units(self, text: str, sentence_list: Sequence[_Sentence]) -> Iterator[Unit]:
         before: _Sentence | None = None
-        for sentence, turns in zip(found, self._turns(text, found), strict=True):
+        for sentence, changes in zip(sentence_list, self._topic_changes(text, sentence_list), strict=True):
             # What follows a heading is its text, however little the two sound alike.
             after_heading = before is not None and before.is_heading
             yield Unit(
@@ -89,20 +89,20 @@ class SemanticChunker:
                 body=sentence.start,
                 end=sentence.end,
                 noun="sentence",
-                begins_topic=turns and not after_heading,
+                begins_topic=changes and not after_heading,
                 begins_paragraph=before is not None and text.count("\n", before.end, sentence.start) > 1,
             )
             before = sentence
 
-    def _turns(self, text: str, found: Sequence[_Sentence]) -> list[bool]:
-        """Say of each sentence whether it is unlike the one before it."""
-        if len(found) < 2:
-            return [False] * len(found)
-        vectors = self._embed([text[start : min(end, start + self._max_size)] for start, end, _ in found])
+    def _topic_changes(self, text: str, sentence_list: Sequence[_Sentence]) -> list[bool]:
+        """Return for each sentence whether it differs from the previous one."""
+        if len(sentence_list) < 2:
+            return [False] * len(sentence_list)
+        vectors = self._embed([text[start : min(end, start + self._max_size)] for start, end, _ in sentence_list])
         norms = np.linalg.norm(vectors, axis=1)
         products = np.einsum("ij,ij->i", vectors[:-1], vectors[1:])
-        unlike = products < self._threshold * norms[:-1] * norms[1:]
-        return [False, *unlike.tolist()]
+        dissimilar = products < self._threshold * norms[:-1] * norms[1:]
+        return [False, *dissimilar.tolist()]
 
     def _embed(self, texts: list[str]) -> Vectors:
         try:
@@ -114,13 +114,13 @@ class SemanticChunker:
         return vectors
 
 
-def _section_numbers(found: Sequence[_Sentence]) -> Iterator[int]:
-    """Number the section of each sentence.
+def _section_numbers(sentence_list: Sequence[_Sentence]) -> Iterator[int]:
+    """Yield the section number of each sentence.
 
-    Headings that follow each other begin one together.
+    Adjacent headings begin one section.
     """
     number = 0
-    for before, sentence in zip([None, *found], found, strict=False):
+    for before, sentence in zip([None, *sentence_list], sentence_list, strict=False):
         number += sentence.is_heading and before is not None and not before.is_heading
         yield number
 

@@ -1,4 +1,4 @@
-"""What the chunkers share: trimming, cutting and overlapping spans, and turning them into chunks."""
+"""Spans of text: trim, cut and overlap them, and turn them into chunks."""
 
 import re
 import unicodedata
@@ -20,21 +20,21 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
-    """A chunk to be: where it lies and which chunker made it."""
+class ChunkSpan:
+    """The span of a future chunk."""
 
     start: int
     end: int
-    own: int
+    own_start: int
     """Where the text begins that the piece before does not have; `start` is less where the two overlap."""
     chunker: str
     fallback_reason: str | None = None
-    whole: bool = False
+    indivisible: bool = False
     """Kept whole even where the model does not read all of it."""
 
 
 def trim(text: str, span: Span) -> Span:
-    """Leave out white space at both ends; a blank span becomes empty."""
+    """Remove white space at both ends; a blank span becomes empty."""
     start, end = span
     inner = text[start:end]
     end = start + len(inner.rstrip())
@@ -42,7 +42,7 @@ def trim(text: str, span: Span) -> Span:
 
 
 def trimmed(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """Trim each span and leave out blank ones."""
+    """Trim each span and drop blank ones."""
     for span in spans:
         start, end = trim(text, span)
         if start < end:
@@ -50,19 +50,19 @@ def trimmed(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def cut_point(text: str, start: int, limit: int) -> int:
-    """Find the best place to cut after `start` and not after `limit`.
+    """Find the best cut after `start` and at most at `limit`.
 
-    Best is after the last white space, if it stands in the latter half; then between whole characters as a
-    reader sees them (an accent stays with its letter, a skin tone with its emoji); `limit` otherwise.
+    Best is after the last white space, if it is in the latter half; then between grapheme clusters (an accent stays
+    with its letter, a skin tone with its emoji); `limit` otherwise.
     """
-    floor = (start + limit) // 2
-    if found := _UP_TO_LAST_SPACE.match(text, floor, limit):
-        return found.end()
-    whole = (at for at in range(limit, floor, -1) if not _inside_character(text, at))
-    return next(whole, limit)
+    middle = (start + limit) // 2
+    if match := _UP_TO_LAST_SPACE.match(text, middle, limit):
+        return match.end()
+    boundaries = (at for at in range(limit, middle, -1) if not _splits_character(text, at))
+    return next(boundaries, limit)
 
 
-def _inside_character(text: str, at: int) -> bool:
+def _splits_character(text: str, at: int) -> bool:
     if at >= len(text):
         return False
     before, after = text[at - 1], text[at]
@@ -71,7 +71,7 @@ def _inside_character(text: str, at: int) -> bool:
 
 
 def cut_to_size(text: str, span: Span, size: int) -> Iterator[Span]:
-    """Cut a span into spans of at most `size` characters, without regard to what they say."""
+    """Cut a span into spans of at most `size` characters."""
     start, end = span
     while end - start > size:
         cut = cut_point(text, start, start + size)
@@ -80,21 +80,25 @@ def cut_to_size(text: str, span: Span, size: int) -> Iterator[Span]:
     yield start, end
 
 
-def overlap_start(text: str, previous: int, own: int, overlap: int, boundaries: Sequence[re.Pattern[str]]) -> int:
-    """Find where a piece that begins at `own` may start, so as to repeat up to `overlap` characters.
+def overlap_start(text: str, previous: int, own_start: int, overlap: int, boundaries: Sequence[re.Pattern[str]]) -> int:
+    """Return the start of an overlap of up to `overlap` characters.
 
-    Each boundary is a pattern whose first group is the character that may come first; the first pattern found
-    decides. The start stays after `previous`, the start of the piece before. Without a boundary it is `own`.
+    Args:
+        text: The text of the document.
+        previous: Start of the previous chunk; the overlap starts after it.
+        own_start: Start of the chunk without overlap; returned if there is no boundary.
+        overlap: Maximum overlap in characters.
+        boundaries: Patterns in order of preference; the first group is the first character of the overlap.
     """
-    floor = max(previous + 1, own - overlap)
+    floor = max(previous + 1, own_start - overlap)
     for boundary in boundaries:
-        if found := boundary.search(text, floor - 1, own):
-            return found.start(1)
-    return own
+        if match := boundary.search(text, floor - 1, own_start):
+            return match.start(1)
+    return own_start
 
 
 def heading_spans(document: ParsedDocument) -> list[Span]:
-    """Span of each heading's own line or lines, in order."""
+    """Return the span of each heading's lines, in order."""
     bounds = [*(heading.start for heading in document.headings), len(document.text)]
     spans = []
     for start, following in pairwise(bounds):
@@ -103,41 +107,47 @@ def heading_spans(document: ParsedDocument) -> list[Span]:
     return spans
 
 
-def build_chunks(document: ParsedDocument, pieces: Iterable[tuple[Piece, int]]) -> list[Chunk]:
-    """Make the chunks of a document from its pieces, in order of `own`, and their numbers of tokens."""
+def build_chunks(document: ParsedDocument, spans: Iterable[tuple[ChunkSpan, int]]) -> list[Chunk]:
+    """Build the chunks of a document from spans with token counts.
+
+    The spans are in order of `own_start`.
+    """
     headings = heading_spans(document)
-    kept: list[tuple[Piece, int]] = []
-    for piece, tokens in pieces:
+    remaining: list[tuple[ChunkSpan, int]] = []
+    for span, tokens in spans:
         # A remnant that the token budget cut off can lie wholly in the overlap of the piece after it.
-        while kept and kept[-1][0].start >= piece.start:
-            kept.pop()
-        kept.append((piece, tokens))
-    return [_chunk(document, headings, ordinal, piece, tokens) for ordinal, (piece, tokens) in enumerate(kept)]
+        while remaining and remaining[-1][0].start >= span.start:
+            remaining.pop()
+        remaining.append((span, tokens))
+    return [_chunk(document, headings, ordinal, span, tokens) for ordinal, (span, tokens) in enumerate(remaining)]
 
 
-def _body_start(document: ParsedDocument, headings: Sequence[Span], piece: Piece) -> int:
-    """Find the last heading of those that lead a piece, or its start: the section is that of its text."""
-    at = leading = piece.start
-    for start, end in headings[bisect_left(headings, (piece.start, 0)) :]:
-        if start >= piece.end or document.text[at:start].strip():
+def _body_start(document: ParsedDocument, headings: Sequence[Span], span: ChunkSpan) -> int:
+    """Return the last of the headings at the start of a span.
+
+    Or the span's start: the section of a chunk is that of its text.
+    """
+    at = leading = span.start
+    for start, end in headings[bisect_left(headings, (span.start, 0)) :]:
+        if start >= span.end or document.text[at:start].strip():
             break
         at, leading = end, start
     return leading
 
 
-def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, piece: Piece, tokens: int) -> Chunk:
-    last = piece.end - 1
+def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, span: ChunkSpan, tokens: int) -> Chunk:
+    last = span.end - 1
     return Chunk(
         chunk_index=ordinal,
-        start=piece.start,
-        end=piece.end,
-        text=document.text[piece.start : piece.end],
-        section=document.section_at(_body_start(document, headings, piece)),
-        line_start=document.line_at(piece.start),
+        start=span.start,
+        end=span.end,
+        text=document.text[span.start : span.end],
+        section=document.section_at(_body_start(document, headings, span)),
+        line_start=document.line_at(span.start),
         line_end=document.line_at(last),
-        page_start=document.page_at(piece.start),
+        page_start=document.page_at(span.start),
         page_end=document.page_at(last),
         tokens=tokens,
-        chunker=piece.chunker,
-        fallback_reason=piece.fallback_reason,
+        chunker=span.chunker,
+        fallback_reason=span.fallback_reason,
     )

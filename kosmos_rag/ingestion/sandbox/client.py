@@ -26,7 +26,7 @@ _MEGABYTE = 2**20
 
 
 def start_parser() -> None:
-    """Start the fork server ahead of the first file, which would wait a second or two."""
+    """Start the fork server, so that the first file does not wait."""
     with suppress(ParseError):  # each file will report it
         fork_server.current()
 
@@ -114,7 +114,10 @@ def _exit_code(end: socket.socket, deadline: float) -> int:
 
 
 def _exit_error(exit_code: int, limits: "ParsingSettings") -> ParseError:
-    """Return the error for an exit code: the limit that the child met, or its crash."""
+    """Return the error for the exit code of a child.
+
+    It is that of the exceeded limit, or a crash.
+    """
     if exit_code == -signal.SIGXCPU:
         return _timeout(f"{limits.cpu_s} s of computing; raise ingestion.parsing.cpu_s")
     # Nobody but the kernel kills a child that we still wait for, and it does so for want of memory.

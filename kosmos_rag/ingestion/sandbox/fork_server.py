@@ -96,7 +96,7 @@ def _command(module: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the fork server: what it imports by, and nothing that could be a secret."""
+    """Return the environment of the fork server: import paths, no secrets."""
     package = find_spec("kosmos_rag")
     assert package is not None, "this module is a part of it"
     root = str(Path(str(package.origin)).parents[1])
@@ -159,7 +159,10 @@ def _start() -> ForkServer:
 
 
 def probe_isolation() -> Isolation:
-    """Return what a parser of this process could not reach, tried in a short-lived process. Raises ParseError."""
+    """Return what a parser cannot reach, probed in a short-lived process.
+
+    Raises ParseError.
+    """
     command = _command(_PROBE)
     try:
         done = subprocess.run(  # noqa: S603 — our own module by our own interpreter

@@ -31,7 +31,7 @@ _SYSTEM = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Isolation:
-    """What a child of the fork server cannot reach here, and by which layers."""
+    """The protection of a parser: inaccessible resources and active layers."""
 
     layers: tuple[str, ...]
     """Those of `LAYERS` that are in force."""

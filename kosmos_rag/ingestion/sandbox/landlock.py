@@ -50,11 +50,7 @@ def version() -> int:
 
 
 def create_ruleset(readable: Iterable[Path]) -> int | None:
-    """Return the descriptor of a ruleset that allows to read what lies at or below these paths, and nothing else.
-
-    As far as the kernel's version goes it also forbids TCP, abstract sockets and signals to processes outside. Returns
-    None where the kernel has no Landlock. Raises OSError.
-    """
+    """Return the descriptor of a ruleset that allows reading these paths only."""
     supported = version()
     if not supported:
         return None

@@ -24,16 +24,19 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def clear_dumpable() -> None:
-    """Hide the environment and memory of this process from the user's other processes, and leave no core dump.
+    """Hide the process's memory from the user's other processes.
 
-    Linux only. Debuggers and profilers cannot attach either, but those of root. A program started later is not hidden.
+    Its environment too, and no core dump is written.
     """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def drop_privileges() -> None:
-    """Give up all capabilities, root's too, and the means to gain any by starting a program. Linux only."""
+    """Drop all capabilities, and the means to gain any. Linux only.
+
+    Root's too; starting a program gains none.
+    """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
@@ -75,7 +78,7 @@ def keep_only(*descriptors: int) -> None:
 
 
 def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
-    """Bound memory and processor time, allow few open files, no written file and no core dump."""
+    """Limit memory, processor time, open files, file writes and core dumps."""
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_NOFILE, _MOST_OPEN_FILES)

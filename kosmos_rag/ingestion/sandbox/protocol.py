@@ -45,7 +45,10 @@ class Request:
 
     @property
     def largest_reply(self) -> int:
-        """Bytes that a reply may have: at worst JSON writes two for one."""
+        """Return the maximum bytes of a reply.
+
+        At worst JSON writes two for one.
+        """
         return 2 * self.text_bytes + _BESIDE_TEXT
 
 
@@ -72,7 +75,7 @@ def receive_request(connection: socket.socket) -> Request:
 
 
 def document_of(request: Request, data: bytes) -> SourceDocument:
-    """Make the document again that the request is about, as far as a parser needs it."""
+    """Rebuild the document of a request, as far as a parser needs it."""
     return SourceDocument(source=request.source, title=request.title, data=data)
 
 

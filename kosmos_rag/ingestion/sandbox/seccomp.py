@@ -64,7 +64,7 @@ _LIBC: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else N
 
 
 def is_available() -> bool:
-    """Whether the kernel filters system calls, and this module knows the processor's."""
+    """Return whether the kernel and processor support the filter."""
     return _LIBC is not None and platform.machine() in _ARCHITECTURES and _LIBC.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
 
 
@@ -87,7 +87,10 @@ def confining_filter(pid: int) -> bytes:
 
 
 def refusing_filter(calls: Mapping[str, int]) -> bytes:
-    """Return a filter that refuses calls, each with an error number, and allows all others."""
+    """Return a filter that refuses calls and allows all others.
+
+    Each refused call returns its error number.
+    """
     architecture, _ = _ARCHITECTURES[platform.machine()]
     head = [
         _instruction(_LOAD, _ARCHITECTURE),

@@ -31,7 +31,7 @@ _LIBRARIES = (
 
 
 class _Zygote:
-    """Forks a child for each pair of sockets that comes, and says how each ended."""
+    """Forks a child for each pair of sockets, and reports its exit."""
 
     def __init__(self, control: socket.socket, confinement: Confinement) -> None:
         self._control = control
@@ -127,7 +127,7 @@ def _live(descriptor: int, parent: int, confinement: Confinement) -> None:
 
 
 def main() -> None:
-    """Import the parsers, close what can be closed, say what that was, and serve."""
+    """Import the parsers, isolate the process, report the isolation, and serve."""
     warnings.simplefilter("ignore")  # nobody reads what a library says about a file
     for name in _LIBRARIES:
         importlib.import_module(name)

@@ -1,1 +1,1 @@
-"""Where documents come from: each source lists what there is, with an etag of each, and loads one document of it."""
+"""Document sources: each lists its documents with etags, and loads one of them."""

@@ -1,4 +1,4 @@
-"""Which hosts may be asked, and at which addresses: what keeps a URL from reaching into the own network."""
+"""Allowed hosts and addresses of URLs: protection against server-side request forgery."""
 
 import socket
 from collections.abc import Sequence
@@ -10,30 +10,40 @@ from kosmos_rag.core.errors import SourceError
 _CREDENTIALS = frozenset(
     map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
 )
-"""Where clouds hand out credentials to whoever asks from within."""
+"""Metadata services of clouds, which return credentials to any process of the machine."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_allowed(host: str, patterns: Sequence[str]) -> bool:
-    """Whether a host is one of the patterns, or below one that begins with `*.`."""
+    """Return whether a host matches a pattern.
+
+    `*.example.org` matches all hosts below it.
+    """
     name = host.lower().rstrip(".")
     return any(name == pattern or (pattern[:2] == "*." and name.endswith(pattern[1:])) for pattern in patterns)
 
 
-def checked_addresses(host: str, port: int, settings: UrlSettings) -> list[str]:
-    """Return the addresses of a host, to connect to these and no others: a second look-up may answer differently.
+def resolve_allowed(host: str, port: int, settings: UrlSettings) -> list[str]:
+    """Resolve a host to its allowed addresses.
 
-    Raises SourceError: `refused` where the host is not allowed or any of its addresses is not one to connect to,
-    `unavailable` where it has none.
+    Connect to these only: a second look-up may answer differently.
+
+    Args:
+        host: Name of the host.
+        port: Port of the connection.
+        settings: Allowed hosts, and whether private addresses are.
+
+    Raises:
+        SourceError: `refused`: the host or one of its addresses is not allowed. `unavailable`: it has no address.
     """
     if not is_allowed(host, settings.allowed_hosts):
         raise SourceError("refused", f"host {host} is not in ingestion.urls.allowed_hosts; add it if it is to be read")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SourceError("unavailable", f"host {host} has no address: {reason}; check the name") from error
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in entries))
     for address in addresses:
         if not is_reachable(address, allow_private=settings.allow_private):
             raise SourceError(
@@ -45,11 +55,12 @@ def checked_addresses(host: str, port: int, settings: UrlSettings) -> list[str]:
 
 
 def is_reachable(address: str, *, allow_private: bool) -> bool:
-    """Whether an address may be connected to: a public one, or with `allow_private` a private or loopback one.
+    """Return whether an address may be connected to.
 
-    Never one of a single link, nor one where a cloud keeps credentials. An IPv4 address within one of IPv6 counts.
+    A public one, or with `allow_private` a private or loopback one. Never a link-local one, nor one of a cloud's
+    metadata service. An IPv4 address embedded in IPv6 counts.
     """
-    ip = _innermost(ip_address(address))
+    ip = _embedded_ipv4(ip_address(address))
     if ip in _CREDENTIALS:
         return False
     if ip.is_link_local or ip.is_multicast or ip.is_unspecified or (ip.is_reserved and not ip.is_loopback):
@@ -59,8 +70,8 @@ def is_reachable(address: str, *, allow_private: bool) -> bool:
     return ip.is_global or allow_private
 
 
-def _innermost(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Return the IPv4 address that one of IPv6 leads to, else the address itself."""
+def _embedded_ipv4(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address embedded in one of IPv6, else the address."""
     if isinstance(ip, IPv4Address):
         return ip
     if ip in _NAT64:

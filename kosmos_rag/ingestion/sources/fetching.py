@@ -1,4 +1,4 @@
-"""HTTP for addresses that others choose: allowed hosts, checked addresses, few redirects, bounded time and size."""
+"""HTTP client for untrusted URLs: allowed hosts, checked addresses, few redirects, bounded time and size."""
 
 import threading
 import time
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
-from kosmos_rag.ingestion.sources.addresses import checked_addresses
-from kosmos_rag.ingestion.sources.files import limited
+from kosmos_rag.ingestion.sources.addresses import resolve_allowed
+from kosmos_rag.ingestion.sources.files import read_limited
 
 if TYPE_CHECKING:
     import ssl
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
-_GONE = (404, 410)
+_NOT_FOUND = (404, 410)
 _FORBIDDEN = (401, 403, 407, 451)
 _BUSY = (408, 425, 429)
 _T = TypeVar("_T")
 
 
 class Fetcher:
-    """Fetches within the limits of the settings.
+    """Fetches URLs within the limits of the settings.
 
-    Proxies of the environment are not used: they would do the look-up.
+    Proxies of the environment are not used: they would resolve the host.
     """
 
     def __init__(self, settings: UrlSettings, *, max_bytes: int) -> None:
@@ -39,12 +39,15 @@ class Fetcher:
 
     @cached_property
     def _tls(self) -> "ssl.SSLContext":
-        """The authorities of SSL_CERT_FILE and SSL_CERT_DIR, else those that come with the HTTP library."""
+        """The authorities of SSL_CERT_FILE and SSL_CERT_DIR.
+
+        Else those of the HTTP library.
+        """
         import httpx
 
         return httpx.create_ssl_context()
 
-    def content(self, url: str) -> bytes:
+    def fetch(self, url: str) -> bytes:
         """Return the body at a URL. Raises SourceError."""
 
         def read(response: "httpx.Response", until: float) -> bytes:
@@ -52,32 +55,35 @@ class Fetcher:
                 raise SourceError(
                     "unreadable", f"{url} is sent compressed, which was not asked for; correct the server"
                 )
-            return limited(_in_time(response.iter_raw(), until), url, max_bytes=self._max_bytes)
+            return read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes)
 
-        return self._within(url, lambda until, client: self._follow(client, "GET", url, until, read))
+        return self._run_with_timeout(url, lambda until, client: self._follow(client, "GET", url, until, read))
 
     def validators(self, url: str) -> tuple[str, str] | None:
-        """Return ETag and Last-Modified of a URL, or None where its server tells neither. Raises SourceError."""
+        """Return ETag and Last-Modified of a URL. Raises SourceError.
+
+        None if its server sends neither.
+        """
 
         def read(response: "httpx.Response", _until: float) -> tuple[str, str] | None:
-            found = response.headers.get("etag", ""), response.headers.get("last-modified", "")
-            return found if any(found) else None
+            values = response.headers.get("etag", ""), response.headers.get("last-modified", "")
+            return values if any(values) else None
 
-        def ask(until: float, client: "httpx.Client") -> tuple[str, str] | None:
+        def request_validators(until: float, client: "httpx.Client") -> tuple[str, str] | None:
             try:
-                if found := self._follow(client, "HEAD", url, until, read):
-                    return found
+                if values := self._follow(client, "HEAD", url, until, read):
+                    return values
             except SourceError as error:
                 if error.code == "refused":
                     raise
             return self._follow(client, "GET", url, until, read)  # some servers know no HEAD
 
-        return self._within(url, ask)
+        return self._run_with_timeout(url, request_validators)
 
-    def _within(self, url: str, work: Callable[[float, "httpx.Client"], _T]) -> _T:
-        """Do the work in a thread of its own, as long as the settings allow.
+    def _run_with_timeout(self, url: str, work: Callable[[float, "httpx.Client"], _T]) -> _T:
+        """Run a function in a thread with a total timeout.
 
-        The timeouts of an HTTP client bound each step and not their sum: looking up the name, each byte of a header.
+        The timeouts of an HTTP client bound each step and not their sum: DNS, each byte of a header.
         """
         import httpx
 
@@ -115,29 +121,29 @@ class Fetcher:
         until: float,
         read: Callable[["httpx.Response", float], _T],
     ) -> _T:
-        """Ask, follow redirects with every check made again, and read the answer."""
+        """Send a request, follow redirects with all checks, and read the response."""
         at = url
         for _ in range(MAX_REDIRECTS + 1):
-            with self._answer(client, method, at, until) as response:
+            with self._send(client, method, at, until) as response:
                 if response.status_code not in _REDIRECTS or "location" not in response.headers:
                     _require_success(at, response.status_code)
                     return read(response, until)
-                following = _following(at, response.headers["location"])
+                following = _redirect_target(at, response.headers["location"])
             if at.startswith("https:") and not following.startswith("https:"):
                 raise SourceError("refused", f"{at} leads from https to {following}; give the address it should have")
             at = following
         raise SourceError("refused", f"{url} leads through more than {MAX_REDIRECTS} redirects; give the last address")
 
     @contextmanager
-    def _answer(self, client: "httpx.Client", method: str, url: str, until: float) -> Iterator["httpx.Response"]:
-        """Ask the host at the first of its addresses that can be connected to."""
+    def _send(self, client: "httpx.Client", method: str, url: str, until: float) -> Iterator["httpx.Response"]:
+        """Send a request to the first address that accepts a connection."""
         import httpx
 
         target = httpx.URL(url)
         host = target.raw_host.decode("ascii")
         port = target.port or (443 if target.scheme == "https" else 80)
 
-        def ask(address: str) -> httpx.Response:
+        def send_to(address: str) -> httpx.Response:
             request = client.build_request(
                 method,
                 target.copy_with(host=address),
@@ -147,21 +153,21 @@ class Fetcher:
             )
             return client.send(request, stream=True)
 
-        def first_answer() -> httpx.Response:
-            *others, last = checked_addresses(host, port, self._settings)
-            for address in others:
+        def send_to_first() -> httpx.Response:
+            *first_addresses, last = resolve_allowed(host, port, self._settings)
+            for address in first_addresses:
                 with suppress(httpx.ConnectError):
-                    return ask(address)
-            return ask(last)
+                    return send_to(address)
+            return send_to(last)
 
-        with closing(first_answer()) as response:
+        with closing(send_to_first()) as response:
             yield response
 
 
 def check_url(url: str) -> str:
-    """Return an address that can be asked for over HTTP.
+    """Return a URL if it is valid for HTTP, without credentials.
 
-    Raises ValueError with what is wrong.
+    Raises ValueError with the fault.
     """
     import httpx
 
@@ -176,31 +182,31 @@ def check_url(url: str) -> str:
     return url
 
 
-def _following(at: str, location: str) -> str:
+def _redirect_target(at: str, location: str) -> str:
     import httpx
 
     try:
         return check_url(str(httpx.URL(at).join(location).copy_with(fragment=None)))
     except (httpx.InvalidURL, ValueError) as error:
-        shown = one_line(location[:200])
-        raise SourceError("refused", f"{at} leads to {shown!r}: {error}; give the address it should have") from error
+        target = one_line(location[:200])
+        raise SourceError("refused", f"{at} leads to {target!r}: {error}; give the address it should have") from error
 
 
 def _require_success(url: str, status: int) -> None:
     if 200 <= status < 300:
         return
-    said = f"the server answered {status}"
-    if status in _GONE:
-        raise SourceError("not_found", f"{url} does not exist ({said}); check the address")
+    answer = f"the server answered {status}"
+    if status in _NOT_FOUND:
+        raise SourceError("not_found", f"{url} does not exist ({answer}); check the address")
     if status in _FORBIDDEN:
-        raise SourceError("no_permission", f"{url} may not be read ({said}); let the server serve it")
+        raise SourceError("no_permission", f"{url} may not be read ({answer}); let the server serve it")
     if status in _BUSY or status >= 500:
-        raise SourceError("unavailable", f"{url} cannot be read now ({said}); try again later")
-    raise SourceError("unreadable", f"{url} cannot be read ({said}); check the address")
+        raise SourceError("unavailable", f"{url} cannot be read now ({answer}); try again later")
+    raise SourceError("unreadable", f"{url} cannot be read ({answer}); check the address")
 
 
-def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:
-    for piece in pieces:
+def _until_deadline(blocks: Iterator[bytes], until: float) -> Iterator[bytes]:
+    for block in blocks:
         if time.monotonic() > until:
             raise TimeoutError
-        yield piece
+        yield block

@@ -1,4 +1,4 @@
-"""Files as sources read them: their names, their failures, and their bytes up to a size."""
+"""Files of sources: names, errors, and content up to a size limit."""
 
 import errno
 import os
@@ -11,11 +11,11 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import IngestFailure
 
-_PIECE = 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
 
 
 def name_of(path: Path) -> str:
-    """Return the name under which a file is known: its absolute path.
+    """Return the source name of a file: its absolute path.
 
     Bytes that are not UTF-8 are escaped.
     """
@@ -23,7 +23,7 @@ def name_of(path: Path) -> str:
 
 
 def to_locator(path: Path) -> dict[str, str]:
-    """Return where a file lies as JSON.
+    """Return the path of a file as JSON.
 
     A path is bytes, and JSON in PostgreSQL holds only text.
     """
@@ -31,16 +31,19 @@ def to_locator(path: Path) -> dict[str, str]:
 
 
 def from_locator(locator: dict[str, str]) -> Path:
-    """Return the path that `to_locator` wrote down."""
+    """Return the path of a locator."""
     return Path(os.fsdecode(unquote_to_bytes(locator["path"])))
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, and nothing else: a pipe would hang, a device never end. Raises SourceError."""
+    """Open a regular file for reading. Raises SourceError.
+
+    Nothing else: a pipe would hang, a device never end.
+    """
     try:
-        # Asked before as well: opening alone makes some devices act.
+        # Checked before too: opening alone makes some devices act.
         _require_regular(path, path.stat())
-        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 — Path.open takes no opener; the caller closes
+        file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 — Path.open takes no opener; the caller closes
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     try:
@@ -58,26 +61,32 @@ def read_file(path: Path, *, max_bytes: int) -> bytes:
             size = os.fstat(file.fileno()).st_size
             if size > max_bytes:
                 raise too_large(name_of(path), max_bytes)
-            return limited(iter(lambda: file.read(_PIECE), b""), name_of(path), max_bytes=max_bytes)
+            return read_limited(iter(lambda: file.read(_BLOCK_BYTES), b""), name_of(path), max_bytes=max_bytes)
         except OSError as error:
             raise unreadable(path, error) from error
 
 
-def limited(pieces: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
-    """Join pieces as they come.
+def read_limited(blocks: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
+    """Join blocks of bytes up to a size limit.
 
-    Raises SourceError as soon as they are more than `max_bytes`.
+    Args:
+        blocks: The content, as it arrives.
+        name: Name of the document, for messages.
+        max_bytes: Maximum size.
+
+    Raises:
+        SourceError: The content is larger.
     """
     content = bytearray()
-    for piece in pieces:
-        content += piece
+    for block in blocks:
+        content += block
         if len(content) > max_bytes:
             raise too_large(name, max_bytes)
     return bytes(content)
 
 
 def too_large(name: str, max_bytes: int) -> SourceError:
-    """Return the error of a document that is larger than the settings allow."""
+    """Return the error of a document over the size limit."""
     return SourceError(
         "too_large",
         f"{name} has more than the {max_bytes:,} bytes that ingestion.max_file_mb allows; split it or raise the limit",
@@ -85,9 +94,9 @@ def too_large(name: str, max_bytes: int) -> SourceError:
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
-    """Return why a path could not be read.
+    """Return the error of a path that cannot be read.
 
-    ValueError is Python's word for a path that cannot exist.
+    Python raises ValueError for a path that cannot exist.
     """
     name = printable_name(path)
     if isinstance(error, FileNotFoundError):
@@ -107,7 +116,7 @@ def failure_at(path: Path, error: SourceError) -> IngestFailure:
 
 
 def printable_name(path: Path) -> str:
-    """Return the name of a path that perhaps cannot exist."""
+    """Return the name of a path that may be invalid."""
     return name_of(path).replace("\x00", "\\x00")
 
 
@@ -120,5 +129,5 @@ def _not_a_file(path: Path) -> SourceError:
     return SourceError("not_a_file", f"{name_of(path)} is not a regular file; give files or folders")
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)

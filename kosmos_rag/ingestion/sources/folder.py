@@ -26,7 +26,7 @@ IGNORE_FILE = ".kosmosignore"
 
 
 class FolderSpec(DocumentOptions):
-    """Which files are taken.
+    """A folder or file, with patterns of files.
 
     `include` and `exclude` are patterns as in a .gitignore.
     """
@@ -43,24 +43,24 @@ class FolderSpec(DocumentOptions):
 class FolderSource:
     """The regular files under a folder.
 
-    Hidden ones are passed over, links to files followed, links to folders not.
+    Hidden ones are skipped, links to files followed, links to folders not.
     """
 
     def __init__(self, spec: FolderSpec, settings: IngestionSettings) -> None:
-        """Raises RequestError where a pattern of the spec cannot be read."""
+        """Compile the patterns; raises RequestError if one is malformed."""
         self._spec = spec
         self._max_bytes = settings.max_file_bytes
         self._patterns = Patterns(spec.include, spec.exclude)
 
     def listing(self) -> Listing:
-        """Start a walk, in the order of the names."""
-        # Both names: .kosmosignore is asked first, so it may take back what .gitignore says.
+        """Start a listing, in the order of the names."""
+        # .kosmosignore comes first, so it may override .gitignore.
         names = (IGNORE_FILE, ".gitignore") if self._spec.gitignore else (IGNORE_FILE,)
-        ignoring = IgnoreFiles(self._spec.path, names)
+        ignore_files = IgnoreFiles(self._spec.path, names)
         return Listing(
             printable_name(self._spec.path),
-            self._found(ignoring),
-            lambda source: self._covers(source, ignoring),
+            self._entries(ignore_files),
+            lambda source: self._covers(source, ignore_files),
             prefix=self._prefix,
         )
 
@@ -69,74 +69,74 @@ class FolderSource:
         path = from_locator(dict(entry.locator))
         return self._spec.document(entry.source, read_file(path, max_bytes=self._max_bytes))
 
-    def _covers(self, source: str, ignoring: IgnoreFiles) -> bool:
-        """Whether a stored document was of this folder and is no longer.
+    def _covers(self, source: str, ignore_files: IgnoreFiles) -> bool:
+        """Return whether a stored document was in the folder and no longer is.
 
-        The disk is asked again: what was not walked (behind a link, hidden, made a moment ago) may be there all the
-        same. What the patterns leave out may be another source's.
+        The disk is checked again: a file that was not walked (behind a link, hidden, new) may still exist. What the
+        patterns exclude may belong to another source.
         """
         if not source.startswith(self._prefix) or not self._spec.path.is_dir():
             return False
-        return not os.path.lexists(source) or self._is_ignored(source.removeprefix(self._prefix), ignoring)
+        return not os.path.lexists(source) or self._is_ignored(source.removeprefix(self._prefix), ignore_files)
 
     @property
     def _prefix(self) -> str:
         return printable_name(self._spec.path).rstrip("/") + "/"
 
-    def _is_ignored(self, path: str, ignoring: IgnoreFiles) -> bool:
+    def _is_ignored(self, path: str, ignore_files: IgnoreFiles) -> bool:
         parts = path.split("/")
         folders = ("/".join(parts[:length]) for length in range(1, len(parts)))
         try:
-            return any(ignoring.ignore(folder, folder=True) for folder in folders) or ignoring.ignore(
+            return any(ignore_files.is_ignored(folder, folder=True) for folder in folders) or ignore_files.is_ignored(
                 path, folder=False
             )
         except SourceError:
             return False
 
-    def _found(self, ignoring: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
+    def _entries(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         try:
             is_folder = stat.S_ISDIR(self._spec.path.stat().st_mode)
         except (OSError, ValueError) as error:
             yield failure_at(self._spec.path, unreadable(self._spec.path, error))
             return
         if is_folder:
-            yield from self._walk(ignoring)
+            yield from self._walk(ignore_files)
         else:
             yield self._entry(self._spec.path)
 
-    def _walk(self, ignoring: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
-        # By hand: os.walk calls itself for each level, and a thousand of them are a RecursionError.
-        waiting = [os.fspath(self._spec.path)]
-        while waiting:
-            folder = waiting.pop()
+    def _walk(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
+        # Iterative: os.walk is recursive, and a thousand levels raise RecursionError.
+        pending = [os.fspath(self._spec.path)]
+        while pending:
+            folder = pending.pop()
             try:
-                subfolders, files = _content(folder)
-                kept, taken = self._admitted(folder, subfolders, files, ignoring)
+                subfolders, files = _list_folder(folder)
+                kept_folders, kept_files = self._admit(folder, subfolders, files, ignore_files)
             except OSError as error:
                 yield failure_at(Path(folder), unreadable(Path(folder), error))
             except SourceError as error:
                 yield failure_at(Path(folder), error)
             else:
-                yield from (self._entry(Path(folder, name)) for name in taken)
-                inner = (os.path.join(folder, name) for name in reversed(kept))  # noqa: PTH118 — a million of them
-                waiting += [path for path in inner if not os.path.islink(path)]  # noqa: PTH114
+                yield from (self._entry(Path(folder, name)) for name in kept_files)
+                inner = (os.path.join(folder, name) for name in reversed(kept_folders))  # noqa: PTH118 — a million of them
+                pending += [path for path in inner if not os.path.islink(path)]  # noqa: PTH114
 
-    def _admitted(
-        self, folder: str, subfolders: list[str], files: list[str], ignoring: IgnoreFiles
+    def _admit(
+        self, folder: str, subfolders: list[str], files: list[str], ignore_files: IgnoreFiles
     ) -> tuple[list[str], list[str]]:
-        """Return the subfolders to walk and the files to take, in order.
+        """Return the subfolders to walk and the files to list, in order.
 
         Raises SourceError.
         """
         prefix = "" if (relative := os.path.relpath(folder, self._spec.path)) == "." else f"{relative}/"
-        ignoring.enter(prefix.rstrip("/"))
+        ignore_files.load_rules(prefix.rstrip("/"))
 
         def admit(name: str, *, folder: bool) -> bool:
             path = prefix + name
             return (
                 not name.startswith(".")
                 and self._patterns.admit(path, folder=folder)
-                and not ignoring.ignore(path, folder=folder)
+                and not ignore_files.is_ignored(path, folder=folder)
             )
 
         return (
@@ -153,18 +153,21 @@ class FolderSource:
         return Entry(source=printable_name(path), etag=etag, locator=to_locator(path))
 
 
-def _content(folder: str) -> tuple[list[str], list[str]]:
-    """Return the names of the folders in a folder, links to folders among them, and of all else. Raises OSError."""
+def _list_folder(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the folders and of all other entries.
+
+    Links to folders are folders. Raises OSError.
+    """
     folders: list[str] = []
-    others: list[str] = []
+    files: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            (folders if _is_folder(entry) else others).append(entry.name)
-    return folders, others
+            (folders if _is_folder(entry) else files).append(entry.name)
+    return folders, files
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads round in a circle
+    except OSError:  # a circular link
         return False

@@ -1,4 +1,4 @@
-"""Which files of a folder are passed over: patterns of the spec, and ignore files as git reads them."""
+"""Patterns of a spec and ignore files, with the semantics of .gitignore."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,21 +8,21 @@ from pathspec import GitIgnoreSpec
 from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.ingestion.sources.files import name_of, read_file
 
-_LONGEST_IGNORE_FILE = 1024 * 1024
+_MAX_IGNORE_FILE_BYTES = 1024 * 1024
 _Rule = tuple[int, GitIgnoreSpec]
-"""Patterns, and where in a path that is relative to the root the part begins that they are about."""
+"""Length of the path prefix of the ignore file's folder, and the patterns for the remaining path."""
 
 
 class Patterns:
-    """The patterns of a spec, as a .gitignore would have them: nothing else reads them the same way."""
+    """Patterns of a spec, with the semantics of .gitignore."""
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
-        """Raises RequestError where a pattern cannot be read."""
+        """Compile the patterns; raises RequestError if one is malformed."""
         self._include = _spec("include", include) if include else None
         self._exclude = _spec("exclude", exclude)
 
     def admit(self, path: str, *, folder: bool) -> bool:
-        """Whether a path, relative to the root, is one to take.
+        """Return whether a path, relative to the root, is included.
 
         A folder need not be included itself.
         """
@@ -32,31 +32,34 @@ class Patterns:
 
 
 class IgnoreFiles:
-    """The ignore files of one folder and those in it, each read once. Paths are relative to the folder; it is `""`."""
+    """Ignore files of a folder and its subfolders, each read once.
+
+    Paths are relative to the folder, which is `""`.
+    """
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
         self._root = root
         self._names = names
         self._chains: dict[str, tuple[_Rule, ...]] = {}
 
-    def enter(self, folder: str) -> tuple[_Rule, ...]:
-        """Return what the ignore files of a folder and those above it say, the nearest first.
+    def load_rules(self, folder: str) -> tuple[_Rule, ...]:
+        """Return the rules for a folder, the nearest file first.
 
-        Raises SourceError: what cannot be read might ignore everything, so its folder must not be taken.
+        Raises SourceError: an unreadable file might ignore everything, so its folder must not be listed.
         """
         if folder not in self._chains:
             start = len(folder) + 1 if folder else 0
-            found = (self._specs(self._root / folder / name) for name in self._names)
-            own = tuple((start, spec) for specs in found for spec in specs)
-            self._chains[folder] = own + (self.enter(folder.rpartition("/")[0]) if folder else ())
+            specs_of_files = (self._specs(self._root / folder / name) for name in self._names)
+            rules = tuple((start, spec) for specs in specs_of_files for spec in specs)
+            self._chains[folder] = rules + (self.load_rules(folder.rpartition("/")[0]) if folder else ())
         return self._chains[folder]
 
-    def ignore(self, path: str, *, folder: bool) -> bool:
-        """Whether a path is ignored by a file beside or above it.
+    def is_ignored(self, path: str, *, folder: bool) -> bool:
+        """Return whether an ignore file excludes a path.
 
-        The nearest that speaks of it decides.
+        The nearest file with a matching pattern decides.
         """
-        for start, spec in self.enter(path.rpartition("/")[0]):
+        for start, spec in self.load_rules(path.rpartition("/")[0]):
             if (ignored := spec.check_file(path[start:] + ("/" if folder else "")).include) is not None:
                 return ignored
         return False
@@ -64,7 +67,7 @@ class IgnoreFiles:
     def _specs(self, path: Path) -> Iterator[GitIgnoreSpec]:
         try:
             # Bytes that are not UTF-8 stand for themselves, as they do in the names of files.
-            text = read_file(path, max_bytes=_LONGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
+            text = read_file(path, max_bytes=_MAX_IGNORE_FILE_BYTES).decode("utf-8-sig", "surrogateescape")
         except SourceError as error:
             if error.code != "not_found":
                 raise

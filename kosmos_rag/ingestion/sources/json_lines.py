@@ -1,4 +1,4 @@
-"""A file of JSON Lines as a source: each line an object, each object a document."""
+"""A JSON Lines file as a source: each line is an object, each object a document."""
 
 import json
 import math
@@ -12,13 +12,13 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import open_regular, printable_name, too_large, unreadable
-from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates, failure_of
 from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank, SourcePath
 
 
 class JsonLinesSpec(DocumentOptions):
-    """Which file, and which of its fields is what."""
+    """A JSON Lines file, with the roles of its fields."""
 
     kind: Literal["json_lines"] = "json_lines"
     path: SourcePath
@@ -31,7 +31,7 @@ class JsonLinesSpec(DocumentOptions):
 class JsonLinesSource:
     """The objects of one file.
 
-    A document is named by the file and its id, and found again by its place.
+    A document is named by the file and its id, and located by its byte offset.
     """
 
     def __init__(self, spec: JsonLinesSpec, settings: IngestionSettings) -> None:
@@ -44,17 +44,17 @@ class JsonLinesSource:
         )
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the lines.
+        """Start a listing, in the order of the lines.
 
         A line that cannot be read is a failure with its number.
         """
         prefix = f"{self._name}#"
-        return Listing(self._name, without_repeats(self._found()), lambda source: source.startswith(prefix))
+        return Listing(self._name, drop_duplicates(self._entries()), lambda source: source.startswith(prefix))
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the line of an entry.
 
-        Raises SourceError, `not_found` where another line is in its place now.
+        Raises SourceError, `not_found` if another line is at its offset.
         """
         offset, length = entry.locator["offset"], entry.locator["length"]
         with open_regular(self._path) as file:
@@ -65,14 +65,14 @@ class JsonLinesSource:
                 raise unreadable(self._path, error) from error
         try:
             row = parse_object(line)
-            moved = self._source_of(row) != entry.source
+            is_stale = self._source_of(row) != entry.source
         except SourceError:
-            moved = True
-        if moved:
+            is_stale = True
+        if is_stale:
             raise SourceError("not_found", f"{entry.source} is no longer at byte {offset}; list the file again")
         return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
 
-    def _found(self) -> Iterator[Entry | IngestFailure]:
+    def _entries(self) -> Iterator[Entry | IngestFailure]:
         with open_regular(self._path) as file:
             for number, (offset, line) in enumerate(self._lines(file), start=1):
                 if not line.strip():
@@ -87,21 +87,21 @@ class JsonLinesSource:
                         locator={"offset": offset, "length": len(line)},
                     )
                 except SourceError as error:
-                    place = f"{self._name}, line {number}"
-                    yield failure_of(place, SourceError(error.code, one_line(f"{place}: {error}")))
+                    location = f"{self._name}, line {number}"
+                    yield failure_of(location, SourceError(error.code, one_line(f"{location}: {error}")))
 
     def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-        """Give each line with its offset.
+        """Yield each line with its offset.
 
-        Of one that is too long, only as much as shows that.
+        A line over the size limit is truncated.
         """
         try:
             offset = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
             file.seek(offset)
             while line := file.readline(self._max_bytes + 1):
                 yield offset, line
-                while not line.endswith(b"\n") and (rest := file.readline(self._max_bytes + 1)):
-                    line = rest
+                while not line.endswith(b"\n") and (continuation := file.readline(self._max_bytes + 1)):
+                    line = continuation
                 offset = file.tell()
         except OSError as error:
             raise unreadable(self._path, error) from error

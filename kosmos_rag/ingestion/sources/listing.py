@@ -1,4 +1,4 @@
-"""What every source gives: a listing of entries, lazily, and one document for an entry."""
+"""The interface of sources: a lazy listing of entries, and one document for an entry."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,53 +18,53 @@ MAX_FAILURES = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A document that a source holds, not loaded yet."""
+    """A document of a source that is not loaded yet."""
 
     source: str
     """Identity of the document within the tenant."""
     etag: str | None
-    """Changes whenever the document may have changed. None: not known, so load it and compare."""
+    """Changes whenever the document may have changed. None: unknown, so load it and compare."""
     locator: Mapping[str, Any]
     """All that `load` needs, in any process; JSON that PostgreSQL can hold."""
 
 
 class Listing:
-    """One pass over a source: iterate once, to the end.
+    """One listing of a source: iterate once, to the end.
 
-    Then `complete` and `failures` tell how it went. An error of the source ends the pass and is a failure too; the
-    iteration itself raises nothing on purpose.
+    `complete` and `failures` are valid afterwards. An error of the source ends the listing and is a failure too;
+    iteration itself raises no SourceError.
     """
 
     def __init__(
         self,
         name: str,
-        found: Iterable[Entry | IngestFailure],
+        items: Iterable[Entry | IngestFailure],
         covers: Callable[[str], bool],
         *,
         prefix: str | None = None,
     ) -> None:
         self.name = name
         self.covers = covers
-        """Whether a stored document, by its source, belongs here: what is covered and was not listed is gone."""
+        """Whether a stored document, by its source, belongs here: a covered document that is not listed is deleted."""
         self.prefix = prefix
-        """What every covered source starts with; None where they have nothing in common."""
+        """Common prefix of the covered sources; None without one."""
         self.failures: list[IngestFailure] = []
-        """What could not be listed."""
-        self._found = iter(found)
+        """Failures of the listing."""
+        self._items = iter(items)
         self._exhausted = False
         self._empty = True
 
     @property
     def complete(self) -> bool:
-        """Whether the pass has ended and nothing failed in it."""
+        """Whether the listing has ended without a failure."""
         return self._exhausted and not self.failures
 
     def __iter__(self) -> Iterator[Entry]:
         try:
-            for item in self._found:
-                failure = item if isinstance(item, IngestFailure) else _unfit(item)
+            for item in self._items:
+                failure = item if isinstance(item, IngestFailure) else _name_failure(item)
                 if failure is not None:
-                    self._note(failure)
+                    self._add_failure(failure)
                 elif isinstance(item, Entry):
                     self._empty = False
                     yield item
@@ -72,7 +72,7 @@ class Listing:
             self.failures.append(failure_of(self.name, error))
         self._exhausted = True
 
-    def _note(self, failure: IngestFailure) -> None:
+    def _add_failure(self, failure: IngestFailure) -> None:
         self.failures.append(failure)
         if len(self.failures) >= MAX_FAILURES:
             raise SourceError(
@@ -80,37 +80,37 @@ class Listing:
             )
 
     def refusal_to_prune(self, missing: Sequence[str]) -> IngestFailure | None:
-        """Return why covered documents that were not listed should be kept all the same, or None.
+        """Return why not to delete missing documents; None if it is safe.
 
-        A source that cannot be listed to its end, or is suddenly empty, is more likely a lost mount than a wish.
+        A source that cannot be listed to its end, or is suddenly empty, is more likely a lost mount than intended.
         """
         if not missing:
             return None
-        kept = f"{len(missing)} documents from it were kept; remove them with `kosmos-rag delete` if that was meant"
+        remedy = f"{len(missing)} documents from it were kept; remove them with `kosmos-rag delete` if that was meant"
         if not self.complete:
-            message = f"{self.name} could not be read to its end; {kept}"
+            message = f"{self.name} could not be read to its end; {remedy}"
             return IngestFailure(source=self.name, code="unreadable", message=message)
         if self._empty:
-            message = f"{self.name} holds no document any more; {kept}"
+            message = f"{self.name} holds no document any more; {remedy}"
             return IngestFailure(source=self.name, code="empty_folder", message=message)
         return None
 
 
 class Source(Protocol):
-    """A place that documents come from.
+    """A source of documents.
 
-    Thread-safe, except for a listing; worth keeping, for it holds clients.
+    Thread-safe, except for a listing; cache it, because it holds clients.
     """
 
     def listing(self) -> Listing:
-        """Start a pass over what there is.
+        """Start a listing.
 
         Nothing is read before the iteration.
         """
         ...
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Load the document of an entry, which another process may have listed.
+        """Load the document of an entry, possibly of another process's listing.
 
         Raises SourceError.
         """
@@ -122,27 +122,27 @@ def failure_of(source: str, error: SourceError) -> IngestFailure:
     return IngestFailure(source=source, code=error.code, message=str(error))
 
 
-def without_repeats(found: Iterable[Entry | IngestFailure]) -> Iterator[Entry | IngestFailure]:
-    """Pass the first entry of each source on, and a failure in the place of a later one.
+def drop_duplicates(items: Iterable[Entry | IngestFailure]) -> Iterator[Entry | IngestFailure]:
+    """Yield the first entry of each source, and a failure for repetitions.
 
-    Holds about a hundred bytes an entry.
+    Uses about a hundred bytes for each entry.
     """
-    seen: set[bytes] = set()
-    for item in found:
+    hashes: set[bytes] = set()
+    for item in items:
         if isinstance(item, Entry):
             key = blake2b(item.source.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            if key in seen:
+            if key in hashes:
                 message = f"{one_line(item.source)} is listed twice; the first was taken: make ids unique"
                 yield IngestFailure(source=item.source, code="duplicate", message=message)
                 continue
-            seen.add(key)
+            hashes.add(key)
         yield item
 
 
-def _unfit(entry: Entry) -> IngestFailure | None:
-    """Return why an entry cannot be stored under its name, or None."""
+def _name_failure(entry: Entry) -> IngestFailure | None:
+    """Return the failure of an entry with an invalid name; else None."""
     if is_text(entry.source) and len(entry.source) <= MAX_SOURCE_CHARS:
         return None
-    shown = one_line(entry.source[:60])
-    message = f"source name {shown!r} must be text of at most {MAX_SOURCE_CHARS} characters without NUL; rename it"
-    return IngestFailure(source=shown, code="unreadable", message=message)
+    excerpt = one_line(entry.source[:60])
+    message = f"source name {excerpt!r} must be text of at most {MAX_SOURCE_CHARS} characters without NUL; rename it"
+    return IngestFailure(source=excerpt, code="unreadable", message=message)

@@ -1,4 +1,4 @@
-"""From a spec, as a job or a file holds it, to the source that it describes."""
+"""Create the source that a spec of a job or file describes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSpec
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.s3 import S3Source, S3Spec
-from kosmos_rag.ingestion.sources.spec import DocumentOptions, validated
+from kosmos_rag.ingestion.sources.spec import DocumentOptions, validate_spec
 from kosmos_rag.ingestion.sources.sql import SqlSource, SqlSpec
 from kosmos_rag.ingestion.sources.urls import UrlsSource, UrlsSpec
 
@@ -25,13 +25,16 @@ KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings],
 
 
 def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:
-    """Return the source that a spec describes.
+    """Create the source that a spec describes.
 
-    Docs/sources.md has the keys of each kind. Nothing is read yet. Raises RequestError where the spec cannot be used,
-    ConfigError where this process lacks something that it needs: an extra, a variable of the environment.
+    docs/sources.md lists the keys of each kind. Nothing is read yet.
+
+    Raises:
+        RequestError: The spec is invalid.
+        ConfigError: An extra or an environment variable of the source is missing.
     """
     kind = spec.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise RequestError(one_line(f"source of kind {show(kind)}: kind must be one of {', '.join(KINDS)}"))
     model, source = KINDS[kind]
-    return source(validated(model, kind, spec), settings)
+    return source(validate_spec(model, kind, spec), settings)

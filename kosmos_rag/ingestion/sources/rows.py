@@ -1,4 +1,4 @@
-"""Rows as documents: the fields of a JSON object, or the columns of a query's result."""
+"""Rows as documents: JSON objects, or rows of a query."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ RowId = str | int
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fields:
-    """Which field of a row is what."""
+    """The roles of the fields of a row."""
 
     id: str
     text: str
@@ -46,18 +46,34 @@ def row_id(row: Mapping[str, Any], field: str) -> RowId:
 
 
 def compute_row_etag(row: Mapping[str, Any], fields: Fields, options: DocumentOptions) -> str:
-    """Return an etag that changes with what the document of a row is made of."""
+    """Return an etag of the fields that make a row's document.
+
+    Args:
+        row: The row by field name.
+        fields: The roles of its fields.
+        options: Options of the source's documents.
+    """
     return options.compute_etag([[name, _hashable(row.get(name))] for name in fields.names], fields.title, fields.text)
 
 
 def row_document(
     row: Mapping[str, Any], fields: Fields, options: DocumentOptions, *, source: str, max_bytes: int
 ) -> SourceDocument:
-    """Return the document of a row.
+    """Build the document of a row.
 
-    A field that is absent or null gives no metadata. Raises SourceError.
+    A field that is absent or null gives no metadata.
+
+    Args:
+        row: The row by field name.
+        fields: The roles of its fields.
+        options: Options of the source's documents.
+        source: Name of the document.
+        max_bytes: Maximum size of its text.
+
+    Raises:
+        SourceError: The row has no text, or too much.
     """
-    data = _bytes_of(row.get(fields.text), fields.text, source)
+    data = _to_bytes(row.get(fields.text), fields.text, source)
     if len(data) > max_bytes:
         raise too_large(source, max_bytes)
     title = row.get(fields.title) if fields.title else None
@@ -67,7 +83,7 @@ def row_document(
     return options.document(source, data, title=title, metadata=metadata)
 
 
-def _bytes_of(value: object, field: str, source: str) -> bytes:
+def _to_bytes(value: object, field: str, source: str) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "replace")  # a lone surrogate, which JSON can hold, becomes a question mark
     if isinstance(value, bytes | memoryview):
@@ -78,9 +94,9 @@ def _bytes_of(value: object, field: str, source: str) -> bytes:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a database's value as JSON has it.
+    """Convert a database value to JSON.
 
-    What JSON lacks is text, a decimal number a float.
+    Types that JSON lacks become text, decimal numbers floats.
     """
     if isinstance(value, date | datetime | time):
         return value.isoformat()

@@ -1,4 +1,4 @@
-"""Objects under a prefix of an S3 bucket, or of a store that speaks its protocol, as a source."""
+"""Objects under a prefix of an S3 bucket, or of a compatible store, as a source."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,12 +10,12 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import limited
+from kosmos_rag.ingestion.sources.files import read_limited
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
 
-_PIECE = 1024 * 1024
-_ABSENT = ("NoSuchKey", "NoSuchBucket", "404")
+_BLOCK_BYTES = 1024 * 1024
+_NOT_FOUND = ("NoSuchKey", "NoSuchBucket", "404")
 _FORBIDDEN = (
     "AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AllAccessDisabled",
 )  # fmt: skip
@@ -23,7 +23,10 @@ _BUSY = ("SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "T
 
 
 class S3Spec(DocumentOptions):
-    """Which objects. Credentials are found by boto3's own chain, and never part of a spec."""
+    """A bucket and a prefix.
+
+    Credentials come from boto3's own chain, and are never part of a spec.
+    """
 
     kind: Literal["s3"] = "s3"
     bucket: NotBlank
@@ -34,41 +37,41 @@ class S3Spec(DocumentOptions):
 class S3Source:
     """The objects of a bucket under a prefix.
 
-    Markers of folders are passed over.
+    Folder markers are skipped.
     """
 
     def __init__(self, spec: S3Spec, settings: IngestionSettings) -> None:
-        """Raises ConfigError where boto3 is not installed or not configured."""
+        """Create the client; raises ConfigError without a configured boto3."""
         self._spec = spec
         self._root = f"s3://{spec.bucket}/"
         self._max_bytes = settings.max_file_bytes
         self._client = _client(spec)
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the keys.
+        """Start a listing, in the order of the keys.
 
         The store sends a thousand at a time.
         """
         prefix = self._root + self._spec.prefix
-        return Listing(prefix, self._found(), lambda source: source.startswith(prefix))
+        return Listing(prefix, self._entries(), lambda source: source.startswith(prefix))
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the object of an entry. Raises SourceError."""
-        with _translated(entry.source):
+        with _translate_errors(entry.source):
             answer = self._client.get_object(Bucket=self._spec.bucket, Key=entry.locator["key"])
             with closing(answer["Body"]) as body:
-                data = limited(body.iter_chunks(_PIECE), entry.source, max_bytes=self._max_bytes)
+                data = read_limited(body.iter_chunks(_BLOCK_BYTES), entry.source, max_bytes=self._max_bytes)
         return self._spec.document(entry.source, data)
 
-    def _found(self) -> Iterator[Entry | IngestFailure]:
+    def _entries(self) -> Iterator[Entry | IngestFailure]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._spec.bucket, Prefix=self._spec.prefix
         )
-        with _translated(self._root + self._spec.prefix):
+        with _translate_errors(self._root + self._spec.prefix):
             for page in pages:
-                for found in page.get("Contents", ()):
-                    if not (found["Key"].endswith("/") and found["Size"] == 0):
-                        yield self._entry(found["Key"], found["ETag"])
+                for listed_object in page.get("Contents", ()):
+                    if not (listed_object["Key"].endswith("/") and listed_object["Size"] == 0):
+                        yield self._entry(listed_object["Key"], listed_object["ETag"])
 
     def _entry(self, key: str, etag: str) -> Entry:
         return Entry(source=self._root + key, etag=self._spec.compute_etag(etag), locator={"key": key})
@@ -89,30 +92,32 @@ def _client(spec: S3Spec) -> Any:
 
 
 @contextmanager
-def _translated(name: str) -> Iterator[None]:
-    """Raise what boto3 raises as SourceError."""
+def _translate_errors(name: str) -> Iterator[None]:
+    """Raise errors of boto3 as SourceError."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
 
-    shown = one_line(name)
+    printable = one_line(name)
     try:
         yield
     except ClientError as error:
-        raise _refusal(shown, str(error.response["Error"]["Code"]), first_line(error)) from error
+        raise _refusal(printable, str(error.response["Error"]["Code"]), first_line(error)) from error
     except NoCredentialsError as error:
         raise SourceError(
-            "no_permission", f"{shown} cannot be read: no credentials; set AWS_PROFILE or AWS_ACCESS_KEY_ID"
+            "no_permission", f"{printable} cannot be read: no credentials; set AWS_PROFILE or AWS_ACCESS_KEY_ID"
         ) from error
     except ParamValidationError as error:
-        raise SourceError("unreadable", f"{shown} cannot be asked for: {one_line(str(error))}; correct it") from error
+        raise SourceError(
+            "unreadable", f"{printable} cannot be asked for: {one_line(str(error))}; correct it"
+        ) from error
     except BotoCoreError as error:
         raise SourceError(
-            "unavailable", f"{shown} cannot be reached: {one_line(first_line(error))}; try again later"
+            "unavailable", f"{printable} cannot be reached: {one_line(first_line(error))}; try again later"
         ) from error
 
 
 def _refusal(name: str, code: str, said: str) -> SourceError:
     said = one_line(said)
-    if code in _ABSENT:
+    if code in _NOT_FOUND:
         return SourceError("not_found", f"{name} does not exist ({said}); check bucket and key")
     if code in _FORBIDDEN:
         return SourceError("no_permission", f"{name} may not be read ({said}); check the credentials and the policy")

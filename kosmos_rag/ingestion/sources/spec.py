@@ -71,11 +71,11 @@ def validate_feed(values: Any) -> PermissionFeedSpec:
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if not isinstance(kind, str) or kind not in _FEEDS:
         raise RequestError(one_line(f"permission feed of kind {show(kind)}: kind must be one of {', '.join(_FEEDS)}"))
-    return validated(_FEEDS[kind], kind, values, what="permission feed")
+    return validate_spec(_FEEDS[kind], kind, values, what="permission feed")
 
 
 class DocumentOptions(Section):
-    """What is given to every document of a source."""
+    """Options for all documents of a source."""
 
     acl: tuple[NotBlank, ...] = Field(default=(EVERYONE,), min_length=1)
     permissions: Annotated[PermissionFeedSpec, BeforeValidator(validate_feed)] | None = None
@@ -98,9 +98,15 @@ class DocumentOptions(Section):
     def document(
         self, source: str, data: bytes, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> SourceDocument:
-        """Return a document with these options.
+        """Create a document with these options.
 
-        Its own metadata wins over that of the source.
+        Its own metadata take precedence over those of the source.
+
+        Args:
+            source: Name of the document.
+            data: Its bytes.
+            title: Its title.
+            metadata: Its own metadata.
         """
         return SourceDocument(
             source=source,
@@ -112,28 +118,32 @@ class DocumentOptions(Section):
         )
 
     def compute_etag(self, *state: object) -> str:
-        """Return an etag that changes with the state of a document, and with what is given to all of them.
+        """Return an etag of a document's state and of these options.
 
-        Without the latter, readers that were taken out of a spec would keep what they could read.
+        With the options, because readers that are removed from a spec would otherwise keep access.
         """
-        given = [sorted(self.document_acl), self.metadata, self.language]
-        text = json.dumps([given, state], sort_keys=True, default=str)
+        options = [sorted(self.document_acl), self.metadata, self.language]
+        text = json.dumps([options, state], sort_keys=True, default=str)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 Spec = TypeVar("Spec", bound=Section)
 
 
-def validated(model: type[Spec], kind: str, values: Mapping[str, Any], *, what: str = "source") -> Spec:
-    """Return the spec as its model.
+def validate_spec(model: type[Spec], kind: str, values: Mapping[str, Any], *, what: str = "source") -> Spec:
+    """Validate the values of a spec.
 
     Args:
         model: the model of this kind.
         kind: the kind, for the message.
         values: the spec.
         what: what the spec describes, for the message.
+        model: The class of the spec.
+        kind: Kind of the source, for messages.
+        values: The values.
 
-    Raises RequestError, one line for all faults.
+    Raises:
+        RequestError: Any value is invalid; one line lists all faults.
     """
     try:
         return model.model_validate(dict(values))

@@ -9,7 +9,7 @@ from kosmos_rag.core.config import IngestionSettings, mask_password
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of, without_repeats
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates, failure_of
 from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name, NotBlank, Variable
 
@@ -20,9 +20,9 @@ ROWS_AT_ONCE = 200
 
 
 class SqlSpec(DocumentOptions):
-    """Which rows, and which of their columns is what.
+    """A query, with the roles of its columns.
 
-    The URL stays in the environment, for it holds a password.
+    The URL stays in the environment, because it holds a password.
     """
 
     kind: Literal["sql"] = "sql"
@@ -40,11 +40,11 @@ class SqlSpec(DocumentOptions):
 class SqlSource:
     """The rows of a query.
 
-    A document is named by the source and its id, and found again by its id.
+    A document is named by the source and its id, and located by its id.
     """
 
     def __init__(self, spec: SqlSpec, settings: IngestionSettings) -> None:
-        """Raises ConfigError where the variable is not set, or is not the URL of a database that can be used."""
+        """Create the engine; raises ConfigError if the variable holds no usable URL."""
         self._spec = spec
         self._root = f"sql://{spec.name}/"
         self._max_bytes = settings.max_file_bytes
@@ -54,8 +54,8 @@ class SqlSource:
         self._engine = read_only_engine(spec.url_env)
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the query, in one transaction that lasts as long."""
-        return Listing(self._root, without_repeats(self._found()), lambda source: source.startswith(self._root))
+        """Start a listing in one transaction, in the order of the query."""
+        return Listing(self._root, drop_duplicates(self._entries()), lambda source: source.startswith(self._root))
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the row of an entry. Raises SourceError."""
@@ -64,17 +64,21 @@ class SqlSource:
 
         rows = self._rows()
         # Without a type: the server knows the column's, and text would not compare with a uuid.
-        wanted = bindparam("id", entry.locator["id"], type_=NullType())
+        row_id_parameter = bindparam("id", entry.locator["id"], type_=NullType())
         with connect(self._engine, self._spec.url_env, entry.source) as connection:
-            found = connection.execute(select(rows).where(rows.c[self._fields.id] == wanted)).mappings().fetchmany(2)
-        if not found:
+            rows_found = (
+                connection.execute(select(rows).where(rows.c[self._fields.id] == row_id_parameter))
+                .mappings()
+                .fetchmany(2)
+            )
+        if not rows_found:
             raise SourceError("not_found", f"{entry.source} is no longer there; list the source again")
-        if len(found) > 1:
+        if len(rows_found) > 1:
             raise SourceError("duplicate", f"{entry.source} is several rows; make {self._fields.id} unique")
-        row = {str(key): value for key, value in found[0].items()}
+        row = {str(key): value for key, value in rows_found[0].items()}
         return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
 
-    def _found(self) -> Iterator[Entry | IngestFailure]:
+    def _entries(self) -> Iterator[Entry | IngestFailure]:
         from sqlalchemy import select
 
         statement = select(self._rows()).execution_options(yield_per=ROWS_AT_ONCE)
@@ -82,15 +86,15 @@ class SqlSource:
             connect(self._engine, self._spec.url_env, self._root) as connection,
             closing(connection.execute(statement)) as result,
         ):
-            for number, found in enumerate(result.mappings(), start=1):
-                row = {str(key): value for key, value in found.items()}
+            for number, mapping in enumerate(result.mappings(), start=1):
+                row = {str(key): value for key, value in mapping.items()}
                 try:
                     key = row_id(row, self._fields.id)
                     etag = compute_row_etag(row, self._fields, self._spec)
                     yield Entry(source=f"{self._root}{key}", etag=etag, locator={"id": key})
                 except SourceError as error:
-                    place = f"{self._root}, row {number}"
-                    yield failure_of(place, SourceError(error.code, one_line(f"{place}: {error}")))
+                    location = f"{self._root}, row {number}"
+                    yield failure_of(location, SourceError(error.code, one_line(f"{location}: {error}")))
 
     def _rows(self) -> "Subquery":
         """Return the query as a table of the columns that are used."""
@@ -146,9 +150,9 @@ def read_only_engine(variable: str) -> "Engine":
         # Without the cause: it may show the URL, and that its password.
         raise ConfigError(f"{variable} holds no URL that can be used ({reason}): correct it") from None
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _forbid_writing)
+        event.listen(engine, "connect", _set_query_only)
     return engine.execution_options(postgresql_readonly=True) if engine.dialect.name == "postgresql" else engine
 
 
-def _forbid_writing(connection: Any, _record: object) -> None:
+def _set_query_only(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA query_only = ON").close()

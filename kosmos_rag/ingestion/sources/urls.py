@@ -40,7 +40,7 @@ class UrlsSource:
 
     def load(self, entry: Entry) -> SourceDocument:
         """Fetch the document of an entry. Raises SourceError."""
-        return self._spec.document(entry.source, self._fetcher.content(entry.locator["url"]))
+        return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
 
     def _found(self) -> Iterator[Entry]:
         for url in self._urls:

@@ -116,7 +116,7 @@ def test_archive__that_is_damaged_is_refused() -> None:
 
 
 def test_cache__keeps_what_was_fetched_within_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download.Fetcher, "content", lambda _, url: FILES[url.partition("/../")[2]].encode())
+    monkeypatch.setattr(download.Fetcher, "fetch", lambda _, url: FILES[url.partition("/../")[2]].encode())
     other = tmp_path / "cache" / "other"
     other.mkdir(parents=True)
     folder = fetch_set("https://example.org/..", IngestionSettings(), split="test", cache=tmp_path / "cache")

@@ -8,7 +8,7 @@ from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.span import Piece
+from kosmos_rag.ingestion.chunking.span import ChunkSpan
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 
@@ -25,8 +25,8 @@ class BytePieces:
         return [(at, at + 1) for at in range(len(text)) for _ in range(self.tokens_a_character)]
 
 
-def piece(start: int, end: int, own: int | None = None) -> Piece:
-    return Piece(start=start, end=end, own=start if own is None else own, chunker="recursive")
+def piece(start: int, end: int, own_start: int | None = None) -> ChunkSpan:
+    return ChunkSpan(start=start, end=end, own_start=start if own_start is None else own_start, chunker="recursive")
 
 
 def test_fit__cuts_again_when_parts_have_more_tokens_than_the_whole_said() -> None:
@@ -50,7 +50,7 @@ def test_fit__ends_when_the_tokenizer_gives_no_places() -> None:
 def test_fit__drops_an_overlap_before_it_cuts() -> None:
     text = "one two three four five six seven eight nine"
     budget = TokenBudget(HashingEmbedder().tokenizer, 8)
-    assert budget.fit(text, [piece(0, 44, own=4)]) == [(piece(4, 44), 8)]
+    assert budget.fit(text, [piece(0, 44, own_start=4)]) == [(piece(4, 44), 8)]
 
 
 def test_fit__cuts_after_white_space_where_it_can() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.addresses import checked_addresses, is_allowed, is_reachable
+from kosmos_rag.ingestion.sources.addresses import is_allowed, is_reachable, resolve_allowed
 
 NEVER = [
     "169.254.169.254",
@@ -88,25 +88,25 @@ def test_host__is_on_the_list(host: str, patterns: tuple[str, ...], allowed: boo
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "2130706433", "0x7f.1", "127.1", "017700000001"])
 def test_look_up__sees_through_spellings_of_loopback(host: str) -> None:
     with pytest.raises(SourceError, match=r"not a public one") as caught:
-        checked_addresses(host, 80, UrlSettings(allowed_hosts=(host,)))
+        resolve_allowed(host, 80, UrlSettings(allowed_hosts=(host,)))
     assert caught.value.code == "refused"
 
 
 def test_look_up__of_a_host_that_is_not_allowed_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.getaddrinfo", lambda *a, **k: pytest.fail("the name was looked up"))
     with pytest.raises(SourceError, match="allowed_hosts"):
-        checked_addresses("example.org", 80, UrlSettings())
+        resolve_allowed("example.org", 80, UrlSettings())
 
 
 def test_look_up__one_bad_address_among_good_ones_refuses_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [(2, 1, 6, "", ("8.8.8.8", 80)), (2, 1, 6, "", ("10.0.0.1", 80))]
     monkeypatch.setattr("socket.getaddrinfo", lambda *a, **k: answers)
     with pytest.raises(SourceError, match=r"10\.0\.0\.1"):
-        checked_addresses("example.org", 80, UrlSettings(allowed_hosts=("example.org",)))
+        resolve_allowed("example.org", 80, UrlSettings(allowed_hosts=("example.org",)))
 
 
 def test_look_up__of_no_such_name() -> None:
     name = "x" * 70 + ".example.org"  # longer than a label of a name may be
     with pytest.raises(SourceError) as caught:
-        checked_addresses(name, 80, UrlSettings(allowed_hosts=("*.example.org",)))
+        resolve_allowed(name, 80, UrlSettings(allowed_hosts=("*.example.org",)))
     assert caught.value.code == "unavailable"

@@ -6,7 +6,7 @@ import pytest
 
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import IngestFailure
-from kosmos_rag.ingestion.sources.listing import MAX_FAILURES, Entry, Listing, without_repeats
+from kosmos_rag.ingestion.sources.listing import MAX_FAILURES, Entry, Listing, drop_duplicates
 
 Found = Entry | IngestFailure
 
@@ -104,6 +104,6 @@ def test_refusal__none_where_others_are_left() -> None:
 
 
 def test_repeats__only_the_first_passes() -> None:
-    found = list(without_repeats([_entry("a"), _entry("b"), _entry("a"), _failure()]))
+    found = list(drop_duplicates([_entry("a"), _entry("b"), _entry("a"), _failure()]))
     assert [item.source for item in found if isinstance(item, Entry)] == ["a", "b"]
     assert [item.code for item in found if isinstance(item, IngestFailure)] == ["duplicate", "unreadable"]
