@@ -34,12 +34,12 @@ ENV PATH=/opt/kosmos/bin:$PATH \
     KOSMOS_CONFIG=/app/rag-config.yaml \
     KOSMOS_MODELS__CACHE_DIR=/models \
     KOSMOS_SERVICE__HOST=0.0.0.0 \
-    KOSMOS_SERVICE__METRICS_PORT=9100
+    KOSMOS_SERVICE__HEALTH_PORT=9100
 VOLUME ["/models"]
 USER 10001:10001
 EXPOSE 8000 9100
 
 # The models are loaded before the port opens, and may have to be downloaded first.
 HEALTHCHECK --interval=10s --timeout=6s --start-period=300s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=5)"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9100/livez', timeout=5)"]
 CMD ["kosmos-rag", "serve"]

@@ -51,9 +51,9 @@ def _answers(url: str) -> bool:
 def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
     assert kosmos("ingest", "leave.md").exit_code == 0
     key = kosmos("api-key", "create", "test", "--scope", "read").stdout.strip()
-    port, metrics_port = _free_port(), _free_port()
+    port, health_port = _free_port(), _free_port()
     command = [sys.executable, "-m", "kosmos_rag.apps.cli", "serve", "--port", str(port)]
-    command += ["--set", f"service.metrics_port={metrics_port}", "--set", "observability.log_format=json"]
+    command += ["--set", f"service.health_port={health_port}", "--set", "observability.log_format=json"]
     command += ["--set", "observability.log_level=INFO"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ.copy()) as process:
         url = f"http://127.0.0.1:{port}"
@@ -71,11 +71,11 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
         found = httpx.post(f"{url}/v1/search", json={"question": "leave"}, headers=headers, trust_env=False)
         assert found.json()["hits"][0]["title"] == "Leave"
         assert found.headers["x-trace-id"] == trace
-        metrics = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", trust_env=False).text
+        metrics = httpx.get(f"http://127.0.0.1:{health_port}/metrics", trust_env=False).text
         assert 'kosmos_http_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
         assert 'kosmos_retrieval_stage_seconds_count{stage="total"} 1.0' in metrics
         accepts = {"accept": "application/openmetrics-text; version=1.0.0"}
-        told = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", headers=accepts, trust_env=False).text
+        told = httpx.get(f"http://127.0.0.1:{health_port}/metrics", headers=accepts, trust_env=False).text
         assert f'# {{trace_id="{trace}"}}' in told
         assert not _answers(f"{url}/metrics")
         process.send_signal(signal.SIGTERM)

@@ -148,11 +148,11 @@ def test_compose__looks_at_ports_and_paths_that_are_served(
         (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", services[name]["healthcheck"]["test"][-1])
         assert asked == (str(port), "/readyz")
     (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", DOCKERFILE)
-    assert asked == (str(service.port), "/livez")
+    assert asked == (str(service.health_port), "/livez")
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in scraped}
     assert targets == {
-        "kosmos-api": [f"api:{service.metrics_port}"],
+        "kosmos-api": [f"api:{service.health_port}"],
         "kosmos-worker": [f"worker:{worker.health_port}"],
     }
 

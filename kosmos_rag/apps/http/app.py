@@ -26,6 +26,7 @@ from kosmos_rag.apps.http.errors import (
     to_problem,
 )
 from kosmos_rag.apps.http.grounding import GroundingCache
+from kosmos_rag.apps.http.header_limits import HeaderLimits
 from kosmos_rag.apps.http.metrics import ServiceMetrics
 from kosmos_rag.apps.http.middleware import RequestMiddleware
 from kosmos_rag.apps.http.openapi import install_openapi
@@ -80,6 +81,7 @@ def create_app(service: Service) -> FastAPI:
             Middleware(RequestMiddleware, metrics=service.metrics),
             *csrf,
             Middleware(BodyLimits, settings=settings),
+            Middleware(HeaderLimits),
         ],
     )
     app.state.service = service

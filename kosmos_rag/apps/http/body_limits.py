@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ UPLOADS = frozenset({"/v1/documents", "/documents"})
 """Paths of the API and the console whose bodies may be as large as `ingestion.max_file_mb`."""
 
 _REQUEST_TIMEOUT = replace(PROBLEMS[TimedOut], status=408)
+_MIN_BYTES_PER_S = 1024
+"""Slowest body that is waited for: at that rate the wait grows with the body."""
 _LINGER_S = 1.0
 _LINGER_BYTES = 1 << 20
 
@@ -26,7 +29,8 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 class BodyLimits:
     """Limits bodies by the bytes that arrive, not by their headers, and times out stalled clients.
 
-    A chunk of a body or a response takes at most `service.body_wait_s` seconds.
+    A chunk of a body or a response takes at most `service.body_wait_s` seconds. All waits for a body together take at
+    most that and one second for each 1,024 bytes, so that a body of one byte a second ends.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -67,6 +71,7 @@ class _Exchange:
         self._receive, self._send = receive, send
         self._limit, self._timeout_s = limit, timeout_s
         self._read = 0
+        self._waited_s = 0.0
         self._refusal: tuple[Problem, str] | None = None
         self.aborted = False
 
@@ -83,16 +88,24 @@ class _Exchange:
     def _too_large_detail(self) -> str:
         return f"the body exceeds the limit of {self._limit:,} bytes; send less"
 
+    def _too_slow_detail(self, allowed_s: float) -> str:
+        if allowed_s < self._timeout_s:
+            return f"the body arrives more slowly than {_MIN_BYTES_PER_S:,} bytes a second; send it faster"
+        return f"no data of the body arrived for {self._timeout_s:g} seconds; send it again"
+
     async def receive(self) -> Message:
         """Return the next chunk of the body; after its end, wait for the client to disconnect."""
         if self._ended:
             return await self._receive()
+        began = time.monotonic()
+        allowed_s = self._timeout_s + self._read / _MIN_BYTES_PER_S - self._waited_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(min(self._timeout_s, allowed_s)):
                 message = await self._receive()
         except TimeoutError:
-            self._abort(_REQUEST_TIMEOUT, f"no data of the body arrived for {self._timeout_s:g} seconds; send it again")
+            self._abort(_REQUEST_TIMEOUT, self._too_slow_detail(allowed_s))
             raise _ExchangeAborted from None
+        self._waited_s += time.monotonic() - began
         self._count(message)
         if self._read > self._limit:
             self._abort(PROBLEMS[PayloadTooLarge], self._too_large_detail())

@@ -1,14 +1,11 @@
 """Metrics of the HTTP service. The label `route` is the route's template: no id becomes a label."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 
-from prometheus_client import start_http_server
 from prometheus_client.core import Metric as MetricFamily
 
-from kosmos_rag.core.config import ObservabilitySettings, ServiceSettings
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.config import ObservabilitySettings
 from kosmos_rag.core.telemetry.metrics import (
     ENGINE,
     HTTP,
@@ -59,23 +56,3 @@ def _histograms(family: MetricFamily, label: str) -> Histograms:
         name: ([int(upper - lower) for lower, upper in pairwise(counts)], sums[name])
         for name, counts in cumulative.items()
     }
-
-
-@contextmanager
-def serve_metrics(metrics: ServiceMetrics, settings: ServiceSettings) -> Iterator[None]:
-    """Serve /metrics on `service.metrics_port` where it is set. Raises ConfigError where the port cannot be opened."""
-    if settings.metrics_port is None:
-        yield
-        return
-    try:
-        server, thread = start_http_server(settings.metrics_port, settings.host, metrics.registry)
-    except OSError as error:
-        raise ConfigError(
-            f"service.metrics_port {settings.metrics_port} cannot be opened: {error.strerror}; choose another"
-        ) from error
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

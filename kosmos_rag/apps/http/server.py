@@ -5,20 +5,23 @@ import math
 import signal
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from kosmos_rag.apps.health import ALIVE_S, Probes, serve_health
 from kosmos_rag.apps.http.app import create_app, create_service
+from kosmos_rag.apps.http.connections import LimitedConfig, log_accept_errors
 from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.metrics import serve_metrics
 from kosmos_rag.core.config import Settings
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.engine import Engine
 
 _GRACE_S = 5
+_READY_TIMEOUT_S = 6.0
 _KEEP_ALIVE_S = 75
 """Longer than the usual 60 seconds of load balancers: a request on a connection that closes here would fail there."""
 
@@ -29,9 +32,12 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service, app: ASGIApp) -> None:
         settings = service.settings.service
         self._service = service
+        self._health = ExitStack()
+        self._ticked_at = time.monotonic()
         super().__init__(
-            uvicorn.Config(
+            LimitedConfig(
                 app,
+                settings,
                 host=settings.host,
                 port=settings.port,
                 ws="none",
@@ -60,6 +66,32 @@ class Server(uvicorn.Server):
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the health port, then the port of the service. Raises ConfigError."""
+        loop, settings = asyncio.get_running_loop(), self._service.settings.service
+        log_accept_errors(loop)
+        if settings.health_port is not None:
+            probes = Probes(
+                is_alive=lambda: time.monotonic() - self._ticked_at < ALIVE_S,
+                is_ready=lambda: self._is_ready(loop),
+                registry=self._service.metrics.registry,
+            )
+            health = serve_health(probes, settings.host, settings.health_port, key="service.health_port")
+            self._health.enter_context(health)
+        await super().startup(sockets)
+
+    def _is_ready(self, loop: asyncio.AbstractEventLoop) -> bool:
+        check = asyncio.run_coroutine_threadsafe(self._service.readiness.is_ready(), loop)
+        try:
+            return check.result(_READY_TIMEOUT_S)
+        except TimeoutError:
+            return False
+
+    async def on_tick(self, counter: int) -> bool:
+        """Note that the event loop runs: without that the process is not alive."""
+        self._ticked_at = time.monotonic()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, let requests end, and stop streams after `service.drain_s`."""
         stop_streams = asyncio.get_running_loop().call_later(
@@ -69,6 +101,7 @@ class Server(uvicorn.Server):
         stop_streams.cancel()
         self._service.streams.close()
         self._service.authenticator.close()
+        await asyncio.to_thread(self._health.close)
 
 
 def serve(settings: Settings) -> None:
@@ -78,13 +111,11 @@ def serve(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
-    """Open a service: load its models and serve its metrics. Raises as `serve`."""
+    """Open a service and load its models. Raises as `serve`."""
     engine = Engine.open(settings)
     async with AsyncEngine(engine) as shared:
         await shared.run(engine.warm_up)
-        service = create_service(shared)
-        with serve_metrics(service.metrics, settings.service):
-            yield service
+        yield create_service(shared)
 
 
 async def _serve(settings: Settings) -> None:

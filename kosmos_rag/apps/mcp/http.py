@@ -17,6 +17,7 @@ from kosmos_rag.apps.http import server as http
 from kosmos_rag.apps.http.app import handle_library_error
 from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.dependencies import Service, authenticate
+from kosmos_rag.apps.http.header_limits import HeaderLimits
 from kosmos_rag.apps.http.middleware import RequestMiddleware
 from kosmos_rag.apps.http.routes import health
 from kosmos_rag.apps.mcp.server import Server
@@ -67,6 +68,7 @@ def create_app(service: Service, server: Server) -> ASGIApp:
         middleware=[
             Middleware(RequestMiddleware, metrics=service.metrics),
             Middleware(BodyLimits, settings=service.settings),
+            Middleware(HeaderLimits),
         ],
         exception_handlers={KosmosError: handle_library_error},
     )

@@ -18,9 +18,9 @@ from typing import Any
 
 import psycopg
 
+from kosmos_rag.apps.health import ALIVE_S, Probes, serve_health
 from kosmos_rag.apps.worker.channel import Progress, ToSupervisor
 from kosmos_rag.apps.worker.handlers import create_runner
-from kosmos_rag.apps.worker.health import serve_health
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.process import JobRunnerFactory, WorkerProcess
 from kosmos_rag.core.config import Settings
@@ -104,6 +104,13 @@ class Supervisor:
             and any(process.ready or process.tokens for process in self._processes)
         )
 
+    def _probes(self) -> Probes:
+        return Probes(
+            is_alive=lambda: time.monotonic() - self.ticked_at < ALIVE_S,
+            is_ready=lambda: self.ready,
+            registry=self.metrics.registry,
+        )
+
     def run(self) -> None:
         """Run jobs until `stop` is called, or until the queue is empty with `until_idle`.
 
@@ -119,7 +126,9 @@ class Supervisor:
             stack.callback(self._wakeup_receiver.close)
             stack.callback(self._wakeup_sender.close)
             if self._limits.health_port is not None:
-                stack.enter_context(serve_health(self, self._limits.health_port))
+                stack.enter_context(
+                    serve_health(self._probes(), "", self._limits.health_port, key="worker.health_port")
+                )
             stack.callback(self._end_processes)
             stack.enter_context(self._leases())
             listener = stack.enter_context(_Listener(self._database.worker))

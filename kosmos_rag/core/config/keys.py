@@ -24,6 +24,7 @@ RENAMED: Mapping[str, str] = {
     "rag.retrieval.depth": "rag.retrieval.candidates",
     "rag.retrieval.feedback": "rag.retrieval.prf_weight",
     "service.body_kb": "service.max_body_kb",
+    "service.metrics_port": "service.health_port",
     "service.streams": "service.max_streams",
     "service.wait_s": "service.queue_timeout_s",
 }

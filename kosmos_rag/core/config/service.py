@@ -81,7 +81,13 @@ class ServiceSettings(Section):
     trusted_proxies: tuple[Network, ...] = Field(
         default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
     )
-    metrics_port: Port | None = Field(default=None, description="Port of /metrics; null opens none.")
+    health_port: Port | None = Field(default=None, description="Port of /livez, /readyz and /metrics; null opens none.")
+    max_connections: Count = Field(
+        default=1000, description="Connections at once; a new one then replaces one that waits for its request."
+    )
+    header_timeout_s: Seconds = Field(
+        default=10.0, description="Seconds in which the headers of a request must arrive."
+    )
     tenant_weights: Mapping[str, ShareWeight] = Field(
         default={}, description="Weights of tenants that share the slots of questions; 1 for the others."
     )
@@ -92,7 +98,10 @@ class ServiceSettings(Section):
     max_body_kb: Count = Field(
         default=1024, description="Kilobytes of a request's body; of an upload, ingestion.max_file_mb."
     )
-    body_wait_s: Seconds = Field(default=20.0, description="Seconds between two pieces of a body, in or out.")
+    body_wait_s: Seconds = Field(
+        default=20.0,
+        description="Seconds between two pieces of a body, in or out; a body slower than 1 KB a second gets as long.",
+    )
     queue_timeout_s: Seconds = Field(
         default=2.0, description="Seconds that a request may queue; tenants share database.pool_size slots."
     )

@@ -124,7 +124,7 @@ ENGINE = (
 )  # fmt: skip
 INGESTION = (INGESTION_STAGE_SECONDS, INGESTION_EMBEDDED_DOCUMENTS)
 
-# Of the HTTP service and of MCP over HTTP, on `service.metrics_port`.
+# Of the HTTP service and of MCP over HTTP, on `service.health_port`.
 
 HTTP_REQUESTS = Metric(
     "kosmos_http_requests",
@@ -351,9 +351,9 @@ def _lines() -> Iterator[str]:
     yield "In the OpenMetrics format each bucket carries the `trace_id` of an example request."
     yield "[operate.md](operate.md) says what to watch."
     for title, metrics in (
-        ("Engine: on `service.metrics_port`, or in [your own process](observability.md)", ENGINE),
+        ("Engine: on `service.health_port`, or in [your own process](observability.md)", ENGINE),
         ("Ingestion: of a worker on `worker.health_port`, or of an engine in your own process", INGESTION),
-        ("HTTP service: on `service.metrics_port`", HTTP),
+        ("HTTP service: on `service.health_port`", HTTP),
         ("Worker: on `worker.health_port`", WORKER),
     ):
         yield ""

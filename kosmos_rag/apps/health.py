@@ -1,0 +1,91 @@
+"""Health endpoints of a process on a port of their own: liveness, readiness, metrics."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from kosmos_rag.core.errors import ConfigError
+
+ALIVE_S = 30.0
+"""Seconds without an iteration of the main loop after which a process is not alive."""
+_CLIENT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probes:
+    """What the endpoints report. Called from threads."""
+
+    is_alive: Callable[[], bool]
+    is_ready: Callable[[], bool]
+    registry: CollectorRegistry
+
+
+@contextmanager
+def serve_health(probes: Probes, host: str, port: int, *, key: str) -> Iterator[None]:
+    """Serve /livez, /readyz and /metrics from threads of their own.
+
+    Args:
+        probes: what is served.
+        host: address to listen on; empty is all of them.
+        port: port to listen on.
+        key: the setting of the port, for the error.
+
+    Raises:
+        ConfigError: the port cannot be opened.
+    """
+    try:
+        server = ThreadingHTTPServer((host, port), _handler(probes))
+    except OSError as error:
+        raise ConfigError(f"{key} {port} cannot be opened: {error.strerror}; choose another") from error
+    thread = threading.Thread(target=server.serve_forever, name="kosmos-rag-health", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(probes: Probes) -> type[BaseHTTPRequestHandler]:
+    responses: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+        "/livez": lambda: _probe_response(probes.is_alive()),
+        "/readyz": lambda: _probe_response(probes.is_ready()),
+    }
+
+    def metrics(accept: str) -> tuple[int, str, bytes]:
+        encode, kind = choose_encoder(accept)
+        return 200, kind, encode(probes.registry)
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _CLIENT_TIMEOUT_S
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                status, kind, body = metrics(self.headers.get("Accept", ""))
+            else:
+                status, kind, body = responses.get(path, _not_found)()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing: probes come every few seconds."""
+
+    return Handler
+
+
+def _probe_response(healthy: bool) -> tuple[int, str, bytes]:
+    return (200, "text/plain", b"ok\n") if healthy else (503, "text/plain", b"not now\n")
+
+
+def _not_found() -> tuple[int, str, bytes]:
+    return 404, "text/plain", b"not found\n"
