@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.storage.audit import seals
 from kosmos_rag.storage.audit.log import load_records, min_event_id
 from kosmos_rag.storage.audit.partitions import PartitionRotation
+from kosmos_rag.storage.erasure import verify_erasures
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
@@ -193,11 +195,14 @@ class TenantAudit:
         return len(new_seals)
 
     def verify(self) -> AuditReport:
-        """Verify all seals, and report the first broken one.
+        """Verify all seals and records of erasures, and report the first broken one.
 
         Raises ConfigError, DatabaseError.
         """
-        return seals.verify_seals(self._database.worker, self._owner)
+        report = seals.verify_seals(self._database.worker, self._owner)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            erasures, head, problem = verify_erasures(connection, self._owner.id)
+        return replace(report, erasures=erasures, erasure_head=head, problem=report.problem or problem)
 
 
 def _check_limit(limit: int) -> int:

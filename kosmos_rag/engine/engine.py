@@ -27,6 +27,7 @@ from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.reranker import CrossEncoderReranker
 from kosmos_rag.retrieval.pipeline import SearchPipeline, SearchResources
 from kosmos_rag.retrieval.sampling import RecallSampler
+from kosmos_rag.storage.erasure import rewrite_files
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.provision import APP
 from kosmos_rag.storage.tenants import tenant, validate_name
@@ -180,6 +181,13 @@ class Engine:
     def observe(self, observer: Observer) -> None:
         """Pass metrics to an observer from now on, such as `PrometheusObserver`."""
         self._telemetry.attach(observer)
+
+    def purge_files(self) -> None:
+        """Rewrite the files of the database, under exclusive locks, so that they keep no erased row.
+
+        Raises ConfigError without `database.admin_url`, DatabaseError if the administrator may not do it.
+        """
+        rewrite_files(self._database.admin_conninfo)
 
     def close(self) -> None:
         """Finish background work and close the connections.

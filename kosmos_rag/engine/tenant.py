@@ -17,6 +17,7 @@ from kosmos_rag.core.types import (
     Context,
     DocumentInfo,
     DocumentLines,
+    ErasureReport,
     Feedback,
     Filter,
     IngestReport,
@@ -50,6 +51,7 @@ from kosmos_rag.storage.documents import (
     read_texts,
     read_totals,
 )
+from kosmos_rag.storage.erasure import ErasureStore, by_metadata, by_source, by_subject
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -179,6 +181,48 @@ class Tenant:
         return self._parts.ingest_pipeline.delete(
             self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
         )
+
+    def erase(
+        self,
+        *,
+        subject: str | None = None,
+        source: str | None = None,
+        metadata: tuple[str, str] | None = None,
+        preview: bool = False,
+    ) -> ErasureReport:
+        """Erase what is stored about a reader or of documents, in all collections, and record it.
+
+        Args:
+            subject: Reader whose feedback and samples are erased.
+            source: Documents by source: `*` is any text, `?` one character.
+            metadata: Documents by key and value of their metadata.
+            preview: Count only; nothing is changed.
+
+        Raises RequestError unless exactly one selector is given, ConfigError without `database.worker_url`,
+        DatabaseError.
+        """
+        selectors = [
+            *([by_subject(subject)] if subject is not None else []),
+            *([by_source(source)] if source is not None else []),
+            *([by_metadata(*metadata)] if metadata is not None else []),
+        ]
+        if len(selectors) != 1:
+            raise RequestError(f"{len(selectors)} selectors are given; erase by one of subject, source and metadata")
+        return self._erasures().erase(selectors[0], preview=preview)
+
+    def erase_all(self, *, preview: bool = False) -> ErasureReport:
+        """Erase the tenant: documents, jobs, statistics, feedback, measurements, keys; all but the audit log.
+
+        Raises ConfigError without `database.worker_url`, or without `database.admin_url` if there is a vector index;
+        IndexLocked while the indexes are maintained; DatabaseError.
+        """
+        if not preview:
+            self._parts.indexes.drop_vector_indexes(self._tenant)
+        return self._erasures().erase_tenant(preview=preview)
+
+    def _erasures(self) -> ErasureStore:
+        parts = self._parts
+        return ErasureStore(parts.database, self._tenant, keep_audit_months=parts.settings.worker.keep_audit_months)
 
     def sources(self) -> list[str]:
         """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""

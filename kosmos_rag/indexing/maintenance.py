@@ -25,7 +25,7 @@ from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_tr
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, live_space
+from kosmos_rag.storage.tenants import TenantRef, live_space, spaces_of
 
 Progress = Callable[[str], None]
 """Called with one line for each step."""
@@ -134,6 +134,15 @@ class IndexMaintenance:
         with self._locked(tenant):
             self._vectors.clean_up(tenant, progress)
             self._vectors.drop_space(tenant, space)
+
+    def drop_vector_indexes(self, tenant: TenantRef) -> None:
+        """Drop all vector indexes of a tenant. Raises IndexLocked, ConfigError if there is one, DatabaseError."""
+        with self._locked(tenant):
+            self._vectors.clean_up(tenant, lambda _: None)
+            with maintenance_transaction(self._database, tenant) as connection:
+                spaces = spaces_of(connection, tenant.id)
+            for stored in spaces:
+                self._vectors.drop_space(tenant, stored.space)
 
     @contextmanager
     def _locked(self, tenant: TenantRef) -> Iterator[None]:

@@ -33,8 +33,10 @@ ACROSS_TENANTS = frozenset({"jobs", "sync_runs"})
 """The queue: a worker chooses between the jobs of all tenants."""
 APPEND_ONLY = frozenset({"audit_events", "audit_passages"})
 """The audit log: kosmos_app appends, kosmos_worker reads."""
-SEALS, SAMPLES, VERSION = "audit_seals", "monitor_samples", "alembic_version"
-TABLES = WITH_ACL | WITHOUT_ACL | WORKER_ONLY | ACROSS_TENANTS | APPEND_ONLY | {SEALS, SAMPLES, VERSION}
+CHAINS = frozenset({"audit_seals", "erasures"})
+"""Chains of hashes: kosmos_worker appends and reads."""
+SAMPLES, VERSION = "monitor_samples", "alembic_version"
+TABLES = WITH_ACL | WITHOUT_ACL | WORKER_ONLY | ACROSS_TENANTS | APPEND_ONLY | CHAINS | {SAMPLES, VERSION}
 
 _PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
 
@@ -72,7 +74,7 @@ def expected_policies(table: str, *, partition: bool) -> frozenset[Policy]:
         return frozenset({app_read, worker_queue})
     if base in APPEND_ONLY:
         return frozenset({app_append, worker_read})
-    if base == SEALS:
+    if base in CHAINS:
         return frozenset({worker_append, worker_read})
     if base == SAMPLES:
         return frozenset({app_append, worker_all})
@@ -90,7 +92,7 @@ def expected_privileges(role: str, table: str) -> frozenset[str]:
         return frozenset({"SELECT"} if readable else {"INSERT"} if table in {*APPEND_ONLY, SAMPLES} else ())
     if table in APPEND_ONLY:
         return frozenset({"SELECT"})
-    if table == SEALS:
+    if table in CHAINS:
         return frozenset({"SELECT", "INSERT"})
     return frozenset() if base_name(table) in APPEND_ONLY else frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"})
 

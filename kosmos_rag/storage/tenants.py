@@ -83,7 +83,8 @@ def ensure_tenant(
     """
     create_tenant(connection, owner, now=now)
     values = {"tenant_id": owner.id, "collection": collection}
-    connection.execute(statement("create_collection_statistics"), values)
+    epoch = int(now.timestamp() * 1_000_000)
+    connection.execute(statement("create_collection_statistics"), values | {"epoch": epoch})
     if space is not None and live_space(connection, owner.id) is None:
         create_space(connection, owner.id, space, state=READY, now=now)
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})

@@ -13,6 +13,7 @@ from kosmos_rag.apps.cli import (
     doctor,
     documents,
     enqueue,
+    erase,
     evaluation,
     experiment,
     index,
@@ -64,6 +65,8 @@ app.command("ask")(ask.ask)
 app.command("keyword-context")(keyword_context.keyword_context)
 app.command("documents")(documents.documents)
 app.command("delete")(delete.delete)
+app.command("erase")(erase.erase)
+app.add_typer(erase.tenant_app, name="tenant")
 app.command("serve")(serve.serve)
 app.command("mcp")(mcp.mcp)
 app.add_typer(api_key.app, name="api-key")

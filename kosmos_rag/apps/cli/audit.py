@@ -168,7 +168,10 @@ def verify(*, common: TenantOptions) -> None:
 def _summary(report: "AuditReport") -> str:
     told = f"{report.seals} seals hold over {report.rows} records, {report.unsealed} records are not sealed yet"
     expired = f"; the records of {report.expired} seals are past retention" if report.expired else ""
-    return told + expired + (f"\nlast seal {report.head}" if report.head else "")
+    last = f"\nlast seal {report.head}" if report.head else ""
+    if report.erasures:
+        last += f"\n{report.erasures} records of erasures hold\nlast erasure {report.erasure_head}"
+    return told + expired + last
 
 
 def _time(option: str, text: str | None) -> datetime | None:

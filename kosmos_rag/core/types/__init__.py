@@ -36,6 +36,7 @@ from kosmos_rag.core.types.documents import (
     sha256_of,
     storable,
 )
+from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
 from kosmos_rag.core.types.experiments import (
     Arm,
     ArmDifference,
@@ -111,6 +112,8 @@ __all__ = [
     "DocumentAccess",
     "DocumentInfo",
     "DocumentLines",
+    "ErasureKind",
+    "ErasureReport",
     "Excerpt",
     "Expansion",
     "ExperimentAssignment",
@@ -139,6 +142,7 @@ __all__ = [
     "QuoteState",
     "QuoteStatus",
     "Rating",
+    "RetainedRows",
     "RetrieverStats",
     "RunInfo",
     "RunningExperiment",

@@ -162,11 +162,15 @@ class AuditReport:
     broken: int | None
     """Number of the first broken seal."""
     problem: str | None
-    """Description of the fault."""
+    """Description of the fault, of a seal or of a record of an erasure."""
     failing: int
     """Number of broken seals."""
+    erasures: int = 0
+    """Number of valid records of erasures."""
+    erasure_head: str | None = None
+    """SHA-256 of the last of them, to be stored elsewhere like `head`."""
 
     @property
     def intact(self) -> bool:
-        """Whether all seals are valid."""
-        return self.broken is None
+        """Whether all seals and all records of erasures are valid."""
+        return self.problem is None

@@ -41,6 +41,7 @@ PUBLISHED = {
     "0001_baseline.py": "6ad7a5d93e6b226ea1d8611d845714481e73cac81f9f74797587220f9712eee7",
     "0002_visible_principals.py": "1bd39415fea954243abbe4194dade8c7135ef3684db561ae2aa9d0b26672dffc",
     "0003_permissions.py": "7c8300bfab65b31d138191ab6bef81425551bc3f9ea0a01321fecee75b044f25",
+    "0004_erasures.py": "6a3f42b28f8c62796cc84b58de3866312010b44d2b32c98e794caaf191387a29",
 }
 
 

@@ -73,6 +73,7 @@ def test_failed__leaves_out_what_evaluations_asked(acme: Tenant, audited: Engine
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "7"])
 def test_limit__is_within_bounds(acme: Tenant, limit: Any) -> None:
-    for look in (acme.audit.find, acme.audit.failed, partial(acme.audit.list_document_access, "churn.md")):
+    document_access = partial(acme.audit.list_document_access, "churn.md")
+    for look in (acme.audit.find, acme.audit.list_failed_questions, document_access):
         with pytest.raises(RequestError, match="ask for 1 to 10000"):
             look(limit=limit)

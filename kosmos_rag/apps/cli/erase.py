@@ -1,0 +1,106 @@
+"""kosmos-rag erase and kosmos-rag tenant: remove what is stored about a person, of documents, or of a whole tenant."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kosmos_rag.apps.cli.common import console, print_json, table
+from kosmos_rag.apps.cli.options import CommonOptions, TenantOptions, command
+from kosmos_rag.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.types import ErasureReport
+    from kosmos_rag.engine.engine import Engine
+
+tenant_app = typer.Typer(help="Tenants.", no_args_is_help=True)
+
+YesOption = Annotated[bool, typer.Option("--yes", help="Erase. Without it, the command shows what it would erase.")]
+PurgeOption = Annotated[
+    bool,
+    typer.Option(
+        "--purge",
+        help="Then rewrite the files of the database, under exclusive locks, so that they keep no erased row.",
+    ),
+]
+
+
+@command
+def erase(
+    subject: Annotated[str | None, typer.Option("--subject", metavar="NAME", help="What a reader left.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="GLOB", help="Documents by source: * is any text, ? a character."),
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", metavar="KEY=VALUE", help="Documents by a value of their metadata.")
+    ] = None,
+    yes: YesOption = False,
+    purge: PurgeOption = False,
+    *,
+    common: TenantOptions,
+) -> None:
+    """Erase documents, or what is stored about a reader, from all collections, and record the erasure."""
+    pair = None if metadata is None else _pair(metadata)
+    with common.open_engine() as engine:
+        report = engine.tenant(common.tenant).erase(subject=subject, source=source, metadata=pair, preview=not yes)
+        _finish(engine, report, purge=purge, as_json=common.as_json)
+
+
+@tenant_app.command("delete")
+@command
+def delete(
+    name: Annotated[str, typer.Argument(help="Name of the tenant.")],
+    yes: YesOption = False,
+    purge: PurgeOption = False,
+    *,
+    common: CommonOptions,
+) -> None:
+    """Erase a tenant with all its rows. Its audit log stays until its retention ends."""
+    with common.open_engine() as engine:
+        report = engine.tenant(name).erase_all(preview=not yes)
+        _finish(engine, report, purge=purge, as_json=common.as_json)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (key and separator and value):
+        raise RequestError(f"--metadata {text!r} is no KEY=VALUE; write --metadata employee=4711")
+    return key, value
+
+
+def _finish(engine: "Engine", report: "ErasureReport", *, purge: bool, as_json: bool) -> None:
+    purged = purge and report.number is not None
+    if purged:
+        engine.purge_files()
+    if as_json:
+        print_json(_plain(report) | {"purged": purged})
+    else:
+        _print(report, purged=purged)
+
+
+def _plain(report: "ErasureReport") -> dict[str, Any]:
+    retained = [asdict(rows) | {"until": rows.until.isoformat()} for rows in report.retained]
+    return asdict(report) | {"at": report.at.isoformat(), "retained": retained}
+
+
+def _print(report: "ErasureReport", *, purged: bool) -> None:
+    out = console()
+    rows = table("table", "rows", right={"rows"})
+    for name, count in report.erased.items():
+        rows.add_row(name, f"{count:,}")
+    if report.erased:
+        out.print(rows)
+    for kept in report.retained:
+        out.print(f"retained: {kept.rows:,} rows of {kept.table}, until {kept.until}, the end of the audit retention")
+    for warning in report.warnings:
+        out.print(f"warning: {warning}")
+    total = f"{sum(report.erased.values()):,} rows of tenant {report.tenant}"
+    if report.number is None:
+        out.print(f"{total} would be erased by {report.kind} {report.selector}; --yes erases them")
+        return
+    out.print(f"{total} erased; record {report.number}, sha256 {report.sha256}")
+    out.print("the files of the database were rewritten" if purged else _PURGE)
+
+
+_PURGE = "files of the database keep erased rows until the server writes over them; --purge rewrites the files"

@@ -1,0 +1,337 @@
+"""Erase documents, subjects and tenants, with a chain of records that `audit verify` checks.
+
+An erasure is one transaction of the worker role. Its record has counts and the SHA-256 of the selector: it must not
+repeat the name that was erased. The audit log is exempt, since nobody may change it: the record says how long it stays.
+"""
+
+import hashlib
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, is_text, sha256_of
+from kosmos_rag.storage.audit.partitions import add_months
+from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.publish import remove_documents
+from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef
+
+TENANT_TABLES = (
+    *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
+    *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
+    *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks"),
+    *(
+        "document_permissions",
+        "permission_feeds",
+        "document_versions",
+        "documents",
+        "collection_statistics",
+        "collection_presets",
+        "embedding_spaces",
+        "tenants",
+    ),
+)
+"""Tables of a tenant in an order that their references allow."""
+EXEMPT_TABLES = ("audit_events", "audit_passages", "audit_seals", "erasures")
+"""Tables that outlive a tenant: the audit log and the records of erasures."""
+
+_RELOAD_POLL_S = 0.05
+_ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selector:
+    """What to erase of a tenant: create it with `by_subject`, `by_source` or `by_metadata`."""
+
+    kind: ErasureKind
+    text: str
+    """The selector as requested."""
+    subject: str | None = None
+    pattern: str | None = None
+    """Pattern of LIKE for sources."""
+    key: str | None = None
+    value: str | None = None
+
+
+def by_subject(subject: str) -> Selector:
+    """Select what is stored about a reader. Raises RequestError."""
+    return Selector(kind=ErasureKind.SUBJECT, text=_required("subject", subject), subject=subject)
+
+
+def by_source(glob: str) -> Selector:
+    """Select documents by source: `*` is any text, `?` one character. Raises RequestError."""
+    text = _required("source", glob)
+    return Selector(kind=ErasureKind.SOURCE, text=text, pattern=text.translate(_ESCAPED))
+
+
+def by_metadata(key: str, value: str) -> Selector:
+    """Select documents with this metadata value, or with a list that has it. Raises RequestError."""
+    _required("metadata key", key)
+    return Selector(kind=ErasureKind.METADATA, text=f"{key}={_required('metadata value', value)}", key=key, value=value)
+
+
+def _required(what: str, text: str) -> str:
+    if not is_text(text) or not text:
+        raise RequestError(f"the {what} to erase is {str(text)[:80]!r}; give a text")
+    return text
+
+
+class _Rollback(Exception):
+    """Ends the transaction of a preview."""
+
+
+class _Removal(Protocol):
+    """Removes the selected rows in a transaction."""
+
+    def __call__(self, connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
+        """Remove rows, count them by table, and return retained rows and a warning, empty for none."""
+        ...
+
+
+class ErasureStore:
+    """Erases rows of one tenant and records it. Thread-safe."""
+
+    def __init__(self, database: Database, owner: TenantRef, *, keep_audit_months: int) -> None:
+        self._database = database
+        self._owner = owner
+        self._keep_audit_months = keep_audit_months
+
+    def erase(self, selector: Selector, *, preview: bool) -> ErasureReport:
+        """Erase what the selector selects. Raises DatabaseError, and ConfigError without `database.worker_url`.
+
+        Args:
+            selector: What to erase.
+            preview: Count only; nothing is changed.
+        """
+
+        def remove(connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
+            if selector.kind is ErasureKind.SUBJECT:
+                return self._erase_subject(connection, selector, counts), ""
+            return self._erase_documents(connection, selector, counts)
+
+        return self._run(selector.kind, selector.text, remove, preview=preview)
+
+    def erase_tenant(self, *, preview: bool) -> ErasureReport:
+        """Erase the tenant with everything but the audit log. Raises DatabaseError, ConfigError."""
+
+        def remove(connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
+            values = {"tenant_id": self._owner.id}
+            retained = self._retained(connection, subject=None, document_ids=None)
+            # Jobs first: a running publication has locked its job, then its collection.
+            counts["jobs"] += connection.execute(statement("erase_jobs"), values).rowcount
+            connection.execute(statement("lock_collections"), values).fetchall()
+            connection.execute(statement("clear_live_space"), values)
+            for table in TENANT_TABLES:
+                counts[table] += connection.execute(_delete_rows(table), values).rowcount
+            return retained, ""
+
+        return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
+
+    def _run(self, kind: ErasureKind, selector: str, remove: _Removal, *, preview: bool) -> ErasureReport:
+        counts: Counter[str] = Counter()
+        at = datetime.now(UTC)
+        number, sha256 = None, None
+        try:
+            with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+                connection.execute(statement("no_statement_timeout"))
+                connection.execute(statement("lock_erasures"), {"tenant_id": self._owner.id})
+                retained, warning = remove(connection, counts)
+                counts = +counts
+                if preview:
+                    raise _Rollback
+                number, sha256 = self._record(connection, kind, selector, at, counts, retained)
+        except _Rollback:
+            pass
+        return ErasureReport(
+            tenant=self._owner.name,
+            kind=kind,
+            selector=selector,
+            at=at,
+            erased=dict(counts),
+            retained=tuple(retained),
+            warnings=(warning,) if warning else (),
+            number=number,
+            sha256=sha256,
+        )
+
+    def _erase_subject(
+        self, connection: psycopg.Connection, selector: Selector, counts: Counter[str]
+    ) -> Sequence[RetainedRows]:
+        values = {"tenant_id": self._owner.id, "subject": selector.subject}
+        counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
+        counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
+        return self._retained(connection, subject=selector.subject, document_ids=())
+
+    def _erase_documents(
+        self, connection: psycopg.Connection, selector: Selector, counts: Counter[str]
+    ) -> tuple[Sequence[RetainedRows], str]:
+        values: dict[str, Any] = {
+            "tenant_id": self._owner.id,
+            "pattern": selector.pattern,
+            "key": selector.key,
+            "value": selector.value,
+        }
+        rows = connection.execute(statement("documents_to_erase"), values).fetchall()
+        values |= {
+            "document_ids": [document_id for document_id, _, _ in rows],
+            "keys": [str(document_id) for document_id, _, _ in rows],
+            "sources": sorted({source for _, _, source in rows}),
+        }
+        retained = self._retained(connection, subject=None, document_ids=values["document_ids"])
+        # Jobs first: a running publication has locked its job, then its collection.
+        job_ids = [job_id for (job_id,) in connection.execute(statement("erase_document_jobs"), values).fetchall()]
+        counts["jobs"] += len(job_ids)
+        counts["idempotency_keys"] += connection.execute(
+            statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
+        ).rowcount
+        uploads = abandoned_uploads(connection, self._owner.id, age=timedelta())
+        delete_uploads(connection, self._owner.id, uploads)
+        counts["uploads"] += len(uploads)
+        stored = connection.execute(statement("rows_of_documents"), values).fetchone()
+        assert stored is not None, "a selection of counts has one row"
+        counts.update(dict(zip(("document_versions", "chunks", "embeddings"), stored, strict=True)))
+        for collection, group in groupby(rows, key=lambda row: row[1]):
+            ids = [document_id for document_id, _, _ in group]
+            counts["documents"] += remove_documents(connection, self._owner.id, ids, collection=collection)
+        for table, text in (
+            ("document_permissions", statement("erase_document_permissions")),
+            ("sync_runs", statement("erase_sync_failures")),
+            ("feedback", statement("erase_document_feedback")),
+            ("evaluation_results", statement("erase_evaluated_documents")),
+        ):
+            counts[table] += connection.execute(text, values).rowcount
+        ((mirrors,),) = connection.execute(statement("mirrors_of_tenant"), values).fetchall()
+        warning = (
+            f"{mirrors} sources are mirrored: a document that is still in one is ingested again; delete it there first"
+        )
+        return retained, warning if mirrors else ""
+
+    def _retained(
+        self, connection: psycopg.Connection, *, subject: str | None, document_ids: Sequence[uuid.UUID] | None
+    ) -> Sequence[RetainedRows]:
+        """Count the rows of the audit log that an erasure would remove if it could.
+
+        Args:
+            connection: Of the worker role.
+            subject: Whose events; None for all.
+            document_ids: Whose passages; None for all.
+        """
+        values = {
+            "tenant_id": self._owner.id,
+            "subject": subject,
+            "document_ids": None if document_ids is None else list(document_ids),
+        }
+        retained = []
+        tables = [("audit_passages", statement("retained_audit_passages"))]
+        if subject is not None or document_ids is None:
+            tables.insert(0, ("audit_events", statement("retained_audit_events")))
+        for table, text in tables:
+            ((rows, newest),) = connection.execute(text, values).fetchall()
+            if rows:
+                until = add_months(newest.astimezone(UTC).date(), self._keep_audit_months + 1)
+                retained.append(RetainedRows(table=table, rows=rows, until=until))
+        return retained
+
+    def _record(
+        self,
+        connection: psycopg.Connection,
+        kind: ErasureKind,
+        selector: str,
+        at: datetime,
+        erased: Mapping[str, int],
+        retained: Sequence[RetainedRows],
+    ) -> tuple[int, str]:
+        stored = _read_records(connection, self._owner.id)
+        previous = stored[-1]["sha256"] if stored else ""
+        record = {
+            "number": len(stored) + 1,
+            "at": at,
+            "kind": str(kind),
+            "selector_sha256": sha256_of(selector),
+            "erased": dict(erased),
+            "retained": {rows.table: {"rows": rows.rows, "until": rows.until.isoformat()} for rows in retained},
+        }
+        sha256 = _hash(self._owner.id, previous, record)
+        values = record | {"erased": Jsonb(record["erased"]), "retained": Jsonb(record["retained"]), "sha256": sha256}
+        connection.execute(statement("insert_erasure"), {"tenant_id": self._owner.id, **values})
+        return len(stored) + 1, sha256
+
+
+def _delete_rows(table: str) -> sql.Composed:
+    return sql.SQL("DELETE FROM {} t WHERE t.tenant_id = %(tenant_id)s").format(sql.Identifier("kosmos", table))
+
+
+def _read_records(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[dict[str, Any]]:
+    names = ("number", "at", "kind", "selector_sha256", "erased", "retained", "sha256")
+    rows = connection.execute(statement("erasures"), {"tenant_id": tenant_id}).fetchall()
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _hash(tenant_id: uuid.UUID, previous: str, record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record and of the hash of the record before it."""
+    names = ("number", "kind", "selector_sha256", "erased", "retained")
+    at = record["at"].astimezone(UTC).isoformat(timespec="microseconds")
+    fields = [previous, str(tenant_id), at, *(record[name] for name in names)]
+    text = json.dumps(fields, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verify_erasures(connection: psycopg.Connection, tenant_id: uuid.UUID) -> tuple[int, str | None, str | None]:
+    """Recompute the chain of records; return how many hold, the hash of the last one, and the first problem."""
+    previous = ""
+    for number, record in enumerate(_read_records(connection, tenant_id), start=1):
+        if record["number"] != number:
+            return number - 1, previous or None, f"the record of erasure {number} is missing"
+        if record["sha256"] != _hash(tenant_id, previous, record):
+            return number - 1, previous or None, f"the record of erasure {number} was changed, or the one before it"
+        previous = record["sha256"]
+    return number if previous else 0, previous or None, None
+
+
+def rewrite_files(admin_conninfo: str) -> None:
+    """Rewrite all tables and the write-ahead log, so that no file of the server keeps erased rows.
+
+    DELETE and VACUUM leave the bytes of a row in its page until another row needs the space: VACUUM FULL writes each
+    table anew, under a lock that excludes readers. The server also keeps old files of its log, under new names, for
+    later use: with `wal_recycle` off it removes them instead, once all of them have been written over.
+
+    Raises:
+        DatabaseError: a table cannot be rewritten, or the administrator may not change `wal_recycle`.
+    """
+    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+        connection.execute(sql.SQL("SET statement_timeout = 0"))
+        for table in (*TENANT_TABLES, *EXEMPT_TABLES):
+            connection.execute(sql.SQL("VACUUM (FULL) {}").format(sql.Identifier("kosmos", table)))
+        connection.execute(sql.SQL("ALTER SYSTEM SET wal_recycle = off"))
+        try:
+            _reload(connection, "off")
+            ((files,),) = connection.execute(statement("count_wal_files")).fetchall()
+            for _ in range(files + 1):
+                connection.execute(statement("switch_wal_file"))
+            # The log since the last checkpoint but one stays for a recovery.
+            for _ in range(2):
+                connection.execute(sql.SQL("CHECKPOINT"))
+        finally:
+            connection.execute(sql.SQL("ALTER SYSTEM RESET wal_recycle"))
+            _reload(connection, "on")
+
+
+def _reload(connection: psycopg.Connection, value: str) -> None:
+    """Reload the configuration, and wait until this session has the new value of `wal_recycle`."""
+    connection.execute(statement("reload_configuration"))
+    while connection.execute(statement("wal_recycle")).fetchone() != (value,):
+        time.sleep(_RELOAD_POLL_S)
+    time.sleep(_RELOAD_POLL_S)  # for the checkpointer, which reads the file at the same signal

@@ -1,0 +1,121 @@
+-- name: lock_erasures
+-- One erasure of a tenant at a time: the records of erasures are numbered, and each carries the hash of the one before.
+SELECT pg_advisory_xact_lock(hashtextextended('kosmos:erasures:' || %(tenant_id)s::uuid::text, 0))
+
+-- name: erase_document_jobs
+-- Jobs of documents, waiting, running and finished ones. A running job loses its lease with its row.
+DELETE FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'document'
+   AND (coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}') LIKE %(pattern)s
+        OR j.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
+        OR j.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text)
+        OR j.key = ANY (%(keys)s::text[]))
+RETURNING j.id
+
+-- name: documents_to_erase
+SELECT d.id, d.collection, d.source
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s
+   AND (d.source LIKE %(pattern)s OR d.metadata ->> %(key)s = %(value)s
+        OR d.metadata -> %(key)s @> to_jsonb(%(value)s::text))
+ ORDER BY d.collection, d.source
+
+-- name: rows_of_documents
+SELECT (SELECT count(*) FROM kosmos.document_versions v
+         WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s::uuid[])),
+       (SELECT count(*) FROM kosmos.chunks c
+         WHERE c.tenant_id = %(tenant_id)s AND c.document_id = ANY (%(document_ids)s::uuid[])),
+       (SELECT count(*)
+          FROM kosmos.embeddings e
+          JOIN kosmos.chunks c ON c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+         WHERE e.tenant_id = %(tenant_id)s AND c.document_id = ANY (%(document_ids)s::uuid[]))
+
+-- name: erase_document_permissions
+DELETE FROM kosmos.document_permissions p
+ WHERE p.tenant_id = %(tenant_id)s AND p.document_id = ANY (%(document_ids)s::uuid[])
+
+-- name: erase_sync_failures
+-- The counts of a run stay; the names and errors of erased documents go.
+UPDATE kosmos.sync_runs r
+   SET failures = (SELECT coalesce(jsonb_agg(f.entry ORDER BY f.number), '[]')
+                     FROM jsonb_array_elements(r.failures) WITH ORDINALITY AS f (entry, number)
+                    WHERE (f.entry ->> 'source' = ANY (%(sources)s::text[])
+                           OR coalesce(f.entry ->> 'source' LIKE %(pattern)s, false)) IS NOT TRUE)
+ WHERE r.tenant_id = %(tenant_id)s
+   AND EXISTS (SELECT FROM jsonb_array_elements(r.failures) AS f (entry)
+                WHERE f.entry ->> 'source' = ANY (%(sources)s::text[]) OR f.entry ->> 'source' LIKE %(pattern)s)
+
+-- name: erase_document_feedback
+DELETE FROM kosmos.feedback f
+ WHERE f.tenant_id = %(tenant_id)s AND (f.source = ANY (%(sources)s::text[]) OR f.source LIKE %(pattern)s)
+
+-- name: erase_evaluated_documents
+-- The measures stay; the names of erased documents go.
+UPDATE kosmos.evaluation_results r
+   SET judged = (SELECT coalesce(jsonb_object_agg(j.key, j.value), '{}')
+                   FROM jsonb_each(r.judged) AS j
+                  WHERE (j.key = ANY (%(sources)s::text[]) OR coalesce(j.key LIKE %(pattern)s, false)) IS NOT TRUE),
+       ranking = ARRAY(SELECT CASE WHEN n.name = ANY (%(sources)s::text[]) OR n.name LIKE %(pattern)s
+                                   THEN 'erased' ELSE n.name END
+                         FROM unnest(r.ranking) WITH ORDINALITY AS n (name, number)
+                        ORDER BY n.number)
+ WHERE r.tenant_id = %(tenant_id)s
+   AND (r.judged ?| %(sources)s::text[] OR r.ranking && %(sources)s::text[]
+        OR EXISTS (SELECT FROM unnest(r.ranking || ARRAY(SELECT jsonb_object_keys(r.judged))) AS n (name)
+                    WHERE n.name LIKE %(pattern)s))
+
+-- name: erase_idempotency_keys_of_jobs
+DELETE FROM kosmos.idempotency_keys k WHERE k.tenant_id = %(tenant_id)s AND k.job_id = ANY (%(job_ids)s::bigint[])
+
+-- name: erase_subject_feedback
+DELETE FROM kosmos.feedback f WHERE f.tenant_id = %(tenant_id)s AND f.subject = %(subject)s
+
+-- name: erase_subject_samples
+-- A sample has the principals of its reader and no subject.
+DELETE FROM kosmos.monitor_samples s WHERE s.tenant_id = %(tenant_id)s AND %(subject)s = ANY (s.principals)
+
+-- name: mirrors_of_tenant
+-- Periodic jobs that read a source: an erased document that is still there is ingested again.
+SELECT count(*) FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'sync' AND j.every_s IS NOT NULL
+
+-- name: retained_audit_events
+-- Nobody may change the audit log: its months are dropped when their retention ends.
+SELECT count(*), max(r.at)
+  FROM kosmos.audit_events r
+ WHERE r.tenant_id = %(tenant_id)s AND (%(subject)s::text IS NULL OR r.subject = %(subject)s)
+
+-- name: retained_audit_passages
+SELECT count(*), max(p.at)
+  FROM kosmos.audit_passages p
+ WHERE p.tenant_id = %(tenant_id)s
+   AND (%(document_ids)s::uuid[] IS NULL OR p.document_id = ANY (%(document_ids)s::uuid[]))
+
+-- name: erasures
+SELECT e.number, e.at, e.kind, e.selector_sha256, e.erased, e.retained, e.sha256
+  FROM kosmos.erasures e
+ WHERE e.tenant_id = %(tenant_id)s
+ ORDER BY e.number
+
+-- name: insert_erasure
+INSERT INTO kosmos.erasures (tenant_id, number, at, kind, selector_sha256, erased, retained, sha256)
+VALUES (%(tenant_id)s, %(number)s, %(at)s, %(kind)s, %(selector_sha256)s, %(erased)s, %(retained)s, %(sha256)s)
+
+-- name: count_wal_files
+SELECT count(*) FROM pg_ls_waldir()
+
+-- name: switch_wal_file
+-- An empty file is not switched: the message is a write.
+SELECT pg_logical_emit_message(false, 'kosmos', 'switch'), pg_switch_wal()
+
+-- name: reload_configuration
+SELECT pg_reload_conf()
+
+-- name: wal_recycle
+SELECT current_setting('wal_recycle')
+
+-- name: clear_live_space
+-- The reference to the live space would keep it from being deleted.
+UPDATE kosmos.tenants t SET live_space_id = NULL WHERE t.tenant_id = %(tenant_id)s
+
+-- name: erase_jobs
+DELETE FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s

@@ -1,0 +1,292 @@
+"""Erasure: no table and no file has what was erased, everything else is as it was, and a record says so."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.audit.partitions import add_months
+from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tables import metadata
+from tests.integration.variants import opened
+
+SECRET = "xylophonist"
+"""A word of one document alone, in its text, name and metadata."""
+DOCUMENT = SourceDocument(
+    source=f"people/{SECRET}.md",
+    data=f"# {SECRET}\n\nThe salary of {SECRET} is 4,711 a month.".encode(),
+    metadata={"employee": SECRET, "tags": [SECRET, "salary"]},
+)
+OTHERS = [
+    SourceDocument(source="people/rules.md", data=b"A salary is paid on the last day of a month."),
+    SourceDocument(source="people_xmd", data=b"Travel is paid after the journey."),
+]
+
+
+@pytest.fixture
+def logged(settings: Settings) -> Iterator[Engine]:
+    """An engine with an audit log and a result cache, over a database of its own."""
+    with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.result_cache": 10}) as engine:
+        yield engine
+
+
+@pytest.fixture
+def acme(logged: Engine) -> Tenant:
+    """A tenant with traces of a document and of its reader in many tables."""
+    tenant = logged.tenant("acme", subject="lovelace")
+    tenant.ingest([DOCUMENT, *OTHERS])
+    logged.tenant("acme", collection="wiki").ingest([DOCUMENT])
+    hit = tenant.search("salary of the people").hits[0]
+    tenant.feedback("up", question="salary", chunk_id=hit.chunk_id, comment="as agreed")
+    tenant.jobs.enqueue(DOCUMENT)
+    logged.tenant("other").ingest([DOCUMENT])
+    return tenant
+
+
+def _rows(database: DatabaseSettings, text: str, *, tenant: Tenant | None = None) -> dict[str, int]:
+    """Count the rows with a text by table, of one tenant or of all."""
+    found = {}
+    with psycopg.connect(database.admin_url or "") as connection:
+        for table in metadata.sorted_tables:
+            condition = sql.SQL("convert_from(textsend(t::text), 'UTF8') ILIKE {}").format(sql.Literal(f"%{text}%"))
+            if table.name == "uploads":
+                condition = sql.SQL("encode(t.data, 'escape') ILIKE {}").format(sql.Literal(f"%{text}%"))
+            if tenant is not None:
+                condition += sql.SQL(" AND t.tenant_id = {}").format(sql.Literal(tenant.id))
+            query = sql.SQL("SELECT count(*) FROM {} t WHERE ").format(sql.Identifier("kosmos", table.name)) + condition
+            ((count,),) = connection.execute(query).fetchall()
+            if count:
+                found[table.name] = count
+    return found
+
+
+def test_every_table__is_erased_with_its_tenant_or_exempt() -> None:
+    tables = {table.name for table in metadata.sorted_tables}
+    assert tables == {*TENANT_TABLES, *EXEMPT_TABLES}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"source": f"people/{SECRET}.md"},
+        {"source": f"*{SECRET}*"},
+        {"source": "people/xylo?honist.m?"},
+        {"metadata": ("employee", SECRET)},
+        {"metadata": ("tags", SECRET)},
+    ],
+)
+def test_documents__leave_no_table_but_the_audit_log(
+    acme: Tenant, logged: Engine, database: DatabaseSettings, selector: dict[str, Any]
+) -> None:
+    before = _rows(database, SECRET, tenant=acme)
+    assert before.keys() >= {"documents", "document_versions", "chunks", "lexemes", "jobs", "uploads", "audit_passages"}
+    preview = acme.erase(**selector, preview=True)
+    assert _rows(database, SECRET, tenant=acme) == before
+    report = acme.erase(**selector)
+    assert preview.erased == report.erased
+    assert (preview.number, report.number) == (None, 1)
+    assert report.erased["documents"] == 2
+    assert {"jobs", "uploads", "chunks", "embeddings", "document_versions"} <= report.erased.keys()
+    assert _rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
+    assert acme.sources() == ["people/rules.md", "people_xmd"]
+    assert _rows(database, SECRET, tenant=logged.tenant("other")).keys() >= {"documents", "chunks"}
+
+
+def test_statistics__are_those_of_a_tenant_that_never_had_the_document(acme: Tenant, logged: Engine) -> None:
+    acme.erase(source=f"*{SECRET}*")
+    never = logged.tenant("never")
+    never.ingest(OTHERS)
+    for question in ("salary of a month", "travel after the journey"):
+        scores = [
+            [(hit.source, hit.dense_score, hit.lexical_score) for hit in tenant.search(question).hits]
+            for tenant in (acme, never)
+        ]
+        assert scores[0] == scores[1]
+
+
+def test_audit_log__is_exempt_until_its_retention_ends(acme: Tenant) -> None:
+    acme.audit.seal()
+    acme.search(f"salary of {SECRET}")
+    report = acme.erase(source=f"*{SECRET}*")
+    (retained,) = report.retained
+    months = 12 + 1
+    assert (retained.table, retained.until) == ("audit_passages", add_months(datetime.now(UTC).date(), months))
+    assert retained.rows >= 2
+    assert acme.erase(subject="lovelace").retained[0].table == "audit_events"
+    assert acme.audit.verify().intact
+
+
+def test_subject__leaves_no_table_but_the_audit_log(acme: Tenant, database: DatabaseSettings) -> None:
+    assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events", "feedback"}
+    report = acme.erase(subject="lovelace")
+    assert report.erased == {"feedback": 1}
+    assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
+    assert acme.erase(subject="nobody").erased == {}
+
+
+def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(
+    acme: Tenant, database: DatabaseSettings
+) -> None:
+    failure = {"source": DOCUMENT.source, "code": "corrupt", "message": f"{SECRET} cannot be read"}
+    other = {"source": "b.md", "code": "corrupt", "message": "b.md cannot be read"}
+    run, evaluation = uuid4(), uuid4()
+    now = datetime.now(UTC)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO kosmos.sync_runs VALUES "
+            "(%s, %s, 'default', '{}', 'finished', 2, 0, 0, 0, 0, 2, 0, %s, NULL, %s, %s)",
+            (acme.id, run, json.dumps([failure, other]), now, now),
+        )
+        connection.execute(
+            "INSERT INTO kosmos.evaluations VALUES "
+            "(%s, %s, %s, 'a', 's', 'x', NULL, '{everyone}', 10, 1, false, '{}', '{}', 'h', 'v', '{}', 1)",
+            (acme.id, evaluation, now),
+        )
+        connection.execute(
+            "INSERT INTO kosmos.evaluation_results VALUES "
+            "(%s, %s, 'q1', 'who is paid?', %s, %s, '{\"nDCG@10\": 0.5}', '{}', NULL, NULL)",
+            (acme.id, evaluation, json.dumps({DOCUMENT.source: 1, "b.md": 2}), [DOCUMENT.source, "b.md"]),
+        )
+        report = acme.erase(source=DOCUMENT.source)
+        assert (report.erased["sync_runs"], report.erased["evaluation_results"]) == (1, 1)
+        ((failures, failed),) = connection.execute("SELECT failures, failed FROM kosmos.sync_runs").fetchall()
+        assert (failures, failed) == ([other], 2)
+        query = "SELECT judged, ranking, measures FROM kosmos.evaluation_results"
+        assert connection.execute(query).fetchall() == [({"b.md": 2}, ["erased", "b.md"], {"nDCG@10": 0.5})]
+
+
+def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_path: Path) -> None:
+    assert acme.erase(source="nothing").warnings == ()
+    acme.jobs.enqueue(tmp_path, every=timedelta(hours=1))
+    (warning,) = acme.erase(source="nothing").warnings
+    assert warning.startswith("1 sources are mirrored")
+
+
+def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logged: Engine, settings: Settings) -> None:
+    queue = Queue.open(logged.parts.database, settings.worker)
+    jobs = queue.claim(10, kinds=["document"], worker="w")
+    assert len(jobs) == 1
+    acme.erase(source=DOCUMENT.source)
+    assert queue.renew([jobs[0].token]) == set()
+
+
+def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
+    settings: Settings, database: DatabaseSettings
+) -> None:
+    changes = {"rag.audit.enabled": True, "rag.retrieval.result_cache": 10, "indexes.vector_min_chunks": 30}
+    with opened(settings, changes) as engine:
+        acme, other = engine.tenant("acme", subject="lovelace"), engine.tenant("other")
+        for tenant in (acme, other):
+            tenant.ingest([DOCUMENT, *(SourceDocument(source=f"d{n}", data=f"text {n}".encode()) for n in range(40))])
+        acme.indexes.build()
+        acme.search("salary")
+        untouched = _rows(database, "", tenant=other)
+        preview = acme.erase_all(preview=True)
+        report = acme.erase_all()
+        # The sample of the search is written behind it, and the vector index is dropped first.
+        assert preview.erased.keys() - {"monitor_samples", "indexes"} <= report.erased.keys()
+        assert _rows(database, "", tenant=acme).keys() == {"audit_events", "audit_passages", "erasures"}
+        assert _rows(database, "", tenant=other) == untouched
+        assert [row.table for row in report.retained] == ["audit_events", "audit_passages"]
+        assert acme.audit.verify().erasures == 1
+        with psycopg.connect(database.admin_url or "") as connection:
+            values = {"tenant_id": acme.id}
+            assert connection.execute(statement("physical_indexes"), values).fetchall() == []
+
+
+def test_tenant__that_is_created_again_gets_no_result_from_before(logged: Engine) -> None:
+    acme = logged.tenant("acme")
+    acme.ingest([DOCUMENT])
+    assert acme.search("salary").hits
+    assert acme.search("salary").cached
+    acme.erase_all()
+    assert acme.search("salary").hits == ()
+    acme.ingest([OTHERS[1]])
+    again = acme.search("salary")
+    assert not again.cached
+    assert [hit.source for hit in again.hits] == ["people_xmd"]
+
+
+@pytest.mark.parametrize(
+    ("tampering", "problem"),
+    [
+        ("UPDATE kosmos.erasures SET erased = '{}' WHERE number = 1", "the record of erasure 1 was changed"),
+        ("UPDATE kosmos.erasures SET kind = 'source' WHERE number = 2", "the record of erasure 2 was changed"),
+        ("UPDATE kosmos.erasures SET at = at + interval '1 s' WHERE number = 1", "the record of erasure 1 was changed"),
+        ("DELETE FROM kosmos.erasures WHERE number = 1", "the record of erasure 1 is missing"),
+    ],
+)
+def test_verify__names_the_first_record_that_does_not_hold(
+    acme: Tenant, database: DatabaseSettings, tampering: str, problem: str
+) -> None:
+    reports = [acme.erase(source=f"*{SECRET}*"), acme.erase(subject="lovelace"), acme.erase(subject="bob")]
+    verified = acme.audit.verify()
+    assert (verified.intact, verified.erasures, verified.erasure_head) == (True, 3, reports[-1].sha256)
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        connection.execute(tampering.encode())
+    verified = acme.audit.verify()
+    assert not verified.intact
+    assert re.match(problem, verified.problem or "")
+
+
+@pytest.mark.parametrize("role", ["app", "worker"])
+@pytest.mark.parametrize("change", ["UPDATE kosmos.erasures SET kind = 'source'", "DELETE FROM kosmos.erasures"])
+def test_records__are_changed_by_no_serving_role(acme: Tenant, logged: Engine, role: str, change: str) -> None:
+    acme.erase(subject="lovelace")
+    pool = getattr(logged.parts.database, role)
+    with (
+        pytest.raises(Exception, match=r"permission denied|read-only"),
+        pool.transaction(acme.id, [EVERYONE]) as connection,
+    ):
+        connection.execute(change)
+
+
+def test_selectors__must_be_exactly_one(acme: Tenant) -> None:
+    with pytest.raises(RequestError, match="0 selectors are given; erase by one of"):
+        acme.erase()
+    with pytest.raises(RequestError, match="2 selectors"):
+        acme.erase(source="a", subject="b")
+    with pytest.raises(RequestError, match="the source to erase is ''"):
+        acme.erase(source="")
+
+
+def _files_with(folder: Path, text: bytes) -> list[str]:
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()
+    )
+
+
+def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    database = DatabaseSettings(url="embedded", data_dir=folder)
+    settings = loaded_settings.model_copy(update={"database": database})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        acme = engine.tenant("acme")
+        acme.ingest([DOCUMENT, *OTHERS])
+        with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+            assert any(name.startswith("base/") for name in _files_with(folder, SECRET.encode()))
+            acme.erase(source=f"*{SECRET}*")
+            connection.execute("VACUUM")
+            connection.execute("CHECKPOINT")
+            assert _files_with(folder, SECRET.encode()), "VACUUM alone would do, and purge_files is not needed"
+            engine.purge_files()
+            assert connection.execute("SHOW wal_recycle").fetchone() == ("on",)
+        assert _files_with(folder, SECRET.encode()) == []
+        assert acme.sources() == ["people/rules.md", "people_xmd"]
+        assert acme.search("salary").hits[0].source == "people/rules.md"
