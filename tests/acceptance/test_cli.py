@@ -403,9 +403,9 @@ def test_permissions__are_enqueued_from_a_file(folder: Path, kosmos: Run) -> Non
         (("enqueue", "--permissions", "nowhere.yaml"), "--permissions nowhere.yaml cannot be read"),
         (("enqueue",), "nothing to enqueue; name a PATH, a source with --source FILE, or --permissions FILE"),
         (("enqueue", "--source", "nowhere.yaml"), "cannot be read"),
-        (("jobs", "list", "--state", "lost"), "is no state of a job; use one of scheduled, queued"),
-        (("jobs", "retry"), "name the jobs to try again, or give --all and no number"),
-        (("jobs", "runs", "x"), "'x' is no id of a run"),
+        (("jobs", "list", "--state", "lost"), "is not a state of a job; use one of scheduled, queued"),
+        (("jobs", "retry"), "name the jobs to retry, or use --all without an id"),
+        (("jobs", "runs", "x"), "'x' is not an id of a run"),
     ],
 )
 def test_queue__refuses(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -50,7 +50,7 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert "Who plays the violin?" in kosmos("audit", "failed").stdout
     assert kosmos("audit", "failed", "--until", "2026-01-01").stdout == "no question failed\n"
 
-    assert kosmos("audit", "seal").stdout == "1 seals made over the log of tenant default\n"
+    assert kosmos("audit", "seal").stdout == "1 new seals in the log of tenant default\n"
     assert kosmos("audit", "verify").stdout.startswith("1 seals hold over 2 records, 0 records are not sealed yet")
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.audit_events SET subject = 'eve'")
@@ -65,9 +65,9 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("list", "--outcome", "good"), "--outcome 'good' is none; use one of hits, none, refused"),
+        (("list", "--outcome", "good"), "--outcome 'good' is not an outcome; use one of hits, none, refused"),
         (("list", "--since", "yesterday"), "--since 'yesterday' is no day or time"),
-        (("list", "--before", "x"), "'x' is no id of a retrieval"),
+        (("list", "--before", "x"), "'x' is not an id of a retrieval"),
         (("show", "00000000-0000-0000-0000-000000000000"), "the log of tenant default has no retrieval"),
     ],
 )

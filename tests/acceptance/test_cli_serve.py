@@ -100,7 +100,7 @@ def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
     assert "revoked" in kosmos("api-key", "list").stdout
     again = kosmos("api-key", "revoke", key["id"])
     assert again.exit_code == 1
-    assert "has no good key" in again.stderr
+    assert "has no valid key" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
         (("create", "ci", "--scope", "write"), "the scope of the key is 'write'; use read, ingest, admin"),
         (("create", " "), "the name of the key is ' '"),
         (("create", "ci", "--principal", ""), "--principal is empty"),
-        (("revoke", "x"), "'x' is no id of a key"),
-        (("rotate", "00000000-0000-4000-8000-000000000001"), "tenant default has no good key"),
+        (("revoke", "x"), "'x' is not an id of a key"),
+        (("rotate", "00000000-0000-4000-8000-000000000001"), "tenant default has no valid key"),
     ],
 )
 def test_keys__say_what_is_wrong_with_an_argument(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -1,4 +1,4 @@
-"""kosmos-rag api-key: keys to the service."""
+"""kosmos-rag api-key: API keys of the service."""
 
 import uuid
 from dataclasses import asdict
@@ -9,8 +9,8 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
-    not_blank,
     print_json,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.storage.tenants import TenantRef
 
-KeyArgument = Annotated[str, typer.Argument(help="Its id, as `key list` shows it.")]
+KeyArgument = Annotated[str, typer.Argument(help="Id of a key, from `api-key list`.")]
 
-app = typer.Typer(help="Make, list, rotate and revoke a tenant's keys to the service.")
+app = typer.Typer(help="Create, list, rotate and revoke API keys of a tenant.")
 
 
 def _keys(engine: "Engine") -> "ApiKeys":
@@ -31,58 +31,64 @@ def _keys(engine: "Engine") -> "ApiKeys":
     return ApiKeys(engine.parts.database)
 
 
-def _named(tenant: str) -> "TenantRef":
-    from kosmos_rag.storage.tenants import tenant as named
+def _tenant_ref(tenant: str) -> "TenantRef":
+    from kosmos_rag.storage.tenants import tenant as tenant_ref
 
-    return named(tenant)
+    return tenant_ref(tenant)
 
 
 @app.command("create")
 @command
 def create(
-    name: Annotated[str, typer.Argument(help="Whose it is, for people and for the log.")],
+    name: Annotated[str, typer.Argument(help="Name of the key's holder, for the logs.")],
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", help="read, ingest or admin; may be repeated; else read.")
+        list[str] | None, typer.Option("--scope", help="read, ingest or admin; may be repeated; default: read.")
     ] = None,
     principal: Annotated[
         list[str] | None,
-        typer.Option("--principal", metavar="NAME", help="What its holder is beside everyone: department:hr."),
+        typer.Option(
+            "--principal",
+            metavar="NAME",
+            help="Principal of the holder besides everyone, such as department:hr; may be repeated.",
+        ),
     ] = None,
-    days: Annotated[int | None, typer.Option("--days", min=1, max=36500, help="Days that it is good for.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, max=36500, help="Lifetime in days; default: unlimited.")
+    ] = None,
     *,
     common: TenantOptions,
 ) -> None:
-    """Make a key and print it: it is shown this once."""
-    held = not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
+    """Create a key and print it; it cannot be shown again."""
+    principals = require_not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
     expires_at = datetime.now(UTC) + timedelta(days=days) if days else None
     with common.open_engine() as engine:
-        made = _keys(engine).create(
-            _named(common.tenant), name, scopes=scope or ["read"], principals=held, expires_at=expires_at
+        key_text = _keys(engine).create(
+            _tenant_ref(common.tenant), name, scopes=scope or ["read"], principals=principals, expires_at=expires_at
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "key": made})
+        print_json({"tenant": common.tenant, "key": key_text})
     else:
-        typer.echo(made)
+        typer.echo(key_text)
 
 
 @app.command("list")
 @command
 def list_(*, common: TenantOptions) -> None:
-    """List keys, without their secrets."""
+    """List the keys, without their secrets."""
     with common.open_engine() as engine:
-        infos = _keys(engine).infos(_named(common.tenant))
+        infos = _keys(engine).infos(_tenant_ref(common.tenant))
     if common.as_json:
         print_json({"tenant": common.tenant, "keys": [asdict(info) for info in infos]})
         return
     for info in infos:
-        state = "revoked" if _past(info.revoked_at) else "expired" if _past(info.expires_at) else "good"
-        if state == "good" and info.revoked_at:
+        state = "revoked" if _is_past(info.revoked_at) else "expired" if _is_past(info.expires_at) else "valid"
+        if state == "valid" and info.revoked_at:
             state = "ending"
-        held = "".join(f" {name}" for name in info.principals)
-        console().print(f"{info.id}  {state:<8} {','.join(info.scopes):<18} {info.name}{held}")
+        principals = "".join(f" {name}" for name in info.principals)
+        console().print(f"{info.id}  {state:<8} {','.join(info.scopes):<18} {info.name}{principals}")
 
 
-def _past(time: datetime | None) -> bool:
+def _is_past(time: datetime | None) -> bool:
     return time is not None and time <= datetime.now(UTC)
 
 
@@ -90,11 +96,11 @@ def _id(key: str) -> uuid.UUID:
     try:
         return uuid.UUID(key)
     except ValueError as error:
-        raise RequestError(f"{key!r} is no id of a key; `kosmos-rag api-key list` shows them") from error
+        raise RequestError(f"{key!r} is not an id of a key; `kosmos-rag api-key list` shows ids") from error
 
 
-def _no_good_key(tenant: str, key: str) -> RequestError:
-    return RequestError(f"tenant {tenant} has no good key {key}; see `kosmos-rag api-key list -t {tenant}`")
+def _no_valid_key(tenant: str, key: str) -> RequestError:
+    return RequestError(f"tenant {tenant} has no valid key {key}; see `kosmos-rag api-key list -t {tenant}`")
 
 
 @app.command("rotate")
@@ -103,31 +109,31 @@ def rotate(
     key: KeyArgument,
     overlap: Annotated[
         float,
-        typer.Option("--overlap", metavar="SECONDS", min=0, max=31_536_000, help="So long is the old one still good."),
+        typer.Option("--overlap", metavar="SECONDS", min=0, max=31_536_000, help="How long the old key stays valid."),
     ] = 0,
     *,
     common: TenantOptions,
 ) -> None:
-    """Make a key of the same name, scopes and principals, and print it this once; the old one ends."""
+    """Replace a key by one of the same name, scopes and principals, and print it."""
     key_id = _id(key)
     with common.open_engine() as engine:
-        made = _keys(engine).rotate(_named(common.tenant), key_id, overlap=timedelta(seconds=overlap))
-    if made is None:
-        raise _no_good_key(common.tenant, key)
+        key_text = _keys(engine).rotate(_tenant_ref(common.tenant), key_id, overlap=timedelta(seconds=overlap))
+    if key_text is None:
+        raise _no_valid_key(common.tenant, key)
     if common.as_json:
-        print_json({"tenant": common.tenant, "key": made, "rotated": str(key_id)})
+        print_json({"tenant": common.tenant, "key": key_text, "rotated": str(key_id)})
     else:
-        typer.echo(made)
+        typer.echo(key_text)
 
 
 @app.command("revoke")
 @command
 def revoke(key: KeyArgument, *, common: TenantOptions) -> None:
-    """Make a key useless, from the next request on."""
+    """Revoke a key, from the next request on."""
     key_id = _id(key)
     with common.open_engine() as engine:
-        if not _keys(engine).revoke(_named(common.tenant), key_id):
-            raise _no_good_key(common.tenant, key)
+        if not _keys(engine).revoke(_tenant_ref(common.tenant), key_id):
+            raise _no_valid_key(common.tenant, key)
     if common.as_json:
         print_json({"tenant": common.tenant, "revoked": str(key_id)})
     else:

@@ -1,4 +1,4 @@
-"""The commands put together. Each module imports what it needs inside its function: --help must be instant."""
+"""The command line. Commands import heavy modules inside their functions: --help must be fast."""
 
 import typer
 
@@ -41,8 +41,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"kosmos-rag {__version__}")
         raise typer.Exit
 
@@ -86,6 +86,6 @@ app.add_typer(config.app, name="config")
 
 
 def main() -> None:
-    """Run the command line, out of sight of the parsers' processes: its environment holds addresses and keys."""
+    """Run the command line. Its environment holds URLs and keys, so parser processes must not read its memory."""
     clear_dumpable()
     app()

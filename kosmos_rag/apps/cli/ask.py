@@ -1,11 +1,11 @@
-"""kosmos-rag ask: an answer made of cited evidence, or the evidence itself."""
+"""kosmos-rag ask: a cited answer, or its evidence."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, print_json, shown
+from kosmos_rag.apps.cli.common import console, display_source, print_json
 from kosmos_rag.apps.cli.options import command
 from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
 
@@ -19,32 +19,32 @@ _PREVIEW = 160
 def ask(
     question: QuestionArgument,
     options: SearchOptions,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget of the context.")] = None,
-    evidence: Annotated[
-        bool, typer.Option("--context", help="Show the numbered evidence, as it would go into a prompt, and no answer.")
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Token budget of the context.")] = None,
+    show_context: Annotated[
+        bool, typer.Option("--context", help="Show the numbered evidence for a prompt, without an answer.")
     ] = False,
 ) -> None:
-    """Answer a question from the documents, cited, and show the sources; refuse where they do not say it."""
-    wanted = options.filter()
+    """Answer a question from the documents with citations, or refuse, and show the sources."""
+    filter_ = options.filter()
     with options.open_engine() as engine:
-        scope = options.scope(engine)
+        tenant = options.open_reader(engine)
         engine.warm_up()
-        if evidence:
-            _show_context(scope.context(question, options.k, wanted, max_tokens=max_tokens), as_json=options.as_json)
+        if show_context:
+            _show_context(tenant.context(question, options.k, filter_, max_tokens=max_tokens), as_json=options.as_json)
         elif options.as_json:
-            answer = scope.answer(question, options.k, wanted, max_tokens=max_tokens)
+            answer = tenant.answer(question, options.k, filter_, max_tokens=max_tokens)
             print_json(answer.to_dict())
         else:
-            with scope.stream_answer(question, options.k, wanted, max_tokens=max_tokens) as stream:
+            with tenant.stream_answer(question, options.k, filter_, max_tokens=max_tokens) as stream:
                 _print_answer(stream)
 
 
 def _reference(citation: "Citation") -> str:
-    return f"{shown(citation.source)} | {citation.location}"
+    return f"{display_source(citation.source)} | {citation.location}"
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:
-    """Print an answer as it comes. What a model writes has been cleaned of what a terminal would obey."""
+    """Print an answer while it is written. Texts of models have no control characters."""
     from kosmos_rag.core.types import AnswerPiece, AnswerSources
 
     out = console()
@@ -56,11 +56,11 @@ def _print_answer(events: "Iterable[AnswerEvent]") -> None:
             out.print(event.text, end="")
         else:
             out.print("\n")
-            _print_rest(event.answer)
+            _print_sources(event.answer)
 
 
-def _print_rest(answer: "Answer") -> None:
-    """Print what is known when the text has been printed: what it rests on."""
+def _print_sources(answer: "Answer") -> None:
+    """Print problems, citations and sources after the text."""
     out = console()
     for problem in answer.report.problems if answer.report else ():
         out.print(f"{problem.verdict}: {problem.text} ({problem.reason})", style="yellow")
@@ -104,8 +104,8 @@ def _print_notes(context: "Context") -> None:
     out = console()
     if not context.passages:
         out.print(f"No evidence: {context.retrieval.incomplete_reason or 'nothing fits into the budget'}")
-    for note in context.retrieval.warnings:
-        out.print(f"note: {note}")
+    for warning in context.retrieval.warnings:
+        out.print(f"note: {warning}")
     left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in context.omitted.items())
     out.print(
         f"{len(context.passages)} passages, {context.tokens} of {context.max_tokens} tokens"

@@ -1,4 +1,4 @@
-"""kosmos-rag audit: who asked what and saw which passages, and whether the log is as it was sealed."""
+"""kosmos-rag audit: the audit log of a tenant, and its seals."""
 
 import uuid
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ import typer
 from kosmos_rag.apps.cli.common import (
     LimitOption,
     console,
-    plain,
+    display_source,
     print_json,
-    shown,
     table,
+    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -24,10 +24,12 @@ from kosmos_rag.core.errors import RequestError
 if TYPE_CHECKING:
     from kosmos_rag.core.types import AuditRecord, AuditReport, DocumentAccess
 
-app = typer.Typer(help="The log of retrievals: who asked what, who saw what, what found nothing, and whether it holds.")
+app = typer.Typer(
+    help="Show and verify the audit log of a tenant: questions, answers, and the passages that readers got."
+)
 
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="From this day or time on; UTC where no zone is given.")
+    str | None, typer.Option("--since", metavar="TIME", help="From this day or time on; UTC without a time zone.")
 ]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this day or time.")]
 
@@ -35,14 +37,16 @@ UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help
 @app.command("list")
 @command
 def list_(
-    subject: Annotated[str | None, typer.Option("--subject", metavar="NAME", help="Only what this one asked.")] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="NAME", help="Only questions of this subject.")
+    ] = None,
     outcome: Annotated[
-        list[str] | None, typer.Option("--outcome", help="Only hits, none or refused; may be repeated.")
+        list[str] | None, typer.Option("--outcome", help="Only this outcome: hits, none or refused; may be repeated.")
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     before: Annotated[
-        str | None, typer.Option("--before", metavar="ID", help="Only those older than this one: the next page.")
+        str | None, typer.Option("--before", metavar="ID", help="Only retrievals before this one: the next page.")
     ] = None,
     limit: LimitOption = 20,
     *,
@@ -52,11 +56,11 @@ def list_(
     from kosmos_rag.core.types import AuditOutcome
 
     known = [str(known) for known in AuditOutcome]
-    if wrong := [name for name in outcome or () if name not in known]:
-        raise RequestError(f"--outcome {wrong[0]!r} is none; use one of {', '.join(known)}")
+    if unknown := [name for name in outcome or () if name not in known]:
+        raise RequestError(f"--outcome {unknown[0]!r} is not an outcome; use one of {', '.join(known)}")
     first, last, cursor = _time("--since", since), _time("--until", until), _id(before)
     with common.open_tenant() as owner:
-        found = owner.audit.find(
+        records = owner.audit.find(
             since=first,
             until=last,
             subject=subject,
@@ -65,9 +69,9 @@ def list_(
             limit=limit,
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "retrievals": [plain(record) for record in found]})
+        print_json({"tenant": common.tenant, "retrievals": [to_plain(record) for record in records]})
     else:
-        _print_records(found)
+        _print_records(records)
 
 
 @app.command("show")
@@ -75,45 +79,43 @@ def list_(
 def show(
     record: Annotated[str, typer.Argument(metavar="ID", help="Id of a retrieval.")], *, common: TenantOptions
 ) -> None:
-    """Show one retrieval with the passages that it gave out."""
-    wanted = _id(record)
-    assert wanted is not None, "the argument is required"
+    """Show a retrieval with its passages."""
+    record_id = _id(record)
+    assert record_id is not None, "the argument is required"
     with common.open_tenant() as owner:
-        found = owner.audit.get(wanted)
-    if found is None:
+        audit_record = owner.audit.get(record_id)
+    if audit_record is None:
         raise RequestError(
             f"the log of tenant {common.tenant} has no retrieval {record}; "
             f"`kosmos-rag audit list -t {common.tenant}` lists them"
         )
     if common.as_json:
-        print_json(plain(found))
+        print_json(to_plain(audit_record))
     else:
-        _print_record(found)
+        _print_record(audit_record)
 
 
 @app.command("who-saw")
 @command
 def who_saw(
-    document: Annotated[
-        str, typer.Argument(metavar="DOCUMENT", help="A path, a name as `documents` shows it, or an id.")
-    ],
+    document: Annotated[str, typer.Argument(metavar="DOCUMENT", help="Path, source name or id of a document.")],
     since: SinceOption = None,
     until: UntilOption = None,
     limit: LimitOption = 1000,
     *,
     common: TenantOptions,
 ) -> None:
-    """List who was given passages of a document, one that is gone too, the newest first."""
+    """List who received passages of a document, also a deleted one, the newest first."""
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
         who_saw = partial(owner.audit.list_document_access, since=first, until=last, limit=limit)
-        found = next(filter(None, map(who_saw, _names(document))), [])
+        records = next(filter(None, map(who_saw, _names(document))), [])
     if common.as_json:
         print_json(
-            {"tenant": common.tenant, "document": document, "sightings": [plain(sighting) for sighting in found]}
+            {"tenant": common.tenant, "document": document, "sightings": [to_plain(sighting) for sighting in records]}
         )
     else:
-        _print_sightings(document, found)
+        _print_sightings(document, records)
 
 
 @app.command("failed")
@@ -121,37 +123,37 @@ def who_saw(
 def failed(
     since: SinceOption = None, until: UntilOption = None, limit: LimitOption = 100, *, common: TenantOptions
 ) -> None:
-    """List questions that found nothing, were refused or rated down, the most frequent first."""
+    """List questions without hits, refused or rated down, the most frequent first."""
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
-        found = owner.audit.list_failed_questions(since=first, until=last, limit=limit)
+        records = owner.audit.list_failed_questions(since=first, until=last, limit=limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "questions": [plain(question) for question in found]})
+        print_json({"tenant": common.tenant, "questions": [to_plain(question) for question in records]})
         return
     rows = table("times", "refused", "disliked", "subjects", "last", "question", "comment")
-    for one in found:
-        counts = (str(count) for count in (one.times, one.refused, one.disliked, one.subjects))
-        told = one.question or f"sha256 {one.question_sha256}"
-        rows.add_row(*counts, _minute(one.last_at), told, next(iter(one.comments), ""))
-    console().print(rows if found else "no question failed")
+    for record in records:
+        counts = (str(count) for count in (record.times, record.refused, record.disliked, record.subjects))
+        text = record.question or f"sha256 {record.question_sha256}"
+        rows.add_row(*counts, _format_time(record.last_at), text, next(iter(record.comments), ""))
+    console().print(rows if records else "no question failed")
 
 
 @app.command("seal")
 @command
 def seal(*, common: TenantOptions) -> None:
-    """Seal what is not sealed and look after the months of the log: by the clock, where no worker does."""
+    """Seal new records and rotate the partitions of the log. Workers do this regularly."""
     with common.open_tenant() as owner:
-        made = owner.audit.seal()
+        seals = owner.audit.seal()
     if common.as_json:
-        print_json({"tenant": common.tenant, "seals": made})
+        print_json({"tenant": common.tenant, "seals": seals})
     else:
-        console().print(f"{made} seals made over the log of tenant {common.tenant}")
+        console().print(f"{seals} new seals in the log of tenant {common.tenant}")
 
 
 @app.command("verify")
 @command
 def verify(*, common: TenantOptions) -> None:
-    """Recompute the seals, and exit with 1 where one does not hold."""
+    """Verify all seals; exits with 1 where one does not match."""
     with common.open_tenant() as owner:
         report = owner.audit.verify()
     if common.as_json:
@@ -166,12 +168,12 @@ def verify(*, common: TenantOptions) -> None:
 
 
 def _summary(report: "AuditReport") -> str:
-    told = f"{report.seals} seals hold over {report.rows} records, {report.unsealed} records are not sealed yet"
+    summary = f"{report.seals} seals hold over {report.rows} records, {report.unsealed} records are not sealed yet"
     expired = f"; the records of {report.expired} seals are past retention" if report.expired else ""
     last = f"\nlast seal {report.head}" if report.head else ""
     if report.erasures:
         last += f"\n{report.erasures} records of erasures hold\nlast erasure {report.erasure_head}"
-    return told + expired + last
+    return summary + expired + last
 
 
 def _time(option: str, text: str | None) -> datetime | None:
@@ -181,7 +183,7 @@ def _time(option: str, text: str | None) -> datetime | None:
         time = datetime.fromisoformat(text)
     except ValueError as error:
         raise RequestError(
-            f"{option} {text!r} is no day or time; write 2026-11-01 or 2026-11-01T08:00+01:00"
+            f"{option} {text!r} is not a day or time; write 2026-11-01 or 2026-11-01T08:00+01:00"
         ) from error
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
@@ -190,11 +192,11 @@ def _id(text: str | None) -> uuid.UUID | None:
     try:
         return None if text is None else uuid.UUID(text)
     except ValueError as error:
-        raise RequestError(f"{text!r} is no id of a retrieval; `kosmos-rag audit list` shows them") from error
+        raise RequestError(f"{text!r} is not an id of a retrieval; `kosmos-rag audit list` shows ids") from error
 
 
 def _names(document: str) -> "list[str | uuid.UUID]":
-    """Return what an argument may name: a document by its id, by its source, by the path that its source is of."""
+    """Return the possible keys of a document: its id, or its source name and the name of its path."""
     from kosmos_rag.ingestion.sources.files import name_of
 
     try:
@@ -203,33 +205,42 @@ def _names(document: str) -> "list[str | uuid.UUID]":
         return [document, name_of(Path(document))]
 
 
-def _minute(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _print_records(found: "Sequence[AuditRecord]") -> None:
+def _print_records(records: "Sequence[AuditRecord]") -> None:
     rows = table("id", "at (UTC)", "subject", "kind", "outcome", "passages", "question")
-    for record in found:
+    for record in records:
         passages = str(sum(passage.shown for passage in record.passages))
         question = record.question or f"sha256 {record.question_sha256[:16]}"
-        told = (str(record.id), _minute(record.at), record.subject or "-", record.kind, record.outcome, passages)
-        rows.add_row(*told, question)
-    console().print(rows if found else "nothing in the log")
+        cells = (str(record.id), _format_time(record.at), record.subject or "-", record.kind, record.outcome, passages)
+        rows.add_row(*cells, question)
+    console().print(rows if records else "nothing in the log")
 
 
 def _print_record(record: "AuditRecord") -> None:
     out = console()
-    for name, value in plain(record).items():
+    for name, value in to_plain(record).items():
         if name != "passages" and value is not None:
             out.print(f"{name:<16} {value}")
     for passage in record.passages:
-        kept = "" if passage.shown else "  (not in the context)"
-        out.print(f"{passage.rank:>4}  {passage.score:.4f}  {shown(passage.source)} v{passage.version}{kept}")
+        suffix = "" if passage.shown else "  (not in the context)"
+        out.print(
+            f"{passage.rank:>4}  {passage.score:.4f}  {display_source(passage.source)} v{passage.version}{suffix}"
+        )
 
 
-def _print_sightings(document: str, found: "Sequence[DocumentAccess]") -> None:
+def _print_sightings(document: str, records: "Sequence[DocumentAccess]") -> None:
     rows = table("at (UTC)", "subject", "principals", "version", "rank", "kind", "retrieval", "question")
-    for one in found:
-        reader = (_minute(one.at), one.subject or "-", ", ".join(one.principals))
-        rows.add_row(*reader, str(one.version), str(one.rank), one.kind, str(one.retrieval_id), one.question or "")
-    console().print(rows if found else f"the log has nobody who was given passages of {document}")
+    for record in records:
+        reader = (_format_time(record.at), record.subject or "-", ", ".join(record.principals))
+        rows.add_row(
+            *reader,
+            str(record.version),
+            str(record.rank),
+            record.kind,
+            str(record.retrieval_id),
+            record.question or "",
+        )
+    console().print(rows if records else f"nobody in the log received passages of {document}")

@@ -1,4 +1,4 @@
-"""kosmos-rag collection: the collections of a tenant, and the presets that they go by."""
+"""kosmos-rag collection: collections of a tenant and their presets."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -8,71 +8,71 @@ import typer
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
+    open_reader,
     print_json,
-    reader,
     table,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 
-app = typer.Typer(help="A tenant's collections, and the presets that they go by.")
+app = typer.Typer(help="Manage the collections of a tenant and their presets.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
 PresetOption = Annotated[
-    str, typer.Option("--preset", "-p", metavar="NAME|FILE", help="One of docs/presets.md, or a YAML file.")
+    str, typer.Option("--preset", "-p", metavar="NAME|FILE", help="Name of a preset, docs/presets.md, or a YAML file.")
 ]
 
 
 @app.command("create")
 @command
 def create(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -> None:
-    """Make a collection go by a preset, whose settings are kept with it."""
-    with common.open_tenant() as owner:
-        made = owner.collections.create(name, preset=preset)
+    """Create a collection with a preset; the settings are stored with it."""
+    with common.open_tenant() as tenant:
+        info = tenant.collections.create(name, preset=preset)
     if common.as_json:
-        print_json({"tenant": common.tenant, "collection": asdict(made)})
+        print_json({"tenant": common.tenant, "collection": asdict(info)})
     else:
-        console().print(f"the collection {name} of tenant {common.tenant} goes by the preset {made.preset}")
+        console().print(f"the collection {name} of tenant {common.tenant} has the preset {info.preset}")
 
 
 @app.command("set-preset")
 @command
 def set_preset(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -> None:
-    """Change the preset of a collection; documents take it with their next ingestion."""
-    with common.open_tenant() as owner:
-        changed = owner.collections.set_preset(name, preset=preset)
+    """Change the preset of a collection; it applies to documents at their next ingestion."""
+    with common.open_tenant() as tenant:
+        info = tenant.collections.set_preset(name, preset=preset)
     if common.as_json:
-        print_json({"tenant": common.tenant, "collection": asdict(changed)})
+        print_json({"tenant": common.tenant, "collection": asdict(info)})
     else:
         console().print(
-            f"the collection {name} of tenant {common.tenant} has the preset {changed.preset}; "
-            "its documents take it with their next ingestion"
+            f"the collection {name} of tenant {common.tenant} has the preset {info.preset}; "
+            "it applies to documents at their next ingestion"
         )
 
 
 @app.command("list")
 @command
 def list_(principal: PrincipalOption = None, *, common: TenantOptions) -> None:
-    """List the collections that have a preset or documents, with the chunks that may be read."""
+    """List the collections with a preset or documents, and their readable chunks."""
     with common.open_engine() as engine:
-        listed = reader(engine, common.tenant, None, principal).collections.infos()
+        infos = open_reader(engine, common.tenant, None, principal).collections.infos()
     if common.as_json:
-        print_json({"tenant": common.tenant, "collections": [asdict(info) for info in listed]})
+        print_json({"tenant": common.tenant, "collections": [asdict(info) for info in infos]})
         return
     rows = table("collection", "preset", "chunks", right={"chunks"})
-    for info in listed:
+    for info in infos:
         rows.add_row(info.name, info.preset or "-", f"{info.chunks:,}")
     out = console()
-    if listed:
+    if infos:
         out.print(rows)
-    out.print(f"{len(listed)} collections in tenant {common.tenant}")
+    out.print(f"{len(infos)} collections in tenant {common.tenant}")
 
 
 @app.command("show")
 @command
 def show(name: NameArgument, *, common: TenantOptions) -> None:
-    """Show the settings that a collection goes by, where they are not the tenant's."""
-    with common.open_tenant() as owner:
-        settings = owner.collections.settings(name)
+    """Show the settings of a collection that differ from the tenant's."""
+    with common.open_tenant() as tenant:
+        settings = tenant.collections.settings(name)
     if common.as_json:
         print_json({"tenant": common.tenant, "collection": name, "settings": settings})
     elif settings:
@@ -80,15 +80,15 @@ def show(name: NameArgument, *, common: TenantOptions) -> None:
 
         typer.echo(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), nl=False)
     else:
-        typer.echo(f"the collection {name} of tenant {common.tenant} goes by the settings of the tenant")
+        typer.echo(f"the collection {name} of tenant {common.tenant} has the settings of the tenant")
 
 
 @app.command("delete")
 @command
 def delete(name: NameArgument, *, common: TenantOptions) -> None:
-    """Remove a collection, with its jobs, its documents and its preset."""
-    with common.open_tenant() as owner:
-        removed = owner.collections.delete(name)
+    """Delete a collection with its jobs, documents and preset."""
+    with common.open_tenant() as tenant:
+        removed = tenant.collections.delete(name)
     if common.as_json:
         print_json({"tenant": common.tenant, "collection": name, "removed": removed})
     else:

@@ -1,4 +1,4 @@
-"""What the commands share: their options, how settings are loaded, how results and errors are printed."""
+"""Shared by the commands: options, readers, tables, progress, errors."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.engine.tenant import Tenant
 
-_WIDE = 10_000
+_NO_WRAP_WIDTH = 10_000
 
 EveryOption = Annotated[
     float | None,
@@ -36,14 +36,14 @@ EveryOption = Annotated[
 PrincipalOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--principal", metavar="NAME", help="Read as one who holds this, and no other; may be repeated; else everyone."
+        "--principal", metavar="NAME", help="Read with this principal only; may be repeated; default: everyone."
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows.")]
 
 
 def overrides(pairs: list[str] | None) -> dict[str, Any]:
-    """Turn `key=value` pairs into overrides; a value is read as YAML. Raises RequestError on another form."""
+    """Parse `key=value` pairs; values are YAML. Raises RequestError for a malformed pair."""
     import yaml
 
     result: dict[str, Any] = {}
@@ -58,23 +58,23 @@ def overrides(pairs: list[str] | None) -> dict[str, Any]:
     return result
 
 
-def not_blank(values: list[str] | None, what: str, *, remedy: str = "name a file or folder") -> list[str]:
-    """Return the values. Raises RequestError on a blank one: an unset shell variable must not mean everything."""
+def require_not_blank(values: list[str] | None, label: str, *, remedy: str = "name a file or folder") -> list[str]:
+    """Return the values. Raises RequestError for a blank one: an unset shell variable must not select everything."""
     if any(not value.strip() for value in values or ()):
-        raise RequestError(f"{what} is empty; {remedy}")
+        raise RequestError(f"{label} is empty; {remedy}")
     return values or []
 
 
-def reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "Tenant":
-    """Return what a reader sees of a tenant. Raises RequestError on a malformed name."""
+def open_reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "Tenant":
+    """Open a tenant with the principals of a reader. Raises RequestError for a malformed name."""
     from kosmos_rag.core.types import EVERYONE
 
-    held = not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
-    return engine.tenant(tenant, principals=held or (EVERYONE,), collection=collection)
+    names = require_not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
+    return engine.tenant(tenant, principals=names or (EVERYONE,), collection=collection)
 
 
 def fail(error: KosmosError, *, as_json: bool) -> NoReturn:
-    """Print one line on standard error (and an object on standard output, where JSON was asked for), then exit."""
+    """Print one line on standard error, with `--json` also an object on standard output, and exit with 1."""
     if as_json:
         body = {"type": type(error).__name__, "message": str(error)}
         if isinstance(error, IngestionError):
@@ -86,30 +86,30 @@ def fail(error: KosmosError, *, as_json: bool) -> NoReturn:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Print one object. Text that the terminal cannot show is escaped, not refused."""
+    """Print one JSON object. Characters that the terminal cannot show are escaped."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     typer.echo(json.dumps(value, ensure_ascii=ascii_only, default=str))
 
 
-def plain(record: Any) -> dict[str, Any]:
-    """Return the fields of a record for JSON, with times as ISO 8601."""
+def to_plain(record: Any) -> dict[str, Any]:
+    """Return the fields of a record for JSON; times in ISO 8601."""
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}
 
 
 def table(*columns: str, right: Collection[str] = ()) -> "Table":
-    """Return a table without borders, whose cells fold; `right` names the columns of numbers."""
+    """Create a table without borders; `right` names the columns to align right."""
     from rich.table import Table
 
-    made = Table(box=None, pad_edge=False)
+    new_table = Table(box=None, pad_edge=False)
     for name in columns:
-        made.add_column(name, overflow="fold", justify="right" if name in right else "left")
-    return made
+        new_table.add_column(name, overflow="fold", justify="right" if name in right else "left")
+    return new_table
 
 
 @contextmanager
-def progress(*, shown: bool) -> "Iterator[Callable[[int, int, str], None] | None]":
-    """Show a bar on standard error, for a function that is told what is done, of how many, and what that is."""
-    if not shown:
+def progress(*, visible: bool) -> "Iterator[Callable[[int, int, str], None] | None]":
+    """Show a progress bar on standard error; yields a callback `(done, total, label)`."""
+    if not visible:
         yield None
         return
     from rich.console import Console
@@ -117,26 +117,26 @@ def progress(*, shown: bool) -> "Iterator[Callable[[int, int, str], None] | None
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = Console(stderr=True)
-    # Not into a file or a pipe: an error is one line there.
+    # Only on a terminal: elsewhere an error must be one line.
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
-        task = bar.add_task("looking", total=None)
+        task = bar.add_task("starting", total=None)
 
-        def advance(done: int, total: int, what: str) -> None:
-            bar.update(task, completed=done, total=total or None, description=what)
+        def advance(done: int, total: int, label: str) -> None:
+            bar.update(task, completed=done, total=total or None, description=label)
 
         yield advance
 
 
 def console() -> "Console":
-    """Return a console for people: colours only where it is a terminal, nothing read into document text."""
+    """Create the console: colours on a terminal only, no markup in texts of documents."""
     from kosmos_rag.apps.cli.output import PlainConsole
 
-    # What goes into a file or a pipe is cut and folded for no one.
-    return PlainConsole(width=None if sys.stdout.isatty() else _WIDE)
+    # Output to a file or a pipe is not wrapped.
+    return PlainConsole(width=None if sys.stdout.isatty() else _NO_WRAP_WIDTH)
 
 
-def shown(source: str) -> str:
-    """Return a source on one line, relative where it lies below the current folder."""
+def display_source(source: str) -> str:
+    """Return a source on one line, relative to the current folder where it is below it."""
     with suppress(ValueError):
         source = str(Path(source).relative_to(Path.cwd()))
     return one_line(source)

@@ -1,11 +1,11 @@
-"""kosmos-rag config: the settings in force, and where each came from."""
+"""kosmos-rag config: the effective settings and their origins."""
 
 import typer
 
 from kosmos_rag.apps.cli.common import overrides, print_json
 from kosmos_rag.apps.cli.options import CommonOptions, command
 
-app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 
 
 @app.callback()
@@ -16,7 +16,7 @@ def _group() -> None:
 @app.command("show")
 @command
 def show(*, common: CommonOptions) -> None:
-    """Print every setting with its value and where it came from: default, file, environment or argument."""
+    """Print every setting with its value and origin: default, file, environment or argument."""
     from kosmos_rag.core.config import Settings, flatten
 
     settings, origins = Settings.load_with_origins(common.config, overrides=overrides(common.set_))

@@ -1,4 +1,4 @@
-"""kosmos-rag delete: documents out of a collection, with every row of theirs."""
+"""kosmos-rag delete: delete documents of a collection."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
-    not_blank,
     print_json,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -15,28 +15,28 @@ from kosmos_rag.core.errors import RequestError
 
 @command
 def delete(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Paths, or names as `documents` shows.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Paths, or source names from `documents`.")],
     *,
     common: WriteOptions,
 ) -> None:
-    """Remove documents by source. A folder's path removes every document below it."""
-    not_blank(sources, "SOURCE")
+    """Delete documents by source. A folder selects all documents below it."""
+    require_not_blank(sources, "SOURCE")
     with common.open_engine() as engine:
-        scope = engine.tenant(common.tenant, collection=common.collection)
-        chosen = _chosen(sources, scope.sources(), common.tenant, common.collection)
-        count = scope.delete(sorted(chosen))
+        tenant = engine.tenant(common.tenant, collection=common.collection)
+        matched = _match_sources(sources, tenant.sources(), common.tenant, common.collection)
+        count = tenant.delete(sorted(matched))
     if common.as_json:
-        print_json({"tenant": common.tenant, "removed": count, "sources": sorted(chosen)})
+        print_json({"tenant": common.tenant, "removed": count, "sources": sorted(matched)})
     else:
         typer.echo(f"{count} documents removed")
 
 
-def _chosen(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:
-    """Return the stored sources that the arguments name, themselves or as a folder."""
+def _match_sources(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:
+    """Return the stored sources that the arguments name, directly or by folder."""
     from kosmos_rag.core.types import DEFAULT_COLLECTION
     from kosmos_rag.ingestion.sources.files import name_of
 
-    chosen: set[str] = set()
+    matched: set[str] = set()
     for source in sources:
         names = {source, name_of(Path(source))}
         folders = tuple(name.rstrip("/") + "/" for name in names)
@@ -44,7 +44,7 @@ def _chosen(sources: list[str], stored: list[str], tenant: str, collection: str 
         if not matching:
             raise RequestError(
                 f"collection {collection or DEFAULT_COLLECTION!r} of tenant {tenant!r} has no document {source!r}, "
-                "so nothing was removed; `kosmos-rag documents` lists what there is"
+                "so nothing was removed; `kosmos-rag documents` lists the documents"
             )
-        chosen |= matching
-    return chosen
+        matched |= matching
+    return matched

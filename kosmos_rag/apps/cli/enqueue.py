@@ -1,4 +1,4 @@
-"""kosmos-rag enqueue: give sources to the workers."""
+"""kosmos-rag enqueue: enqueue sources for workers."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +9,8 @@ import typer
 from kosmos_rag.apps.cli.common import (
     EveryOption,
     console,
-    not_blank,
     print_json,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -34,17 +34,20 @@ def enqueue(
     ] = None,
     every: EveryOption = None,
     keep_missing: Annotated[
-        bool, typer.Option("--keep-missing", help="Keep documents that a source does not hold any more.")
+        bool, typer.Option("--keep-missing", help="Keep documents that are missing from their source.")
     ] = False,
     priority: Annotated[
-        int, typer.Option("--priority", min=-1000, max=1000, help="Higher is sooner, among the tenant's own jobs.")
+        int,
+        typer.Option(
+            "--priority", min=-1000, max=1000, help="Jobs with a higher priority run first within the tenant."
+        ),
     ] = 0,
     *,
     common: WriteOptions,
 ) -> None:
-    """Have workers ingest files, folders and other sources, and sync permissions. Prints the jobs."""
+    """Enqueue files, folders, other sources and permission feeds for workers. Prints the jobs."""
     items: list[str | Mapping[str, Any]] = [
-        *not_blank(paths, "PATH"),
+        *require_not_blank(paths, "PATH"),
         *(_spec(file, "--source", "folder") for file in source or ()),
     ]
     feeds = [_spec(file, "--permissions", "json_lines") for file in permissions or ()]
@@ -75,5 +78,5 @@ def _spec(file: Path, option: str, kind: str) -> "Mapping[str, Any]":
         reason = " ".join(str(error).split())
         raise RequestError(f"{option} {file} cannot be read: {reason}; give a YAML file") from error
     if not isinstance(spec, dict):
-        raise RequestError(f"{option} {file} holds no mapping; begin it with kind: {kind}, or another kind")
+        raise RequestError(f"{option} {file} is not a mapping; start it with kind: {kind}, or another kind")
     return spec

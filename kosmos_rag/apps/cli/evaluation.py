@@ -1,4 +1,4 @@
-"""kosmos-rag eval: how good retrieval is, what a change is worth, and whether it is good enough."""
+"""kosmos-rag eval: measure retrieval quality, compare evaluations, check targets."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,12 +9,19 @@ from kosmos_rag.apps.cli import evaluation_questions, evaluation_tune
 from kosmos_rag.apps.cli.common import (
     LimitOption,
     console,
-    plain,
     print_json,
     progress,
     table,
+    to_plain,
 )
-from kosmos_rag.apps.cli.evaluation_runner import Asking, AskingOptions, GridOption, OutputOption, SetArgument, write
+from kosmos_rag.apps.cli.evaluation_runner import (
+    EvaluationOptions,
+    EvaluationRunner,
+    GridOption,
+    OutputOption,
+    SetArgument,
+    write,
+)
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
@@ -24,31 +31,31 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.evaluation import Difference, Evaluation, Evaluations, Verdict
 
-app = typer.Typer(help="Measure retrieval with questions whose answers are known, compare, and hold it to targets.")
+app = typer.Typer(help="Measure retrieval with judged questions, compare evaluations, check targets.")
 
 ReferencesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="EVALUATION...", help="Beginnings of ids, labels, or latest; of another tenant: TENANT/ID."),
+    typer.Argument(metavar="EVALUATION...", help="Prefixes of ids, labels, or latest; of another tenant: TENANT/ID."),
 ]
 ReferenceArgument = Annotated[str, typer.Argument(metavar="EVALUATION", help="As for compare.")]
 
 
 @app.command("run")
 @command
-def run(set_name: SetArgument, *, grid: GridOption = None, options: AskingOptions) -> None:
-    """Ask a set of questions, and store what was found. A BEIR set is ingested into a tenant of its own, once."""
+def run(set_name: SetArgument, *, grid: GridOption = None, options: EvaluationOptions) -> None:
+    """Evaluate a set of questions and store the results. A BEIR set is ingested into a tenant of its own."""
     from kosmos_rag.evaluation.grid import parse_grid
 
-    tried = parse_grid(grid or ())
-    asking = Asking.of(set_name, options)
-    for changes in tried:
-        asking.settings(dict(changes))  # what cannot be is refused before the first question
-    with progress(shown=not options.as_json) as asking.tell:
-        done = [asking.ask(dict(changes)) for changes in tried]
+    configurations = parse_grid(grid or ())
+    runner = EvaluationRunner.create(set_name, options)
+    for changes in configurations:
+        runner.settings(dict(changes))  # invalid settings fail before the first question
+    with progress(visible=not options.as_json) as runner.on_progress:
+        evaluations = [runner.evaluate_configuration(dict(changes)) for changes in configurations]
     if options.as_json:
-        print_json({"evaluations": [_as_object(one) for one in done]})
+        print_json({"evaluations": [_as_object(evaluation) for evaluation in evaluations]})
     else:
-        _print_evaluations(done)
+        _print_evaluations(evaluations)
 
 
 @app.command("list")
@@ -56,11 +63,11 @@ def run(set_name: SetArgument, *, grid: GridOption = None, options: AskingOption
 def list_(limit: LimitOption = 20, *, common: TenantOptions) -> None:
     """List the evaluations of a tenant, the newest first."""
     with common.open_engine() as engine:
-        found = _stored(engine, common.tenant).recent(limit)
+        evaluations = _open_store(engine, common.tenant).recent(limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "evaluations": [_as_object(one) for one in found]})
-    elif found:
-        _print_evaluations(found)
+        print_json({"tenant": common.tenant, "evaluations": [_as_object(evaluation) for evaluation in evaluations]})
+    elif evaluations:
+        _print_evaluations(evaluations)
     else:
         console().print(f"tenant {common.tenant} has no evaluations")
 
@@ -68,63 +75,74 @@ def list_(limit: LimitOption = 20, *, common: TenantOptions) -> None:
 @app.command("compare")
 @command
 def compare(evaluations: ReferencesArgument, *, common: TenantOptions) -> None:
-    """Compare evaluations of the same questions with the first of them, and say what is more than chance."""
+    """Compare evaluations with the first one, the baseline, and test the differences for significance."""
     from dataclasses import asdict
 
     from kosmos_rag.evaluation import compare, list_changes
 
     if len(evaluations) < 2:
-        raise RequestError("one evaluation has nothing to be compared with; name two or more, the baseline first")
+        raise RequestError("name two or more evaluations to compare, the baseline first")
     with common.open_engine() as engine:
-        baseline, *others = [_get(engine, common.tenant, reference) for reference in evaluations]
-    found = compare(baseline, others)
-    of = [(other.name, *change) for other in others for change in list_changes(baseline, other)]
+        baseline, *others = [_load(engine, common.tenant, reference) for reference in evaluations]
+    differences = compare(baseline, others)
+    changed = [(other.name, *change) for other in others for change in list_changes(baseline, other)]
     if common.as_json:
         names = ("evaluation", "what", "baseline", "here")
-        changes = [dict(zip(names, change, strict=True)) for change in of]
-        print_json({"baseline": baseline.name, "changed": changes, "differences": [asdict(one) for one in found]})
+        changes = [dict(zip(names, change, strict=True)) for change in changed]
+        print_json(
+            {
+                "baseline": baseline.name,
+                "changed": changes,
+                "differences": [asdict(difference) for difference in differences],
+            }
+        )
     else:
-        _print_differences(baseline, found)
-        for name, what, before, after in of:
-            console().print(f"{name}: {what} is {after}, {before} in the baseline")
+        _print_differences(baseline, differences)
+        for name, setting, before, after in changed:
+            console().print(f"{name}: {setting} is {after}, {before} in the baseline")
 
 
 @app.command("gate")
 @command
 def gate(
     evaluation: Annotated[
-        str, typer.Argument(metavar="[EVALUATION]", help="As for compare; else the newest.")
+        str, typer.Argument(metavar="[EVALUATION]", help="As for compare; default: the newest.")
     ] = "latest",
-    alert: Annotated[bool, typer.Option("--alert", help="Hold it to evaluation.alerts, not to the targets.")] = False,
+    alert: Annotated[bool, typer.Option("--alert", help="Check evaluation.alerts, not the targets.")] = False,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="EVALUATION", help="Fail, too, where it is worse than this one.")
+        str | None,
+        typer.Option("--baseline", metavar="EVALUATION", help="Fail also if significantly worse than this one."),
     ] = None,
     *,
     common: TenantOptions,
 ) -> None:
-    """Exit with 1 where a measure is below evaluation.targets: for a build or a clock that is to notice."""
+    """Exit with 1 where a measure is below evaluation.targets: for CI and scheduled checks."""
     from kosmos_rag.evaluation import check_thresholds, compare
 
     with common.open_engine() as engine:
-        one = _get(engine, common.tenant, evaluation)
-        judged = check_thresholds(one, engine.settings.evaluation, alerts_only=alert)
-        before = _get(engine, common.tenant, baseline) if baseline is not None else None
-        lost = [difference for difference in compare(before, [one]) if difference.worse] if before else []
-    missed = [verdict for verdict in judged if verdict.state == "alert" or (verdict.state != "reached" and not alert)]
+        measured = _load(engine, common.tenant, evaluation)
+        verdicts = check_thresholds(measured, engine.settings.evaluation, alerts_only=alert)
+        baseline_evaluation = _load(engine, common.tenant, baseline) if baseline is not None else None
+        worse = (
+            [difference for difference in compare(baseline_evaluation, [measured]) if difference.worse]
+            if baseline_evaluation
+            else []
+        )
+    failed = [verdict for verdict in verdicts if verdict.state == "alert" or (verdict.state != "reached" and not alert)]
     if common.as_json:
         print_json(
             {
-                "evaluation": one.name,
-                "passed": not (missed or lost),
-                "measures": [{**plain(verdict), "state": verdict.state} for verdict in judged],
-                "worse": [plain(difference) for difference in lost],
+                "evaluation": measured.name,
+                "passed": not (failed or worse),
+                "measures": [{**to_plain(verdict), "state": verdict.state} for verdict in verdicts],
+                "worse": [to_plain(difference) for difference in worse],
             }
         )
     else:
-        _print_verdicts(one, judged)
-        if before and lost:
-            _print_differences(before, lost)
-    if missed or lost:
+        _print_verdicts(measured, verdicts)
+        if baseline_evaluation and worse:
+            _print_differences(baseline_evaluation, worse)
+    if failed or worse:
         raise typer.Exit(1)
 
 
@@ -133,14 +151,14 @@ def gate(
 def report(
     evaluations: ReferencesArgument, output: OutputOption = Path("evaluation.html"), *, common: TenantOptions
 ) -> None:
-    """Write a report as one HTML file: quality, time by stage, and questions that are won or lost against the first."""
+    """Write an HTML report: quality, time by stage, and questions better or worse than the baseline."""
     from kosmos_rag.evaluation.report import report
 
     with common.open_engine() as engine:
-        found = [_get(engine, common.tenant, reference) for reference in evaluations]
-    write(output, report(found))
+        loaded = [_load(engine, common.tenant, reference) for reference in evaluations]
+    write(output, report(loaded))
     if common.as_json:
-        print_json({"report": str(output), "evaluations": [one.name for one in found]})
+        print_json({"report": str(output), "evaluations": [evaluation.name for evaluation in loaded]})
     else:
         console().print(f"written: {output}")
 
@@ -148,36 +166,36 @@ def report(
 @app.command("delete")
 @command
 def delete(evaluation: ReferenceArgument, *, common: TenantOptions) -> None:
-    """Remove an evaluation with its results."""
+    """Delete an evaluation with its results."""
     with common.open_engine() as engine:
-        one = _get(engine, common.tenant, evaluation)
-        _stored(engine, one.tenant).delete(one)
+        stored = _load(engine, common.tenant, evaluation)
+        _open_store(engine, stored.tenant).delete(stored)
     if common.as_json:
-        print_json({"deleted": one.name})
+        print_json({"deleted": stored.name})
     else:
-        console().print(f"deleted: {one.name} ({one.label})")
+        console().print(f"deleted: {stored.name} ({stored.label})")
 
 
 app.command("tune")(evaluation_tune.tune)
 app.command("questions")(evaluation_questions.questions)
 
 
-def _stored(engine: "Engine", name: str) -> "Evaluations":
+def _open_store(engine: "Engine", name: str) -> "Evaluations":
     from kosmos_rag.evaluation import Evaluations
     from kosmos_rag.storage.tenants import tenant
 
     return Evaluations(engine.parts.database, tenant(name))
 
 
-def _get(engine: "Engine", tenant: str, reference: str) -> "Evaluation":
-    of_tenant, slash, rest = reference.partition("/")
-    return _stored(engine, of_tenant if slash else tenant).get(rest if slash else reference)
+def _load(engine: "Engine", tenant: str, reference: str) -> "Evaluation":
+    tenant_name, slash, name = reference.partition("/")
+    return _open_store(engine, tenant_name if slash else tenant).get(name if slash else reference)
 
 
 def _as_object(evaluation: "Evaluation") -> dict[str, Any]:
     from kosmos_rag.evaluation.types import percentile
 
-    fields = plain(evaluation)
+    fields = to_plain(evaluation)
     del fields["results"]
     stages = {
         stage: {"p50": round(percentile(times, 0.5), 3), "p95": round(percentile(times, 0.95), 3)}
@@ -186,62 +204,78 @@ def _as_object(evaluation: "Evaluation") -> dict[str, Any]:
     return {"name": evaluation.name, **fields, "timings_ms": stages}
 
 
-def _print_evaluations(listed: "Sequence[Evaluation]") -> None:
+def _print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
     from kosmos_rag.evaluation.types import percentile
 
-    measures = list(dict.fromkeys(name for one in listed for name, value in one.measures.items() if _told(name, value)))
-    timed = any(one.results for one in listed)
-    columns = ["evaluation", "at", "set", "questions", "configuration", *measures, *(["p50 ms", "p95 ms"] * timed), "s"]
+    measures = list(
+        dict.fromkeys(
+            name
+            for evaluation in evaluations
+            for name, value in evaluation.measures.items()
+            if _is_informative(name, value)
+        )
+    )
+    has_timings = any(evaluation.results for evaluation in evaluations)
+    columns = [
+        "evaluation",
+        "at",
+        "set",
+        "questions",
+        "configuration",
+        *measures,
+        *(["p50 ms", "p95 ms"] * has_timings),
+        "s",
+    ]
     rows = table(*columns, right={"questions", *measures, "p50 ms", "p95 ms", "s"})
-    for one in listed:
-        times = one.timings().get("total", [])
+    for evaluation in evaluations:
+        times = evaluation.timings().get("total", [])
         rows.add_row(
-            one.name,
-            f"{one.at:%Y-%m-%d %H:%M}",
-            one.set_name,
-            str(one.questions),
-            one.label,
-            *(f"{one.measures[name]:.4f}" if name in one.measures else "" for name in measures),
-            *([f"{percentile(times, share):.1f}" if times else "" for share in (0.5, 0.95)] * timed),
-            f"{one.seconds:.1f}",
+            evaluation.name,
+            f"{evaluation.at:%Y-%m-%d %H:%M}",
+            evaluation.set_name,
+            str(evaluation.questions),
+            evaluation.label,
+            *(f"{evaluation.measures[name]:.4f}" if name in evaluation.measures else "" for name in measures),
+            *([f"{percentile(times, share):.1f}" if times else "" for share in (0.5, 0.95)] * has_timings),
+            f"{evaluation.seconds:.1f}",
         )
     console().print(rows)
 
 
-def _told(measure: str, value: float) -> bool:
-    """Whether a measure has something to say: that no stage was left out is what is expected."""
+def _is_informative(measure: str, value: float) -> bool:
+    """Whether to show a measure: a share of 0 degraded results is expected."""
     from kosmos_rag.evaluation.types import DEGRADED
 
     return measure != DEGRADED or value > 0
 
 
-def _print_differences(baseline: "Evaluation", found: "Sequence[Difference]") -> None:
+def _print_differences(baseline: "Evaluation", differences: "Sequence[Difference]") -> None:
     columns = ("measure", "evaluation", "baseline", "here", "difference", "95 %", "p", "corrected p", "won", "lost", "")
     rows = table(*columns, right=set(columns) - {"measure", "evaluation", ""})
-    for one in found:
+    for difference in differences:
         rows.add_row(
-            one.measure,
-            one.evaluation,
-            f"{one.baseline_mean:.4f}",
-            f"{one.mean:.4f}",
-            f"{one.difference:+.4f}",
-            f"{one.low:+.4f} to {one.high:+.4f}",
-            f"{one.p:.4f}",
-            f"{one.corrected_p:.4f}",
-            str(one.wins),
-            str(one.losses),
-            ("worse" if one.worse else "better") if one.significant else "",
+            difference.measure,
+            difference.evaluation,
+            f"{difference.baseline_mean:.4f}",
+            f"{difference.mean:.4f}",
+            f"{difference.difference:+.4f}",
+            f"{difference.low:+.4f} to {difference.high:+.4f}",
+            f"{difference.p:.4f}",
+            f"{difference.corrected_p:.4f}",
+            str(difference.wins),
+            str(difference.losses),
+            ("worse" if difference.worse else "better") if difference.significant else "",
         )
     out = console()
     out.print(f"baseline {baseline.name} ({baseline.label}), {baseline.questions} questions of {baseline.set_name}")
     out.print(rows)
 
 
-def _print_verdicts(evaluation: "Evaluation", judged: "Sequence[Verdict]") -> None:
+def _print_verdicts(evaluation: "Evaluation", verdicts: "Sequence[Verdict]") -> None:
     rows = table("measure", "value", "target", "alert", "state", right={"value", "target", "alert"})
-    for one in judged:
-        bounds = ["" if bound is None else f"{bound:g}" for bound in (one.target, one.alert)]
-        rows.add_row(one.measure, f"{one.value:.4f}", *bounds, one.state)
+    for verdict in verdicts:
+        bounds = ["" if bound is None else f"{bound:g}" for bound in (verdict.target, verdict.alert)]
+        rows.add_row(verdict.measure, f"{verdict.value:.4f}", *bounds, verdict.state)
     out = console()
     out.print(f"{evaluation.name} ({evaluation.label}), {evaluation.questions} questions of {evaluation.set_name}")
     out.print(rows)

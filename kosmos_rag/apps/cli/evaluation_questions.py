@@ -1,4 +1,4 @@
-"""kosmos-rag eval questions: a question file made of one's own documents."""
+"""kosmos-rag eval questions: generate a question file from documents."""
 
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +10,9 @@ from kosmos_rag.apps.cli.common import (
     LimitOption,
     PrincipalOption,
     console,
-    not_blank,
     print_json,
     progress,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.evaluation_runner import OutputOption, require_new, write
 from kosmos_rag.apps.cli.options import ReadOptions, command
@@ -23,44 +23,46 @@ from kosmos_rag.core.errors import ConfigError, RequestError
 def questions(
     output: OutputOption = Path("questions.yaml"),
     limit: LimitOption = 100,
-    by_model: Annotated[bool, typer.Option("--model", help="Let the model of language_model write them.")] = False,
+    by_model: Annotated[bool, typer.Option("--model", help="Generate questions with the language model.")] = False,
     principal: PrincipalOption = None,
     *,
     common: ReadOptions,
 ) -> None:
-    """Make questions of a tenant's documents: a canary for those who have none whose answers are known."""
+    """Generate questions from a tenant's documents, for tenants without questions of their own."""
     from kosmos_rag.core.types import EVERYONE
     from kosmos_rag.core.types.questions import dump_questions
     from kosmos_rag.evaluation.synthetic import generate_questions, generate_with_model, read_chunks
     from kosmos_rag.models.llm.client import ChatModel
-    from kosmos_rag.storage.tenants import tenant as tenant_named
+    from kosmos_rag.storage.tenants import tenant as tenant_ref
 
-    with common.open_engine() as engine, progress(shown=not common.as_json) as tell:
+    with common.open_engine() as engine, progress(visible=not common.as_json) as on_progress:
         require_new(output)
-        held = not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
+        principals = require_not_blank(
+            principal, "--principal", remedy="name a principal, --principal department:sales"
+        )
         if engine.tenant(common.tenant, collection=common.collection).audited:
             raise RequestError(
-                "an audit log is kept of these documents, and it has no record of who reads them whole; "
-                "name a collection without one, --collection, or write questions by hand"
+                "these documents have an audit log, which cannot record that they are read as a whole; "
+                "name a collection without one with --collection, or write questions by hand"
             )
-        found = read_chunks(
-            engine.parts.database.app, tenant_named(common.tenant), held or (EVERYONE,), common.collection
+        chunks = read_chunks(
+            engine.parts.database.app, tenant_ref(common.tenant), principals or (EVERYONE,), common.collection
         )
         if by_model:
             if engine.settings.language_model.url is None:
-                raise ConfigError("language_model.url is null, and --model needs one; name its server, or leave it out")
+                raise ConfigError("--model needs language_model.url; set it, or omit --model")
             with closing(ChatModel(engine.settings.language_model)) as model:
-                made = generate_with_model(model, found, limit, tell)
+                questions_ = generate_with_model(model, chunks, limit, on_progress)
         else:
-            made = generate_questions(found, limit)
-        if not made:
+            questions_ = generate_questions(chunks, limit)
+        if not questions_:
             raise RequestError(
-                f"the documents of tenant {common.tenant!r} gave no question; try --model, or write some by hand"
+                f"the documents of tenant {common.tenant!r} yield no questions; try --model, or write some by hand"
             )
-        write(output, dump_questions(made))
-    kinds = {kind: sum(of == kind for _, of in made) for kind in sorted({kind for _, kind in made})}
+        write(output, dump_questions(questions_))
+    kinds = {kind: sum(of == kind for _, of in questions_) for kind in sorted({kind for _, kind in questions_})}
     if common.as_json:
-        print_json({"written": str(output), "questions": len(made), "made_by": kinds})
+        print_json({"written": str(output), "questions": len(questions_), "made_by": kinds})
     else:
-        told = ", ".join(f"{count} by {kind}" for kind, count in kinds.items())
-        console().print(f"written: {output}, {len(made)} questions ({told})")
+        summary = ", ".join(f"{count} by {kind}" for kind, count in kinds.items())
+        console().print(f"written: {output}, {len(questions_)} questions ({summary})")

@@ -1,4 +1,4 @@
-"""What the commands of `eval` share: their options, the set that is asked, and the engines that are asked."""
+"""Shared by the commands of `eval`: options, and the runner of evaluations."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,8 +10,8 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
-    not_blank,
     overrides,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.options import ReadOptions
 from kosmos_rag.core.errors import RequestError
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.evaluation import BeirSet, Evaluation, QuestionSet
 
-SetArgument = Annotated[
-    str, typer.Argument(metavar="SET", help="A question file, or the folder or URL of a set in the BEIR layout.")
-]
-SplitOption = Annotated[str, typer.Option("--split", metavar="NAME", help="Of a BEIR set: qrels/NAME.tsv.")]
+SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Question file, or folder or URL of a BEIR set.")]
+SplitOption = Annotated[str, typer.Option("--split", metavar="NAME", help="Split of a BEIR set: qrels/NAME.tsv.")]
 GridOption = Annotated[
     list[str] | None,
-    typer.Option("--grid", metavar="KEY=VALUE,VALUE", help="Try each value; several: each combination."),
+    typer.Option(
+        "--grid", metavar="KEY=VALUE,VALUE", help="Evaluate each value; may be repeated for all combinations."
+    ),
 ]
 AnswersOption = Annotated[
-    bool, typer.Option("--answers", help="Have the questions answered too: citations and refusals are measured.")
+    bool, typer.Option("--answers", help="Answer the questions too, and measure citations and refusals.")
 ]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file that is written.")]
-Tell = Callable[[int, int, str], None]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
+OnProgress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskingOptions(ReadOptions):
-    """What is asked, of whom, as whom, and by which settings."""
+class EvaluationOptions(ReadOptions):
+    """Options of an evaluation."""
 
     answers: AnswersOption = False
     split: SplitOption = "test"
@@ -47,115 +47,120 @@ class AskingOptions(ReadOptions):
 
 
 @dataclass(kw_only=True)
-class Asking:
-    """Asks a set under one configuration after the other. The model is loaded once where they share it."""
+class EvaluationRunner:
+    """Evaluates configurations with a set of questions. Configurations with the same model share it."""
 
     config: Path | None
-    given: dict[str, Any]
-    asked: "QuestionSet"
+    setting_overrides: dict[str, Any]
+    questions: "QuestionSet"
     beir: "BeirSet | None"
     tenant: str
     collection: str | None = None
     principals: tuple[str, ...]
     answers: bool = False
-    tell: Tell | None = None
+    on_progress: OnProgress | None = None
     store: bool = True
     _embedders: "dict[str, Embedder]" = field(default_factory=dict)
-    _ingested: set[str] = field(default_factory=set)
+    _ingested_tenants: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, named: str, options: AskingOptions) -> Self:
-        """Read the set that is named. Raises RequestError, and SourceError where it cannot be fetched."""
+    def create(cls, set_name: str, options: EvaluationOptions) -> Self:
+        """Create a runner for a set. Raises RequestError, and SourceError where the set cannot be fetched."""
         from kosmos_rag.core.types import EVERYONE
         from kosmos_rag.evaluation import load_beir, read_questions
         from kosmos_rag.evaluation.download import fetch_set, is_url
 
         settings, beir = options.load_settings(), None
-        held = tuple(
-            not_blank(options.principal, "--principal", remedy="name a principal, --principal department:sales")
+        principals = tuple(
+            require_not_blank(options.principal, "--principal", remedy="name a principal, --principal department:sales")
         )
-        if is_url(named) or Path(named).is_dir():
-            if held or options.collection is not None:
-                raise RequestError("a BEIR set is a tenant of its own; leave --principal and --collection out")
+        if is_url(set_name) or Path(set_name).is_dir():
+            if principals or options.collection is not None:
+                raise RequestError("a BEIR set has a tenant of its own; omit --principal and --collection")
             split = options.split
-            folder = fetch_set(named, settings.ingestion, split=split) if is_url(named) else Path(named)
+            folder = fetch_set(set_name, settings.ingestion, split=split) if is_url(set_name) else Path(set_name)
             beir = load_beir(folder, split=split)
         return cls(
             config=options.config,
-            given=overrides(options.set_),
-            asked=beir.questions if beir else read_questions(Path(named)),
+            setting_overrides=overrides(options.set_),
+            questions=beir.questions if beir else read_questions(Path(set_name)),
             beir=beir,
             tenant=options.tenant,
             collection=options.collection,
-            principals=held or (EVERYONE,),
+            principals=principals or (EVERYONE,),
             answers=options.answers,
         )
 
     def settings(self, changes: "dict[str, Any]") -> "Settings":
-        """Return the settings with changes. Raises ConfigError."""
+        """Load the settings with changes. Raises ConfigError."""
         from kosmos_rag.core.config import Settings
 
-        return Settings.load(self.config, overrides={**self.given, **changes})
+        return Settings.load(self.config, overrides={**self.setting_overrides, **changes})
 
-    def told(self, changes: "Mapping[str, Any]") -> dict[str, Any]:
-        """Return what a configuration has beyond files and environment: what `--set` says of `rag`, and changes."""
-        return {key: value for key, value in self.given.items() if key.startswith("rag.")} | {**changes}
+    def describe_changes(self, changes: "Mapping[str, Any]") -> dict[str, Any]:
+        """Return the differences to file and environment: `rag` overrides of `--set`, and changes."""
+        return {key: value for key, value in self.setting_overrides.items() if key.startswith("rag.")} | {**changes}
 
-    def ask(self, changes: "dict[str, Any]", asked: "QuestionSet | None" = None) -> "Evaluation":
-        """Ask the set, or a part of it, under changed settings, and store what came of it where that is wanted."""
+    def evaluate_configuration(self, changes: "dict[str, Any]", questions: "QuestionSet | None" = None) -> "Evaluation":
+        """Evaluate a configuration, and store the evaluation if `store` is set.
+
+        Args:
+            changes: changed settings.
+            questions: the questions; None for the whole set.
+        """
         from kosmos_rag.core.types import EVALUATOR
         from kosmos_rag.engine.engine import Engine
         from kosmos_rag.evaluation import Evaluations, Plan, evaluate, for_evaluation
         from kosmos_rag.evaluation.grid import label, require_applied
         from kosmos_rag.storage.tenants import tenant
 
-        wanted = self.settings(changes)
-        settings = for_evaluation(wanted)
+        requested = self.settings(changes)
+        settings = for_evaluation(requested)
         key = json.dumps([settings.rag.embedding.model_dump(), settings.models.model_dump(mode="json")])
         with Engine(settings, embedder=self._embedders.get(key)) as engine:
             self._embedders[key] = engine.parts.embedder
             name = self._ingest(engine, settings)
             owner, database = tenant(name), engine.parts.database
-            goes_by = engine.parts.pipelines.get(database.app, owner, self.collection).settings
-            require_applied(wanted, goes_by, changes)
+            effective = engine.parts.pipelines.get(database.app, owner, self.collection).settings
+            require_applied(requested, effective, changes)
             engine.warm_up()
             plan = Plan(
-                label=label(self.told(changes)),
-                settings=goes_by,
+                label=label(self.describe_changes(changes)),
+                settings=effective,
                 answers=self.answers,
                 collection=self.collection,
                 principals=self.principals,
             )
-            scope = engine.tenant(name, principals=self.principals, collection=self.collection, subject=EVALUATOR)
-            done = evaluate(scope, asked or self.asked, plan, self.tell)
+            reader = engine.tenant(name, principals=self.principals, collection=self.collection, subject=EVALUATOR)
+            evaluation = evaluate(reader, questions or self.questions, plan, self.on_progress)
             if self.store:
-                Evaluations(database, owner).add(done)
-        return done
+                Evaluations(database, owner).add(evaluation)
+        return evaluation
 
     def _ingest(self, engine: "Engine", settings: "Settings") -> str:
-        """Bring a BEIR set into its tenant, and return whose documents are asked."""
+        """Ingest a BEIR set into its tenant, once; return the name of the tenant to search."""
         from kosmos_rag.evaluation.beir import sync_corpus, tenant_of
 
         if self.beir is None:
             return self.tenant
-        name = tenant_of(self.asked, settings)
-        if name not in self._ingested:
-            sync_corpus(engine.tenant(name), self.beir, self.tell)
-            self._ingested.add(name)
+        name = tenant_of(self.questions, settings)
+        if name not in self._ingested_tenants:
+            sync_corpus(engine.tenant(name), self.beir, self.on_progress)
+            self._ingested_tenants.add(name)
         return name
 
 
 def require_new(output: Path) -> None:
-    """Raise RequestError where a file is there already, or its folder is not: before the work, and not after it."""
+    """Raise RequestError where the file exists or its folder does not: before the work starts."""
     if output.exists():
-        raise RequestError(f"{output} is there already; name another file by --output, or take it away")
+        raise RequestError(f"{output} exists already; name another file with --output, or remove it")
     if not output.absolute().parent.is_dir():
-        raise RequestError(f"there is no folder for {output}; make it, or name another file by --output")
+        raise RequestError(f"the folder of {output} does not exist; create it, or name another file with --output")
 
 
 def write(output: Path, text: str) -> None:
-    """Write a file. Raises RequestError where that cannot be."""
+    """Write a file. Raises RequestError where it cannot be written."""
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RequestError(f"{output} cannot be written: {error.strerror}; name another by --output") from error
+        raise RequestError(f"{output} cannot be written: {error.strerror}; name another file with --output") from error

@@ -1,4 +1,4 @@
-"""kosmos-rag eval tune: settings chosen on one half of a set, and measured on the other."""
+"""kosmos-rag eval tune: choose settings on one half of a set, and measure them on the other."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,8 +8,8 @@ import typer
 
 from kosmos_rag.apps.cli.common import console, print_json, progress
 from kosmos_rag.apps.cli.evaluation_runner import (
-    Asking,
-    AskingOptions,
+    EvaluationOptions,
+    EvaluationRunner,
     GridOption,
     OutputOption,
     SetArgument,
@@ -30,72 +30,75 @@ def tune(
     set_name: SetArgument,
     *,
     grid: GridOption = None,
-    measure: Annotated[str, typer.Option("--measure", metavar="NAME", help="What is to be best.")] = "nDCG@10",
+    measure: Annotated[str, typer.Option("--measure", metavar="NAME", help="Measure to maximise.")] = "nDCG@10",
     output: OutputOption = Path("tuned.yaml"),
-    options: AskingOptions,
+    options: EvaluationOptions,
 ) -> None:
-    """Choose fusion, weights, candidates and thresholds, or what --grid names, and write what is better into a file."""
+    """Tune fusion, weights, candidates and thresholds, or the --grid, and write improvements to a file."""
     from kosmos_rag.evaluation.grid import parse_grid
     from kosmos_rag.evaluation.tuning import TEST, default_stages, render_configuration, tune
 
     require_new(output)
-    asking = Asking.of(set_name, options)
-    stages = [parse_grid(grid)] if grid else default_stages(asking.settings({}))
+    runner = EvaluationRunner.create(set_name, options)
+    stages = [parse_grid(grid)] if grid else default_stages(runner.settings({}))
 
-    def ask(changes: "Mapping[str, Any]", asked: "QuestionSet") -> "Evaluation":
-        # Of all that is tried, only what is held against each other in the end is worth keeping.
-        asking.store = asked.name.endswith(TEST)
-        return asking.ask(dict(changes), asked)
+    def evaluate_configuration(changes: "Mapping[str, Any]", questions: "QuestionSet") -> "Evaluation":
+        # Only the two evaluations of the final comparison are stored.
+        runner.store = questions.name.endswith(TEST)
+        return runner.evaluate_configuration(dict(changes), questions)
 
-    with progress(shown=not options.as_json) as asking.tell:
-        tuned = tune(asking.asked, stages, measure, ask)
-    if tuned.changes:
-        write(output, render_configuration(tuned, asking.told(tuned.changes), _base(options.config, output)))
+    with progress(visible=not options.as_json) as runner.on_progress:
+        result = tune(runner.questions, stages, measure, evaluate_configuration)
+    if result.changes:
+        write(
+            output, render_configuration(result, runner.describe_changes(result.changes), _base(options.config, output))
+        )
     if options.as_json:
-        print_json(_as_object(tuned, output))
+        print_json(_as_object(result, output))
     else:
-        _print(tuned, output)
+        _print(result, output)
 
 
 def _base(config: Path | None, output: Path) -> str | None:
-    """Return the path of the file in use as the new one is to name it, None where there is none."""
+    """Return the path of the settings file, relative to the output; None without one."""
     import os
 
     from kosmos_rag.core.config.loading import used_file
 
-    used = used_file(config)
-    return None if used is None else os.path.relpath(used.absolute(), output.absolute().parent)
+    config_file = used_file(config)
+    return None if config_file is None else os.path.relpath(config_file.absolute(), output.absolute().parent)
 
 
-def _as_object(tuned: "TuningResult", output: Path) -> dict[str, Any]:
+def _as_object(result: "TuningResult", output: Path) -> dict[str, Any]:
     return {
-        "changes": dict(tuned.changes),
-        "written": str(output) if tuned.changes else None,
-        "measure": tuned.measure,
-        "train": {"before": tuned.trained_before, "chosen": tuned.trained},
-        "test": asdict(tuned.difference),
-        "evaluations": [tuned.baseline.name, tuned.chosen.name],
+        "changes": dict(result.changes),
+        "written": str(output) if result.changes else None,
+        "measure": result.measure,
+        "train": {"before": result.trained_before, "chosen": result.trained},
+        "test": asdict(result.difference),
+        "evaluations": [result.baseline.name, result.chosen.name],
     }
 
 
-def _print(tuned: "TuningResult", output: Path) -> None:
+def _print(result: "TuningResult", output: Path) -> None:
     from kosmos_rag.evaluation.grid import label
 
     out = console()
-    if not tuned.changes:
+    if not result.changes:
         out.print(
-            f"nothing was better than {tuned.trained_before:.4f} {tuned.measure} as configured; nothing is written"
+            f"nothing was better than {result.trained_before:.4f} {result.measure} as configured; nothing is written"
         )
         return
-    one = tuned.difference
-    chance = "more than chance" if one.significant else "not more than chance"
-    out.print(f"chosen: {label(tuned.changes)}")
+    difference = result.difference
+    chance = "more than chance" if difference.significant else "not more than chance"
+    out.print(f"chosen: {label(result.changes)}")
     out.print(
-        f"  on the half it was chosen on: {tuned.measure} {tuned.trained_before:.4f} before, {tuned.trained:.4f} now"
+        f"  on the half it was chosen on: {result.measure} {result.trained_before:.4f} before, {result.trained:.4f} now"
     )
     out.print(
-        f"  on the other half ({one.questions} questions): {one.baseline_mean:.4f} before, {one.mean:.4f} now, "
-        f"95 % interval {one.low:+.4f} to {one.high:+.4f}, p {one.p:.4f}: {chance}"
+        f"  on the other half ({difference.questions} questions): {difference.baseline_mean:.4f} before, "
+        f"{difference.mean:.4f} now, 95 % interval {difference.low:+.4f} to {difference.high:+.4f}, "
+        f"p {difference.p:.4f}: {chance}"
     )
-    out.print(f"  stored: {tuned.baseline.name} {tuned.chosen.name}")
-    out.print(f"written: {output}; --config {output} goes by it, and without it everything is as before")
+    out.print(f"  stored: {result.baseline.name} {result.chosen.name}")
+    out.print(f"written: {output}; use it with --config {output}")

@@ -1,4 +1,4 @@
-"""kosmos-rag experiment: a second configuration beside the first, in the shadow or in service."""
+"""kosmos-rag experiment: compare a treatment configuration with the control, in the shadow or in service."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,9 +8,9 @@ import typer
 from kosmos_rag.apps.cli.common import (
     console,
     overrides,
-    plain,
     print_json,
     table,
+    to_plain,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, TenantOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -18,7 +18,7 @@ from kosmos_rag.core.errors import RequestError
 if TYPE_CHECKING:
     from kosmos_rag.core.types import ArmDifference, ArmReport, ExperimentInfo, ExperimentReport
 
-app = typer.Typer(help="A second configuration of the questions: in the shadow, or for a share of them in service.")
+app = typer.Typer(help="Compare a second configuration with the first, in the shadow or for a share of the questions.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the experiment.")]
 
@@ -29,33 +29,34 @@ def start(
     name: NameArgument,
     change: Annotated[
         list[str] | None,
-        typer.Option(
-            "--change", metavar="KEY=VALUE", help="A setting that the second one differs in; may be repeated."
-        ),
+        typer.Option("--change", metavar="KEY=VALUE", help="A changed setting of the treatment; may be repeated."),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option("--settings", metavar="FILE", help="Or a YAML file of them, like a preset.")
+        Path | None, typer.Option("--settings", metavar="FILE", help="YAML file of changed settings, like a preset.")
     ] = None,
-    share: Annotated[float, typer.Option("--share", help="Of the questions, up to 1.")] = 0.1,
+    share: Annotated[float, typer.Option("--share", help="Share of the questions, up to 1.")] = 0.1,
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="shadow, or serve: the second one answers the share.")
+        str,
+        typer.Option(
+            "--mode", metavar="MODE", help="shadow, or serve: the treatment answers its share of the questions."
+        ),
     ] = "shadow",
     *,
     common: ReadOptions,
 ) -> None:
-    """Begin to ask a share of the questions of a second configuration, from the next question on."""
+    """Start an experiment, from the next question on."""
     if (change is None) == (settings is None):
-        raise RequestError("name what differs: either --change rag.retrieval.fusion=score, or --settings FILE")
-    wanted: Path | dict[str, Any] = overrides(change) if settings is None else settings
+        raise RequestError("name the changed settings: either --change rag.retrieval.fusion=score, or --settings FILE")
+    settings_change: Path | dict[str, Any] = overrides(change) if settings is None else settings
     with common.open_engine() as engine:
-        made = engine.tenant(common.tenant, collection=common.collection).experiments.start(
-            name, wanted, share=share, mode=mode
+        info = engine.tenant(common.tenant, collection=common.collection).experiments.start(
+            name, settings_change, share=share, mode=mode
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "experiment": plain(made)})
+        print_json({"tenant": common.tenant, "experiment": to_plain(info)})
     else:
         console().print(
-            f"{_title(made)} runs for tenant {common.tenant}; "
+            f"{_title(info)} runs for tenant {common.tenant}; "
             f"`kosmos-rag experiment status {name} -t {common.tenant}` compares"
         )
 
@@ -63,19 +64,19 @@ def start(
 @app.command("status")
 @command
 def status(
-    name: Annotated[str | None, typer.Argument(help="Name of the experiment; else all of them are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the experiment; default: list all.")] = None,
     *,
     common: TenantOptions,
 ) -> None:
     """Compare the two configurations of an experiment, or list the experiments."""
-    with common.open_tenant() as owner:
-        experiments = owner.experiments
+    with common.open_tenant() as tenant:
+        experiments = tenant.experiments
         report = None if name is None else experiments.status(name)
         infos = experiments.infos() if name is None else []
     if report is not None:
-        _tell(report, common.tenant, as_json=common.as_json)
+        _print_status(report, common.tenant, as_json=common.as_json)
     elif common.as_json:
-        print_json({"tenant": common.tenant, "experiments": [plain(info) for info in infos]})
+        print_json({"tenant": common.tenant, "experiments": [to_plain(info) for info in infos]})
     else:
         _print_infos(infos, common.tenant)
 
@@ -83,18 +84,18 @@ def status(
 @app.command("stop")
 @command
 def stop(name: NameArgument, *, common: TenantOptions) -> None:
-    """End an experiment, from the next question on, and show what came of it."""
-    with common.open_tenant() as owner:
-        report = owner.experiments.stop(name)
-    _tell(report, common.tenant, as_json=common.as_json)
+    """Stop an experiment, from the next question on, and show its report."""
+    with common.open_tenant() as tenant:
+        report = tenant.experiments.stop(name)
+    _print_status(report, common.tenant, as_json=common.as_json)
 
 
-def _tell(report: "ExperimentReport", tenant: str, *, as_json: bool) -> None:
+def _print_status(report: "ExperimentReport", tenant: str, *, as_json: bool) -> None:
     if as_json:
-        told = plain(report)
-        for one, difference in zip(told["differences"], report.differences, strict=True):
-            one["significant"] = difference.significant
-        print_json({"tenant": tenant, **told, "experiment": plain(report.experiment)})
+        summary = to_plain(report)
+        for entry, difference in zip(summary["differences"], report.differences, strict=True):
+            entry["significant"] = difference.significant
+        print_json({"tenant": tenant, **summary, "experiment": to_plain(report.experiment)})
     else:
         _print_report(report)
 
@@ -107,16 +108,16 @@ def _title(info: "ExperimentInfo") -> str:
 def _print_infos(infos: "list[ExperimentInfo]", tenant: str) -> None:
     rows = table("name", "collection", "mode", "share", "started (UTC)", "stopped (UTC)")
     for info in infos:
-        ended = f"{info.stopped_at:%Y-%m-%d %H:%M}" if info.stopped_at else "runs"
-        what = (info.name, info.collection or "-", str(info.mode), f"{info.share:.0%}")
-        rows.add_row(*what, f"{info.started_at:%Y-%m-%d %H:%M}", ended)
+        state = f"{info.stopped_at:%Y-%m-%d %H:%M}" if info.stopped_at else "runs"
+        cells = (info.name, info.collection or "-", str(info.mode), f"{info.share:.0%}")
+        rows.add_row(*cells, f"{info.started_at:%Y-%m-%d %H:%M}", state)
     console().print(rows if infos else f"no experiments of tenant {tenant}")
 
 
 def _print_report(report: "ExperimentReport") -> None:
     out, info = console(), report.experiment
-    ended = f"stopped {info.stopped_at:%Y-%m-%d %H:%M} UTC" if info.stopped_at else "runs"
-    out.print(f"{_title(info)} {ended}", style="bold")
+    state = f"stopped {info.stopped_at:%Y-%m-%d %H:%M} UTC" if info.stopped_at else "runs"
+    out.print(f"{_title(info)} {state}", style="bold")
     out.print(
         f"{report.results} questions: {report.compared} compared, {report.failed} failed, {report.degraded} degraded"
     )
@@ -138,15 +139,15 @@ def _print_report(report: "ExperimentReport") -> None:
 
 
 def _cells(arm: "ArmReport") -> tuple[str, ...]:
-    times = ("-" if took is None else f"{took:.1f}" for took in (arm.p50_ms, arm.p95_ms))
+    times = ("-" if value is None else f"{value:.1f}" for value in (arm.p50_ms, arm.p95_ms))
     counts = (arm.short, arm.served, arm.up, arm.down, arm.clicked)
     return (str(arm.arm), str(arm.questions), *times, *map(str, counts))
 
 
 def _line(difference: "ArmDifference") -> str:
     unit = " ms at the median" if difference.of == "latency" else ""
-    told = f"{difference.of}: {difference.first:g} and {difference.second:g}{unit}"
+    summary = f"{difference.of}: {difference.first:g} and {difference.second:g}{unit}"
     if difference.p is None:
-        return f"{told}; {difference.reason}"
+        return f"{summary}; {difference.reason}"
     verdict = "more than chance" if difference.significant else "no more than chance"
-    return f"{told}; {verdict}, p {difference.p:.4f} ({difference.reason})"
+    return f"{summary}; {verdict}, p {difference.p:.4f} ({difference.reason})"

@@ -8,9 +8,9 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
-    plain,
     print_json,
     table,
+    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 
@@ -31,21 +31,21 @@ def status(*, common: TenantOptions) -> None:
 @app.command("build")
 @command
 def build(*, common: TenantOptions) -> None:
-    """Do all due maintenance; safe at any time, while queries and ingestion go on."""
+    """Run all due maintenance; safe while queries and ingestion run."""
     _run(lambda tenant, report: tenant.indexes.build(report), common)
 
 
 @app.command("tune")
 @command
 def tune(*, common: TenantOptions) -> None:
-    """Set the search setting of the vector index to what indexes.recall_target needs."""
+    """Tune the search setting of the vector index to indexes.recall_target."""
     _run(lambda tenant, report: tenant.indexes.tune(report), common)
 
 
 @app.command("rebuild")
 @command
 def rebuild(*, common: TenantOptions) -> None:
-    """Rebuild all indexes, due or not; queries use the old ones until the new ones are ready."""
+    """Rebuild all indexes; queries use the old ones until the new ones are ready."""
     _run(lambda tenant, report: tenant.indexes.rebuild(report), common)
 
 
@@ -60,7 +60,7 @@ def log(
     with common.open_tenant() as owner:
         events = owner.indexes.log(limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "events": [plain(event) for event in events]})
+        print_json({"tenant": common.tenant, "events": [to_plain(event) for event in events]})
         return
     rows = table("at", "action", "before", "after", "reason")
     for event in events:
@@ -70,9 +70,9 @@ def log(
 
 
 def _settings(index: Mapping[str, Any]) -> str:
-    named = {name: index[name] for name in ("kind", "probes", "ef_search", "recall_at_10") if name in index}
-    kind = named.pop("kind", "")
-    return " ".join([kind, *(f"{name} {value}" for name, value in named.items())]).strip()
+    fields = {name: index[name] for name in ("kind", "probes", "ef_search", "recall_at_10") if name in index}
+    kind = fields.pop("kind", "")
+    return " ".join([kind, *(f"{name} {value}" for name, value in fields.items())]).strip()
 
 
 def _run(
@@ -80,30 +80,32 @@ def _run(
     common: TenantOptions,
 ) -> None:
     with common.open_tenant() as owner:
-        found = action(owner, None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
+        infos = action(owner, None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
     if common.as_json:
-        print_json({"tenant": common.tenant, "indexes": [asdict(info) for info in found]})
+        print_json({"tenant": common.tenant, "indexes": [asdict(info) for info in infos]})
     else:
-        _print(found)
+        _print(infos)
 
 
-def _print(found: "Sequence[IndexInfo]") -> None:
-    if not found:
+def _print(infos: "Sequence[IndexInfo]") -> None:
+    if not infos:
         console().print("no documents, and so no indexes")
         return
     columns = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
     rows = table(*columns, right={"rows", "now", "MB", "recall@10", "p50 ms"})
-    for info in found:
+    for info in infos:
         rows.add_row(*_row(info))
     console().print(rows)
 
 
 def _row(info: "IndexInfo") -> list[str]:
-    def measured(name: str) -> str:
+    def health_value(name: str) -> str:
         value: Any = info.health.get(name)
         return "" if value is None else str(value)
 
-    searched = next((f"{name} {info.settings[name]}" for name in ("probes", "ef_search") if name in info.settings), "")
+    search_setting = next(
+        (f"{name} {info.settings[name]}" for name in ("probes", "ef_search") if name in info.settings), ""
+    )
     return [
         info.kind,
         info.collection or "vectors",
@@ -111,8 +113,8 @@ def _row(info: "IndexInfo") -> list[str]:
         f"{info.rows:,}",
         f"{info.rows_now:,}",
         f"{info.bytes / 1e6:.1f}" if info.bytes else "",
-        searched,
-        measured("recall_at_10"),
-        measured("p50_ms"),
+        search_setting,
+        health_value("recall_at_10"),
+        health_value("p50_ms"),
         info.due or "",
     ]

@@ -1,4 +1,4 @@
-"""kosmos-rag ingest: files and folders into a collection of a tenant."""
+"""kosmos-rag ingest: ingest files and folders into a collection."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,9 +8,9 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
-    not_blank,
+    display_source,
     print_json,
-    shown,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import KosmosError
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 def ingest(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders.")],
     keep_missing: Annotated[
-        bool, typer.Option("--keep-missing", help="Keep documents whose file has gone from a given folder.")
+        bool, typer.Option("--keep-missing", help="Keep documents whose file is missing from a named folder.")
     ] = False,
     *,
     common: WriteOptions,
 ) -> None:
-    """Ingest files and folders. Unchanged files are passed over; a folder is mirrored.
+    """Ingest files and folders. Unchanged files are skipped; folders are mirrored.
 
-    Exits with 1 when a document failed; all others are ingested then.
+    Exits with 1 when a document failed; all others are ingested.
     """
-    not_blank(paths, "PATH")
+    require_not_blank(paths, "PATH")
     with common.open_engine() as engine:
-        scope = engine.tenant(common.tenant, collection=common.collection)
+        tenant = engine.tenant(common.tenant, collection=common.collection)
         if common.as_json:
-            report = scope.ingest(paths, prune=not keep_missing)
+            report = tenant.ingest(paths, prune=not keep_missing)
         else:
             with _ProgressBar() as progress:
-                report = scope.ingest(paths, prune=not keep_missing, on_progress=progress)
+                report = tenant.ingest(paths, prune=not keep_missing, on_progress=progress)
         if common.as_json:
             print_json(_as_json(report))
         else:
             _print(report)
-            _hint(scope)
+            _print_due_indexes(tenant)
     if report.failed:
         raise typer.Exit(1)
 
 
 class _ProgressBar:
-    """A progress bar on standard error: standard output is for the result."""
+    """A progress bar on standard error; the result goes to standard output."""
 
     def __enter__(self) -> "Progress":
         from rich.console import Console
@@ -78,11 +78,13 @@ class _ProgressBar:
         self._bar.stop()
 
 
-def _hint(scope: "Tenant") -> None:
-    """Say so where indexes are due. What was ingested is ingested, whether that can be told or not."""
+def _print_due_indexes(tenant: "Tenant") -> None:
+    """Print a note where indexes are due; a failure to check is ignored."""
     with suppress(KosmosError):
-        if any(info.due for info in scope.indexes.status()):
-            console().print(f"indexes are due; without them questions are slow: kosmos-rag index build -t {scope.name}")
+        if any(info.due for info in tenant.indexes.status()):
+            console().print(
+                f"indexes are due; without them questions are slow: kosmos-rag index build -t {tenant.name}"
+            )
 
 
 def _as_json(report: "IngestReport") -> dict[str, object]:
@@ -109,6 +111,6 @@ def _print(report: "IngestReport") -> None:
         + (f", {report.reused} of them embedded before" if report.reused else "")
     )
     for reason, count in sorted(report.fallbacks.items()):
-        out.print(f"  {count} chunks by the fallback splitter: {reason}")
+        out.print(f"  {count} chunks by the fallback chunker: {reason}")
     for failure in report.failed:
-        out.print(f"  failed [{failure.code}] {shown(failure.source)}: {failure.message}")
+        out.print(f"  failed [{failure.code}] {display_source(failure.source)}: {failure.message}")

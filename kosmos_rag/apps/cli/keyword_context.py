@@ -1,4 +1,4 @@
-"""kosmos-rag keyword-context: the paragraphs of a text file that match a query, for a prompt."""
+"""kosmos-rag keyword-context: paragraphs of a text file that match a query."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -20,20 +20,20 @@ class Ranking(StrEnum):
 
 @command
 def keyword_context(
-    query: Annotated[str, typer.Argument(help="What the context is for, in plain words.")],
-    file: Annotated[Path, typer.Option("--file", "-f", help="A text whose paragraphs are separated by blank lines.")],
-    k: Annotated[int, typer.Option("-k", help="How many paragraphs.")] = 5,
-    ranking: Annotated[Ranking, typer.Option(help="How they are scored.")] = Ranking.bm25,
+    query: Annotated[str, typer.Argument(help="The query, in plain words.")],
+    file: Annotated[Path, typer.Option("--file", "-f", help="Text file with paragraphs separated by blank lines.")],
+    k: Annotated[int, typer.Option("-k", help="Number of paragraphs.")] = 5,
+    ranking: Annotated[Ranking, typer.Option(help="Scoring function.")] = Ranking.bm25,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the paragraphs of a text file that match a query by its words, the first ten where none does.
+    """Show the paragraphs of a text file that match a query; without a match, the first ten.
 
     Needs no model and no database.
     """
     from kosmos_rag.retrieval.keyword.context import KeywordContext
 
-    made = KeywordContext.from_file(file, ranking=ranking.value)
-    matches, text = made.search(query, k), made.get_context(query, k)
+    keyword_context_index = KeywordContext.from_file(file, ranking=ranking.value)
+    matches, text = keyword_context_index.search(query, k), keyword_context_index.get_context(query, k)
     if as_json:
         print_json({"query": query, "context": text, "matches": [asdict(match) for match in matches]})
         return

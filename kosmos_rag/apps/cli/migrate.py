@@ -1,4 +1,4 @@
-"""kosmos-rag migrate: the database to a revision, and its tables over the nodes of Citus."""
+"""kosmos-rag migrate: migrate the database, and distribute its tables on Citus."""
 
 from typing import Annotated
 
@@ -11,37 +11,39 @@ from kosmos_rag.core.errors import RequestError
 
 @command
 def migrate(
-    revision: Annotated[str, typer.Argument(help="`head`, `base`, or a revision to go up or down to.")] = "head",
+    revision: Annotated[str, typer.Argument(help="`head`, `base` or a revision to migrate to.")] = "head",
     distribute: Annotated[
-        bool, typer.Option("--distribute", help="Then spread the tables over the nodes of Citus, by tenant.")
+        bool, typer.Option("--distribute", help="Then distribute the tables over the nodes of Citus by tenant.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --distribute: print its statements, and run nothing.")
+        bool, typer.Option("--dry-run", help="With --distribute: print the statements without running them.")
     ] = False,
     *,
     common: CommonOptions,
 ) -> None:
-    """Prepare the database (roles, extension, schema) and bring it to a revision.
+    """Prepare the database (roles, extension, schema) and migrate it to a revision.
 
-    Going down drops what newer revisions made, with its data.
+    A downgrade drops the tables of newer revisions with their data.
     """
     if distribute and revision != "head":
-        raise RequestError(f"--distribute is for the newest revision alone, not {revision}; leave the revision out")
+        raise RequestError(f"--distribute needs the newest revision, not {revision}; omit the revision")
     if dry_run and not distribute:
-        raise RequestError("--dry-run is for --distribute alone; give both")
+        raise RequestError("--dry-run needs --distribute; use both")
     settings = common.load_settings()
     from kosmos_rag.storage.setup import distribute_tables, set_up
 
-    done = None if dry_run else set_up(settings.database, revision)
+    migration = None if dry_run else set_up(settings.database, revision)
     statements = distribute_tables(settings.database, dry_run=dry_run) if distribute else []
     if common.as_json:
-        revisions = {} if done is None else {"before": done.before, "after": done.after}
+        revisions = {} if migration is None else {"before": migration.before, "after": migration.after}
         print_json(revisions | ({"statements": statements} if distribute else {}))
         return
-    if done is not None and done.before == done.after:
-        typer.echo(f"already at revision {done.after}")
-    elif done is not None:
-        typer.echo(f"migrated from {done.before or 'an empty database'} to {done.after or 'an empty database'}")
+    if migration is not None and migration.before == migration.after:
+        typer.echo(f"already at revision {migration.after}")
+    elif migration is not None:
+        typer.echo(
+            f"migrated from {migration.before or 'an empty database'} to {migration.after or 'an empty database'}"
+        )
     if distribute:
         _print_statements(statements, dry_run=dry_run)
 

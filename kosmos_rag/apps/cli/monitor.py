@@ -6,9 +6,9 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
-    plain,
     print_json,
     table,
+    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 
@@ -31,7 +31,7 @@ def run(*, common: TenantOptions) -> None:
             common.tenant, progress=None if common.as_json else lambda step: typer.echo(f"{step} …", err=True)
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "runs": [plain(run) for run in runs]})
+        print_json({"tenant": common.tenant, "runs": [to_plain(run) for run in runs]})
     else:
         _print(runs)
     if any(run.state == "alarm" for run in runs):
@@ -52,7 +52,7 @@ def status(
         monitor = recall_monitor(engine)
         runs, samples = monitor.status(common.tenant, limit=limit), monitor.count_samples(common.tenant)
     if common.as_json:
-        print_json({"tenant": common.tenant, "samples": samples, "runs": [plain(run) for run in runs]})
+        print_json({"tenant": common.tenant, "samples": samples, "runs": [to_plain(run) for run in runs]})
         return
     _print(runs)
     console().print(f"{samples} samples for the next run")

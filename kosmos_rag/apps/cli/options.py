@@ -1,4 +1,4 @@
-"""The options that commands share, and the decorator that adds them and the error frame to a command."""
+"""Shared options, and the decorator that adds them and the error handling to a command."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.tenant import Tenant
 
 ReadCollectionOption = Annotated[
-    str | None, typer.Option("--collection", "-C", metavar="NAME", help="Only this collection; else all of them.")
+    str | None, typer.Option("--collection", "-C", metavar="NAME", help="Only this collection; default: all.")
 ]
 WriteCollectionOption = Annotated[
-    str | None, typer.Option("--collection", "-C", metavar="NAME", help="The collection; else the one named default.")
+    str | None, typer.Option("--collection", "-C", metavar="NAME", help="The collection; default: default.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -34,24 +34,24 @@ class CommonOptions:
 
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="Settings file; else KOSMOS_CONFIG, else ./rag-config.yaml."),
+        typer.Option("--config", "-c", help="Settings file; default: KOSMOS_CONFIG, then ./rag-config.yaml."),
     ] = None
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated.")
     ] = None
     as_json: JsonOption = False
 
-    def load_settings(self, *more: str) -> "Settings":
-        """Load the settings, with `more` overrides of KEY=VALUE last, and set up logging by them."""
+    def load_settings(self, *extra: str) -> "Settings":
+        """Load the settings and set up logging; `extra` are further KEY=VALUE overrides."""
         from kosmos_rag.core.config import Settings
 
-        settings = Settings.load(self.config, overrides=overrides([*(self.set_ or ()), *more]))
+        settings = Settings.load(self.config, overrides=overrides([*(self.set_ or ()), *extra]))
         set_up_logging(settings.observability)
         return settings
 
     @contextmanager
     def open_engine(self) -> "Iterator[Engine]":
-        """Open the engine that the settings describe, and close it at the end of the block."""
+        """Open an engine for the block."""
         settings = self.load_settings()
         from kosmos_rag.engine.engine import Engine
 
@@ -67,7 +67,7 @@ class TenantOptions(CommonOptions):
 
     @contextmanager
     def open_tenant(self) -> "Iterator[Tenant]":
-        """Open the engine for the length of the block, and yield the tenant."""
+        """Open an engine for the block, and yield the tenant."""
         with self.open_engine() as engine:
             yield engine.tenant(self.tenant)
 
@@ -87,10 +87,10 @@ class WriteOptions(TenantOptions):
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a command of a function whose parameters may be dataclasses of options.
+    """Create a command from a function whose parameters may be dataclasses of options.
 
-    On the command line each field of such a dataclass is an option. An error of the library is printed as one line, and
-    as an object too with `--json`; the process then exits with 1.
+    Each field of such a dataclass becomes an option. A KosmosError is printed as one line, with `--json` also as an
+    object, and the process exits with 1.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -110,13 +110,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         for name, own in inspect.signature(function).parameters.items()
         for parameter in (_fields(groups[name]) if name in groups else [_parameter(name, hints[name], own.default)])
     ]
-    run.__signature__ = inspect.Signature(_last_common(parameters))  # type: ignore[attr-defined]  # where typer looks
+    run.__signature__ = inspect.Signature(_order_options(parameters))  # type: ignore[attr-defined]  # where typer looks
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def _last_common(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Put the options that all commands have last in the help."""
+def _order_options(parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return the parameters with the common options last."""
     order = ("tenant", "collection", "config", "set_", "as_json")
     return sorted(parameters, key=lambda parameter: order.index(parameter.name) if parameter.name in order else -1)
 

@@ -1,4 +1,4 @@
-"""The terminal: what documents hold and readers write is shown there, and not obeyed."""
+"""Terminal output: control characters in texts of documents and users are replaced."""
 
 import re
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but tab and line end: the first one of an escape sequence is among them."""
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters except tab and line feed; escape sequences start with one."""
 
 
 class PlainConsole(Console):
-    """A console that takes text for text: no markup, no emoji by name, no escape sequences but its own."""
+    """A console without markup, emoji names and escape sequences in texts."""
 
     def __init__(self, *, width: int | None = None) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, soft_wrap=True, width=width)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Turn a text into what is printed; cells of tables come by here too."""
-        return super().render_str(_OBEYED.sub("\ufffd", text), **options)
+        """Render a text or a table cell, with control characters replaced."""
+        return super().render_str(_CONTROL_CHARACTERS.sub("\ufffd", text), **options)

@@ -71,7 +71,7 @@ def cutover(
     common: TenantOptions,
 ) -> None:
     """Answer queries from the space of the other model, if it is complete and good enough."""
-    with common.open_engine() as running, progress(shown=not common.as_json) as report:
+    with common.open_engine() as running, progress(visible=not common.as_json) as report:
         quality = running.tenant(common.tenant).spaces.cutover(questions=questions, force=force, on_progress=report)
     if common.as_json:
         print_json({"tenant": common.tenant, "quality": asdict(quality)})
@@ -101,7 +101,7 @@ def _run(
     action: "Callable[[Tenant, Progress | None], Sequence[SpaceInfo]]",
     common: TenantOptions,
 ) -> None:
-    with common.open_tenant() as tenant, progress(shown=not common.as_json) as report:
+    with common.open_tenant() as tenant, progress(visible=not common.as_json) as report:
         spaces = action(tenant, report)
     if common.as_json:
         print_json({"tenant": common.tenant, "spaces": [asdict(info) for info in spaces]})

@@ -10,10 +10,10 @@ import typer
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
-    not_blank,
+    display_source,
+    open_reader,
     print_json,
-    reader,
-    shown,
+    require_not_blank,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _PREVIEW_CHARS = 240
 
-QuestionArgument = Annotated[str, typer.Argument(help="What to look for, in plain words.")]
+QuestionArgument = Annotated[str, typer.Argument(help="The question, in plain words.")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions(ReadOptions):
-    """How many passages are looked for, in which documents of whom, as whom."""
+    """Options of a search: number of hits, filters, reader."""
 
-    k: Annotated[int | None, typer.Option("-k", help="How many hits; the configured number by default.")] = None
+    k: Annotated[int | None, typer.Option("-k", help="Number of hits; default: as configured.")] = None
     source: Annotated[list[str] | None, typer.Option("--source", help="Only this file or folder; may be repeated.")] = (
         None
     )
@@ -42,16 +42,16 @@ class SearchOptions(ReadOptions):
     ] = None
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="JSON", help='Only documents like this: {"metadata.year": {"$gte": 2024}}.'),
+        typer.Option("--where", metavar="JSON", help='Only documents that match: {"metadata.year": {"$gte": 2024}}.'),
     ] = None
     principal: PrincipalOption = None
 
-    def scope(self, engine: "Engine") -> "Tenant":
-        """Return what is searched. Raises RequestError on a malformed name."""
-        return reader(engine, self.tenant, self.collection, self.principal)
+    def open_reader(self, engine: "Engine") -> "Tenant":
+        """Open the tenant for the reader. Raises RequestError for a malformed name."""
+        return open_reader(engine, self.tenant, self.collection, self.principal)
 
     def filter(self) -> "Filter | None":
-        """Build the filter that the options describe; all of them must hold. Raises RequestError on a malformed one."""
+        """Build the filter; a document must match all options. Raises RequestError for a malformed one."""
         from kosmos_rag.core.types import Filter
         from kosmos_rag.ingestion.sources.files import name_of
 
@@ -60,15 +60,16 @@ class SearchOptions(ReadOptions):
             conditions.append(_conditions(self.where))
         if not self.source and not conditions:
             return None
-        # A source need not be a file: what is not there is taken as the name it was ingested under.
+        # A source need not be a file: a path that does not exist is the name of a source.
         names = tuple(
-            name_of(Path(source)) if Path(source).exists() else source for source in not_blank(self.source, "--source")
+            name_of(Path(source)) if Path(source).exists() else source
+            for source in require_not_blank(self.source, "--source")
         )
         return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
 
 
 ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Show how each hit came to its rank, and what each stage did and took.")
+    bool, typer.Option("--explain", help="Show the scores of each hit, and the work and duration of each stage.")
 ]
 
 
@@ -96,30 +97,30 @@ def _conditions(where: str) -> dict[str, Any]:
 @command
 def search(question: QuestionArgument, options: SearchOptions, explain: ExplainOption = False) -> None:
     """Show the best passages for a question."""
-    wanted = options.filter()
+    filter_ = options.filter()
     with options.open_engine() as engine:
-        scope = options.scope(engine)
+        tenant = options.open_reader(engine)
         engine.warm_up()
-        found = scope.search(question, options.k, wanted)
+        result = tenant.search(question, options.k, filter_)
     if options.as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     elif explain:
-        # Not through the console, which would fold the table at the width of the window.
-        typer.echo(found.explain(), nl=False)
+        # Not through the console, which would wrap the table.
+        typer.echo(result.explain(), nl=False)
     else:
-        _print(found)
+        _print(result)
 
 
-def _print(found: "SearchResult") -> None:
+def _print(result: "SearchResult") -> None:
     out = console()
-    for hit in found.hits:
-        out.print(f"{hit.rank:>2}. {shown(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
+    for hit in result.hits:
+        out.print(f"{hit.rank:>2}. {display_source(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
         out.print(f"    {preview(hit.text)}")
-    for note in found.warnings:
-        out.print(f"note: {note}")
-    if found.incomplete_reason:
-        out.print(f"{found.returned} of {found.requested} asked for: {found.incomplete_reason}")
-    out.print(f"{found.returned} hits in {found.timings_ms['total']:.0f} ms", style="dim")
+    for warning in result.warnings:
+        out.print(f"note: {warning}")
+    if result.incomplete_reason:
+        out.print(f"{result.returned} of {result.requested} requested: {result.incomplete_reason}")
+    out.print(f"{result.returned} hits in {result.timings_ms['total']:.0f} ms", style="dim")
 
 
 def preview(text: str) -> str:

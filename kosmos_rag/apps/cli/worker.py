@@ -1,4 +1,4 @@
-"""kosmos-rag worker: work on the queue."""
+"""kosmos-rag worker: run jobs of the queue."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
 @command
 def worker(
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when no job is left.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when the queue is empty.")] = False,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Processes that work; else worker.processes.")
+        int | None, typer.Option("--processes", min=1, help="Number of processes; default: worker.processes.")
     ] = None,
     *,
     common: CommonOptions,
 ) -> None:
-    """Work on the jobs of all tenants: documents, sources, maintenance. SIGTERM lets what runs end.
+    """Run the jobs of all tenants: documents, sources, maintenance. SIGTERM drains the worker.
 
-    With --until-idle exits with 1 where a job failed.
+    With --until-idle, exits with 1 where a job failed.
     """
     settings = common.load_settings(*([f"worker.processes={processes}"] if processes else ()))
     from kosmos_rag.apps.worker import run_worker
 
     if common.as_json or not sys.stderr.isatty():
-        done = run_worker(settings, until_idle=until_idle)
+        supervisor = run_worker(settings, until_idle=until_idle)
     else:
         with _Display() as display:
-            done = run_worker(settings, until_idle=until_idle, on_progress=display.show)
-    failed = _report(done, as_json=common.as_json)
+            supervisor = run_worker(settings, until_idle=until_idle, on_progress=display.show)
+    failed = _report(supervisor, as_json=common.as_json)
     if until_idle and failed:
         raise typer.Exit(1)
 
 
 class _Display:
-    """A line on standard error: what is done, and what waits."""
+    """A progress bar of finished and unfinished jobs on standard error."""
 
     def __enter__(self) -> "_Display":
         from rich.console import Console
@@ -55,19 +55,19 @@ class _Display:
         self._bar.stop()
 
     def show(self, supervisor: "Supervisor") -> None:
-        """Show how far a supervisor has come."""
-        done = supervisor.metrics.total("documents") + supervisor.metrics.total("failures")
-        self._bar.update(self._task, completed=done, total=done + supervisor.count_unfinished())
+        """Show the progress of a supervisor."""
+        finished = supervisor.metrics.total("documents") + supervisor.metrics.total("failures")
+        self._bar.update(self._task, completed=finished, total=finished + supervisor.count_unfinished())
 
 
-def _report(done: "Supervisor", *, as_json: bool) -> int:
-    metrics = done.metrics
+def _report(supervisor: "Supervisor", *, as_json: bool) -> int:
+    metrics = supervisor.metrics
     outcomes = ("new", "changed", "unchanged", "removed")
     documents = {outcome: int(metrics.total("documents", outcome)) for outcome in outcomes}
-    failed, chunks = done.failed, int(metrics.total("chunks"))
+    failed, chunks = supervisor.failed, int(metrics.total("chunks"))
     if as_json:
         print_json({**documents, "failed": failed, "chunks": chunks})
     else:
-        counted = ", ".join(f"{count} {outcome}" for outcome, count in documents.items())
-        console().print(f"{counted}, {failed} failed; {chunks} chunks")
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in documents.items())
+        console().print(f"{counts}, {failed} failed; {chunks} chunks")
     return failed
