@@ -66,7 +66,7 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     ("arguments", "message"),
     [
         (("list", "--outcome", "good"), "--outcome 'good' is not an outcome; use one of hits, none, refused"),
-        (("list", "--since", "yesterday"), "--since 'yesterday' is no day or time"),
+        (("list", "--since", "yesterday"), "--since 'yesterday' is not a day or time"),
         (("list", "--before", "x"), "'x' is not an id of a retrieval"),
         (("show", "00000000-0000-0000-0000-000000000000"), "the log of tenant default has no retrieval"),
     ],

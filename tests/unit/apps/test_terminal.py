@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.apps.cli.common import console, shown, table
+from kosmos_rag.apps.cli.common import console, display_source, table
 
 HOSTILE = "a\x1b]0;owned\x07 \x9b2J [bold]b[/bold] :warning:\r\tc"
 SHOWN = "a\ufffd]0;owned\ufffd \ufffd2J [bold]b[/bold] :warning:\ufffd"
@@ -25,4 +25,4 @@ def test_table__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[s
 
 
 def test_shown__stays_on_one_line_and_runs_one_way() -> None:
-    assert shown("a\nfailed [x] b\u202etxt.md") == r"a\nfailed [x] b\u202etxt.md"
+    assert display_source("a\nfailed [x] b\u202etxt.md") == r"a\nfailed [x] b\u202etxt.md"
