@@ -95,7 +95,7 @@ def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
     assert made.rpartition(".")[2] not in kosmos("api-key", "list").stdout
     rotated = json.loads(kosmos("api-key", "rotate", key["id"], "--overlap", "3600", "--json").stdout)
     assert (rotated["key"].split(".")[:2], rotated["rotated"]) == (["kosmos", "default"], key["id"])
-    assert [line.split()[1] for line in kosmos("api-key", "list").stdout.splitlines()] == ["ending", "good"]
+    assert [line.split()[1] for line in kosmos("api-key", "list").stdout.splitlines()] == ["ending", "valid"]
     assert kosmos("api-key", "revoke", key["id"]).stdout == f"revoked {key['id']}\n"
     assert "revoked" in kosmos("api-key", "list").stdout
     again = kosmos("api-key", "revoke", key["id"])
