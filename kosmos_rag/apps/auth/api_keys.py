@@ -22,6 +22,8 @@ _PREFIX = "kosmos."
 _PATTERN = re.compile(r"kosmos\.([a-z0-9][a-z0-9_-]{0,62})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
 READ, INGEST, ADMIN = "read", "ingest", "admin"
 SCOPES = (READ, INGEST, ADMIN)
+KEY_SUBJECT = "key:"
+"""Prefix of the subject of an API key in the audit log; a token whose subject has it is refused."""
 _MAX_NAME = 200
 
 

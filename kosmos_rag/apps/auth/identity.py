@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, READ, SCOPES, ApiKeys
+from kosmos_rag.apps.auth.api_keys import ADMIN, KEY_SUBJECT, READ, SCOPES, ApiKeys
 from kosmos_rag.apps.auth.jwt import TokenVerifier
 from kosmos_rag.apps.auth.key_verifier import KeyVerifier
 from kosmos_rag.core.config import Settings
@@ -94,7 +94,7 @@ class Authenticator:
             return None
         return Identity(
             tenant=key.tenant,
-            subject=f"key:{key.name}",
+            subject=f"{KEY_SUBJECT}{key.name}",
             principals=(EVERYONE, *key.principals),
             scopes=frozenset(key.scopes),
         )

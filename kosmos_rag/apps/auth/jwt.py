@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kosmos_rag.core.config import TokenSettings
+from kosmos_rag.apps.auth.api_keys import KEY_SUBJECT
+from kosmos_rag.core.config import TokenSettings, mask_password
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.extras import needed
 from kosmos_rag.core.types import is_text
@@ -82,7 +83,7 @@ class TokenVerifier:
     def _claims(self, payload: Mapping[str, Any]) -> Claims:
         settings = self._settings
         subject = payload["sub"]
-        if not is_text(subject) or not 0 < len(subject) <= _MAX_NAME_CHARS:
+        if not is_text(subject) or not 0 < len(subject) <= _MAX_NAME_CHARS or subject.startswith(KEY_SUBJECT):
             raise ValueError("sub")
         scopes = payload.get(settings.scope_claim)
         return Claims(
@@ -100,6 +101,7 @@ class PublicKeys:
     def __init__(self, settings: TokenSettings) -> None:
         assert settings.keys is not None, "created only where tokens are configured"
         self._location = settings.keys
+        self._shown = mask_password(settings.keys)
         self._algorithms = settings.algorithms
         self._refresh_lock = asyncio.Lock()
         self._keys = self._load()
@@ -140,12 +142,12 @@ class PublicKeys:
             parsed = [_parse_key(data) for data in _parse_jwks(self._read_text()) if _is_signing_key(data)]
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ConfigError(
-                f"service.tokens.keys: {self._location} has no readable public keys ({error}); use a JWKS or a PEM file"
+                f"service.tokens.keys: {self._shown} has no readable public keys ({error}); use a JWKS or a PEM file"
             ) from error
         keys = {key.key_id: key for key in parsed if key is not None and key.algorithm_name in self._algorithms}
         if not keys:
             raise ConfigError(
-                f"service.tokens.keys: {self._location} has no public key for {', '.join(self._algorithms)}; add one, "
+                f"service.tokens.keys: {self._shown} has no public key for {', '.join(self._algorithms)}; add one, "
                 "or correct service.tokens.algorithms"
             )
         return keys
@@ -155,7 +157,7 @@ class PublicKeys:
 
         if not self._location.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
             if "://" in self._location:
-                raise ConfigError(f"service.tokens.keys is {self._location}; keys are fetched by https only")
+                raise ConfigError(f"service.tokens.keys is {self._shown}; keys are fetched by https only")
             try:
                 return Path(self._location).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
@@ -166,7 +168,8 @@ class PublicKeys:
             return httpx.get(self._location, timeout=_FETCH_TIMEOUT_S).raise_for_status().text
         except httpx.HTTPError as error:
             raise ConfigError(
-                f"service.tokens.keys: {self._location} does not answer with keys ({error}); check address and network"
+                mask_password(f"service.tokens.keys: {self._location} does not answer with keys ({error})")
+                + "; check address and network"
             ) from error
 
 

@@ -25,10 +25,12 @@ class GroundingRequest(RequestBody):
     question: Annotated[str, Field(min_length=1, examples=["What is the success count for the forest fire program"])]
     collection: str = Field(default="schema", description="Collection of the schemas, from `kosmos-rag schema build`.")
     database: str | None = Field(default=None, description="Only this database; else all.")
-    k: Annotated[int, Field(ge=1, le=1000)] = Field(default=10, description="How many columns.")
-    tables: Annotated[int, Field(ge=1, le=1000)] = Field(default=5, description="How many tables.")
-    max_tokens: Annotated[int, Field(ge=1, le=100_000)] = Field(default=700, description="Budget of the prompt.")
-    explain: bool = Field(default=False, description="Add the scores of documents; needs the scope admin.")
+    k: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(default=10, description="How many columns.")
+    tables: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(default=5, description="How many tables.")
+    max_tokens: Annotated[int, Field(ge=1, le=100_000, strict=True)] = Field(
+        default=700, description="Budget of the prompt."
+    )
+    explain: bool = Field(default=False, strict=True, description="Add the scores of documents; needs the scope admin.")
 
 
 class TableView(BaseModel):

@@ -22,7 +22,7 @@ class SearchRequest(RequestBody):
     """A question and a filter on documents."""
 
     question: Question
-    k: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+    k: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = Field(
         default=None, description="How many hits; else as configured."
     )
     collection: str | None = Field(default=None, description="Only this collection; else all.", examples=["handbook"])
@@ -31,7 +31,9 @@ class SearchRequest(RequestBody):
         default={}, description="Conditions on fields, docs/filters.md.", examples=[{"metadata.year": {"$gte": 2024}}]
     )
     explain: bool = Field(
-        default=False, description="Add the fields marked `x-explain`: scores, timings, plans. Needs the scope admin."
+        default=False,
+        strict=True,
+        description="Add the fields marked `x-explain`: scores, timings, plans. Needs the scope admin.",
     )
 
     @property
@@ -43,7 +45,7 @@ class SearchRequest(RequestBody):
 class ContextRequest(SearchRequest):
     """A question and the token budget of its context."""
 
-    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
+    max_tokens: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="Budget in tokens; else as configured."
     )
 

@@ -27,7 +27,7 @@ Result = dict[str, Any]
 """A record as `to_dict` writes it without `explain`: agents get no scores."""
 
 Question = Annotated[str, Field(min_length=1, description="In plain words.")]
-Hits = Annotated[int, Field(ge=1, le=1000)] | None
+Hits = Annotated[int, Field(strict=True, ge=1, le=1000)] | None
 Collection = Annotated[str | None, Field(description="Only this collection; else all.")]
 Sources = Annotated[list[str] | None, Field(description="Only these sources, or folders of sources.")]
 Where = Annotated[
@@ -79,7 +79,9 @@ class Tools:
         collection: Collection = None,
         sources: Sources = None,
         where: Where = None,
-        max_tokens: Annotated[int | None, Field(ge=1, description="Budget of `text`; else as configured.")] = None,
+        max_tokens: Annotated[
+            int | None, Field(strict=True, ge=1, description="Budget of `text`; else as configured.")
+        ] = None,
     ) -> Result:
         """Collect numbered, cited evidence for a question within a budget of tokens; `text` is ready for a prompt.
 
@@ -116,8 +118,8 @@ class Tools:
         self,
         context: Context,
         document_id: Annotated[uuid.UUID, Field(description="As a citation names it.")],
-        offset: Annotated[int, Field(ge=1, description="The first line, from 1.")] = 1,
-        limit: Annotated[int, Field(ge=1, le=1000, description="How many lines.")] = 200,
+        offset: Annotated[int, Field(strict=True, ge=1, description="The first line, from 1.")] = 1,
+        limit: Annotated[int, Field(strict=True, ge=1, le=1000, description="How many lines.")] = 200,
     ) -> DocumentText:
         """Read lines of a document, for example around a citation.
 
@@ -135,9 +137,9 @@ class Tools:
         question: Question,
         collection: Annotated[str, Field(description="Collection of the schemas.")] = "schema",
         database: Annotated[str | None, Field(description="Only this database; else all.")] = None,
-        k: Annotated[int, Field(ge=1, le=1000, description="How many columns.")] = 10,
-        tables: Annotated[int, Field(ge=1, le=1000, description="How many tables.")] = 5,
-        max_tokens: Annotated[int, Field(ge=1, le=100_000, description="Budget of `prompt`.")] = 700,
+        k: Annotated[int, Field(strict=True, ge=1, le=1000, description="How many columns.")] = 10,
+        tables: Annotated[int, Field(strict=True, ge=1, le=1000, description="How many tables.")] = 5,
+        max_tokens: Annotated[int, Field(strict=True, ge=1, le=100_000, description="Budget of `prompt`.")] = 700,
     ) -> GroundingView:
         """Find the tables, columns and joins of a database that a question needs, for writing SQL.
 

@@ -6,12 +6,25 @@ from typing import Any
 
 _USERINFO = re.compile(r"^([a-z0-9+.-]*://)?+([^:@]*):.*@", re.IGNORECASE | re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&#]*)", re.IGNORECASE)
+_WEB_QUERY = re.compile(r"(https?://[^\s?#]*[?#])[^\s'\"]+", re.IGNORECASE)
 _LONGEST = 200
 
 
 def mask_password(url: str) -> str:
-    """Replace passwords in a database URL or `key=value` string by `***`."""
-    return _PASSWORD_PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1\2:***@", url))
+    """Replace passwords in a URL or `key=value` string by `***`, and queries of web addresses.
+
+    The query of a web address may hold a key or a signature.
+    """
+    return _WEB_QUERY.sub(r"\1***", _PASSWORD_PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1\2:***@", url)))
+
+
+def mask_urls(value: Any) -> Any:
+    """Mask every URL in the value of a setting."""
+    if isinstance(value, str):
+        return mask_password(value) if "://" in value else value
+    if isinstance(value, list):
+        return [mask_urls(item) for item in value]
+    return {key: mask_urls(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def show(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
-from kosmos_rag.core.config.display import mask_password, show
+from kosmos_rag.core.config.display import mask_password, mask_urls, show
 from kosmos_rag.core.config.keys import keys_of
 from kosmos_rag.core.config.settings import Settings
 from kosmos_rag.core.config.values import MAX_INTEGER
@@ -25,7 +25,7 @@ _TYPE_NAMES = {
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
-    """List every dotted key with its value, passwords masked.
+    """List every dotted key with its value, passwords and queries of URLs masked.
 
     Values are those of JSON.
     """
@@ -33,8 +33,8 @@ def flatten(settings: Settings) -> dict[str, Any]:
     flat = {}
     for key, field in keys_of(Settings):
         value: Any = reduce(getitem, key.split("."), dumped)
-        # What is kept out of a repr is kept out of here: the URLs.
-        flat[key] = value if field.repr or value is None else mask_password(value)
+        # A field that is kept out of a repr is a URL, or holds one.
+        flat[key] = mask_urls(value) if field.repr or value is None else mask_password(value)
     return flat
 
 

@@ -127,6 +127,7 @@ FORGED: dict[str, Forge] = {
     "tenants": _claims(tenant=["acme"]),
     "subject is a number": _claims(sub=1),
     "subject with NUL": _claims(sub="a\x00"),
+    "subject of an API key": _claims(sub="key:laptop"),
     "departments are numbers": _claims(departments=[1, 2]),
     "departments are an object": _claims(departments={"hr": True}),
     "payload is a list": lambda signer: _signed(signer, {"alg": "RS256"}, [1]),

@@ -116,6 +116,16 @@ def test_documents__by_pages_one_and_gone(served: Running) -> None:
         assert len(_ok(client.get("/v1/documents"))["documents"]) == 1
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"k": True}, {"k": "5"}, {"k": 5.0}, {"explain": 0}, {"explain": "yes"}, {"max_tokens": True}]
+)
+def test_body__of_another_type_is_refused(running: Running, wrong: dict[str, object]) -> None:
+    with running.client() as client:
+        refused = client.post("/v1/context", json={"question": QUESTION, **wrong})
+        assert refused.status_code == 422
+        assert next(iter(wrong)) in refused.text
+
+
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "WzFd", "WyJhIiwgImIiLCAiYyJd", "é"])
 def test_documents__refuse_a_cursor_that_is_none(running: Running, cursor: str) -> None:
     with running.client() as client:

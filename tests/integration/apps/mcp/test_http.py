@@ -255,8 +255,8 @@ def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
 ) -> None:
     key = ApiKeys(running.engine.parts.database).create(tenant("acme"), "agent", scopes=["read"])
     with psycopg.connect(running.engine.settings.database.admin_url, autocommit=True) as connection:
-        connection.execute("ALTER TABLE kosmos.api_keys RENAME TO away")
-        connection.execute("ALTER TABLE kosmos.chunks RENAME TO gone")
+        for table in ("api_keys", "chunks"):
+            connection.execute(f"REVOKE SELECT ON kosmos.{table} FROM kosmos_app, kosmos_worker")
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {key}"}
     refused = httpx.post(running.url, json=body, headers=headers, trust_env=False)

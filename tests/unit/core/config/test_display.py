@@ -31,6 +31,10 @@ SECRET = "s3cr3t"
         ("host=h password=s3cr3t dbname=d", "host=h password=*** dbname=d"),
         ("host=h password = 'a s3cr3t' dbname=d", "host=h password = *** dbname=d"),
         ("user:s3cr3t@host/db", "user:***@host/db"),
+        ("https://host/keys?sig=s3cr3t&x=1", "https://host/keys?***"),
+        ("https://u:s3cr3t@host/keys#s3cr3t", "https://u:***@host/keys#***"),
+        ("https://host/v1", "https://host/v1"),
+        ("no keys at 'https://host/keys?sig=s3cr3t': 403", "no keys at 'https://host/keys?***': 403"),
     ],
 )
 def test_mask_password__hides_it_and_nothing_else(url: str, masked: str) -> None:
@@ -49,6 +53,18 @@ def test_flatten__masks_every_url() -> None:
     flat = flatten(settings)
     assert [flat[key] for key in urls] == [f"postgresql://{name}:***@host/db" for name in names]
     assert settings.database.url == urls["database.url"]
+
+
+def test_flatten__masks_the_query_of_every_address() -> None:
+    addresses = {
+        "language_model.url": f"https://host/v1?key={SECRET}",
+        "service.tokens.keys": f"https://host/keys?sig={SECRET}",
+    }
+    more = {"service.tokens.issuer": f"https://issuer?x={SECRET}", "service.tokens.audience": "kosmos"}
+    settings = Settings.load(overrides=addresses | more)
+    assert SECRET not in str(flatten(settings))
+    assert flatten(settings)["service.tokens.keys"] == "https://host/keys?***"
+    assert settings.service.tokens.keys == addresses["service.tokens.keys"]
 
 
 def test_repr__has_no_url() -> None:
