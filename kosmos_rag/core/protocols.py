@@ -29,8 +29,6 @@ class Tokenizer(Protocol):
         """Return the character span of each token, special tokens not included.
 
         In order; spans index `text` itself.
-
-        Spans index `text` itself.
         """
         ...
 

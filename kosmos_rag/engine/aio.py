@@ -18,7 +18,9 @@ R = TypeVar("R")
 
 
 class AsyncEngine:
-    """Runs an engine's calls off the event loop, as many at once as the engine has connections.
+    """Runs an engine's calls off the event loop.
+
+    It runs as many at once as the engine has connections.
 
     async with AsyncEngine.open() as engine:
         acme = engine.tenant("acme")
@@ -51,7 +53,10 @@ class AsyncEngine:
         return self._engine.tenant(name, **options)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run one of the scope's methods, with its arguments, and return its value or raise its error."""
+        """Run a method of the scope off the event loop.
+
+        Returns its value or raises its error.
+        """
         # In the caller's context: what it logs is told apart by the request that it belongs to.
         within = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(

@@ -12,7 +12,9 @@ CAPACITY = 256
 
 
 class BackgroundQueue:
-    """Runs tasks one after another in a thread of its own, and refuses them while the queue is full. Thread-safe.
+    """Runs tasks in sequence in a background thread. Thread-safe.
+
+    It refuses tasks while the queue is full.
 
     A task that hangs delays the tasks behind it and nothing else: the thread is a daemon.
     """
@@ -43,7 +45,9 @@ class BackgroundQueue:
             return self._changed.wait_for(lambda: not self._tasks and not self._busy, timeout_s)
 
     def close(self, timeout_s: float = 0.0) -> None:
-        """Refuse new tasks, let waiting ones run for at most `timeout_s`, then drop the rest.
+        """Refuse new tasks, and run waiting ones for at most `timeout_s`.
+
+        Then the rest are dropped.
 
         A task that is running ends by itself.
         """

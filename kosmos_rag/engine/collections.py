@@ -51,16 +51,16 @@ class Collections:
         self._settings = settings
 
     def create(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
-        """Give a collection a preset.
+        """Assign a preset to a collection without one.
 
         Nothing changes if it has the same one.
+
+        Raises ConfigError on the preset, RequestError if the collection has another one.
 
         Args:
             owner: Tenant of the collection.
             collection: Its name; it need not exist.
             preset: Name of a shipped preset, or path of a YAML file.
-
-        Raises ConfigError on the preset, RequestError if the collection has another one.
         """
         requested = load(preset, self._settings, validate=build_signal_rules)
         now = datetime.now(UTC)
@@ -76,16 +76,16 @@ class Collections:
             )
 
     def set_preset(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
-        """Give a collection a preset in place of its own.
+        """Replace the preset of a collection.
 
         Its unfinished jobs go by the new one.
+
+        Raises ConfigError on the preset.
 
         Args:
             owner: Tenant of the collection.
             collection: Its name; it need not exist.
             preset: Name of a shipped preset, or path of a YAML file.
-
-        Raises ConfigError on the preset.
         """
         requested = load(preset, self._settings, validate=build_signal_rules)
         now = datetime.now(UTC)
@@ -100,7 +100,7 @@ class Collections:
                 change_jobs_preset(connection, owner, collection, before=before, after=requested.version)
 
     def infos(self, owner: TenantRef, principals: Sequence[str]) -> list[CollectionInfo]:
-        """List collections with a preset or with documents that the reader may see, by name."""
+        """List collections with a preset or readable documents, by name."""
         with self._database.app.transaction(owner.id, principals) as connection:
             rows = connection.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
         return [CollectionInfo(name=row[0], preset=row[1], chunks=row[2], created_at=row[3]) for row in rows]
@@ -111,7 +111,7 @@ class Collections:
         return {} if preset is None else preset.values
 
     def delete(self, owner: TenantRef, collection: str) -> int:
-        """Remove jobs, documents, preset and permission feeds of a collection in one transaction.
+        """Delete a collection with its documents, jobs and preset.
 
         Returns the number of documents. The locks are taken in the order of every other transaction: preset, jobs,
         collection.

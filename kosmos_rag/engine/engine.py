@@ -38,7 +38,9 @@ _CLOSE_TIMEOUT_S = 2.0
 
 
 class Engine:
-    """A retrieval engine over one database. Thread-safe; close it, or use it as a context manager.
+    """A retrieval engine over one database. Thread-safe.
+
+    Close it, or use it as a context manager.
 
     with Engine.open("rag-config.yaml") as engine:
         acme = engine.tenant("acme")
@@ -134,7 +136,9 @@ class Engine:
 
     @classmethod
     def open(cls, config: Settings | str | Path | None = None) -> Self:
-        """Open an engine from settings, from a file, or from where `Settings.load` looks for one.
+        """Open an engine from settings, a file, or the default locations.
+
+        Those of `Settings.load`.
 
         Raises ConfigError, DatabaseUnavailable, DatabaseNotReady.
         """
@@ -148,15 +152,15 @@ class Engine:
         collection: str | None = None,
         subject: str | None = None,
     ) -> Tenant:
-        """Return a tenant, or one of its collections, as a reader with these principals sees it.
+        """Return a tenant, or one of its collections, for a reader.
+
+        Raises RequestError on a malformed name or subject, and on principals that are not a sequence of names.
 
         Args:
             name: Name of the tenant.
             principals: What the reader holds: a document is visible with at least one principal of its ACL.
             collection: None for all collections.
             subject: Id or name of the reader for the audit log, as the caller authenticated it.
-
-        Raises RequestError on a malformed name or subject, and on principals that are not a sequence of names.
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")

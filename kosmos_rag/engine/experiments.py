@@ -17,7 +17,7 @@ from kosmos_rag.storage.tenants import TenantRef, validate_name
 
 
 class TenantExperiments:
-    """The experiments of one tenant, and of one of its collections where the scope names one. Thread-safe."""
+    """Experiments of one tenant, or of one of its collections. Thread-safe."""
 
     def __init__(self, database: Database, owner: TenantRef, collection: str | None, settings: Settings) -> None:
         """`settings` are those that the questions are answered by."""
@@ -34,7 +34,9 @@ class TenantExperiments:
         share: float = 0.1,
         mode: ExperimentMode | str = ExperimentMode.SHADOW,
     ) -> ExperimentInfo:
-        """Begin to ask a share of the questions of a second configuration: of those to this collection, or to all.
+        """Start an experiment on a share of the questions.
+
+        Of those to this collection, or to all.
 
         `settings` are what it changes: a YAML file like that of a preset, or values by dotted key. From the next
         question on, in every process. Raises RequestError on name, share and mode, and where another one runs,
@@ -85,7 +87,9 @@ class TenantExperiments:
         return report.report(experiment, store.results(self._database.worker, self._owner, experiment.id))
 
     def stop(self, name: str) -> ExperimentReport:
-        """End an experiment, from the next question on, and return what came of it. It may have ended before.
+        """Stop an experiment, and return its report.
+
+        From the next question on. It may have ended before.
 
         Raises RequestError where there is none, DatabaseError.
         """
@@ -93,7 +97,7 @@ class TenantExperiments:
         return self.status(name)
 
     def prune(self, *, keep_days: int) -> int:
-        """Remove results of more than so many days ago, and experiments that were stopped before. Returns how many.
+        """Delete old results and stopped experiments; return their number.
 
         The worker does it by `worker.keep_experiment_days`. Raises DatabaseError.
         """

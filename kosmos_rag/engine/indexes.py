@@ -34,7 +34,10 @@ class TenantIndexes:
         return self._maintenance.build(self._owner, on_progress or _discard)
 
     def tune(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
-        """Set the search setting of the vector index to what the recall target needs. Raises what `build` raises."""
+        """Tune the vector index to the recall target.
+
+        Raises what `build` raises.
+        """
         return self._maintenance.tune(self._owner, on_progress or _discard)
 
     def rebuild(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:

@@ -51,7 +51,9 @@ class TenantJobs:
         priority: int = 0,
         connection: psycopg.Connection | None = None,
     ) -> int:
-        """Have workers ingest a document, a file or folder, or a source by its spec. Returns the job's id.
+        """Enqueue a document, file, folder or source spec for ingestion.
+
+        Returns the job's id.
 
         A source is mirrored: with `prune`, documents that it no longer holds are removed. `every` has it looked at
         again and again. With a `connection` of the worker role, on which `kosmos.enter` named this tenant, the job is
@@ -126,7 +128,10 @@ class TenantJobs:
         enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
 
     def _preset_version(self, connection: psycopg.Connection) -> str | None:
-        """Return the version of the collection's preset, and keep the preset until the transaction ends."""
+        """Return the version of the collection's preset, and lock it.
+
+        Until the transaction ends.
+        """
         values = {"tenant_id": self._owner.id, "collection": self._collection}
         row = connection.execute(statement("share_preset"), values).fetchone()
         return None if row is None else Preset(name=row[0], content=row[1]).version
@@ -211,7 +216,9 @@ class TenantJobs:
         return self._queue.cancel(self._owner, ids)
 
     def retry(self, ids: Sequence[int] | None = None) -> list[int]:
-        """Put dead and cancelled jobs back into the queue: these, or all of them. Returns which.
+        """Enqueue dead and cancelled jobs again: these, or all.
+
+        Returns which.
 
         What newer work on the same document has replaced is not among them. Raises DatabaseError.
         """

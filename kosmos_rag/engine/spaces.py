@@ -47,17 +47,17 @@ class TenantSpaces:
         engine: Literal["local", "ray"] = "local",
         on_progress: Progress | None = None,
     ) -> list[SpaceInfo]:
-        """Embed all chunks with the other configured model into a second space, and build its vector index.
+        """Re-embed all chunks with the other model, and build its index.
 
         Queries and ingestion go on meanwhile. After an interruption, call it again to continue.
+
+        Raises RequestError for a tenant without documents, ConfigError without another model or without Ray,
+        ModelError, IndexLocked, DatabaseError.
 
         Args:
             chunks_per_second: Rate limit; None means no limit.
             engine: `local`: this process; `ray`: the workers of a Ray cluster.
             on_progress: Called after each batch.
-
-        Raises RequestError for a tenant without documents, ConfigError without another model or without Ray,
-        ModelError, IndexLocked, DatabaseError.
         """
         return self._reembedding.start(
             self._owner,
@@ -69,7 +69,9 @@ class TenantSpaces:
         )
 
     def backfill(self, limit: int) -> int:
-        """Embed up to `limit` chunks without a vector in a space, for callers that schedule the work themselves.
+        """Embed up to `limit` chunks without a vector in a space.
+
+        For callers that schedule the work themselves.
 
         Returns the number of embedded chunks; 0 if none is missing. Raises ModelError, DatabaseError.
         """
@@ -82,15 +84,15 @@ class TenantSpaces:
         force: str | None = None,
         on_progress: Progress | None = None,
     ) -> SpaceQuality:
-        """Measure the space of the other model, and answer queries from it from now on.
+        """Measure the target space, and make it the live one.
+
+        Raises RequestError if the space is incomplete or measured to be worse, ConfigError, ModelError, IndexLocked,
+        DatabaseError.
 
         Args:
             questions: A question file with the sources of the answers, to compare both models.
             force: Reason to cut over in spite of the measurements.
             on_progress: Called with each step.
-
-        Raises RequestError if the space is incomplete or measured to be worse, ConfigError, ModelError, IndexLocked,
-        DatabaseError.
         """
         report = on_progress or _discard
         judged = read_answerable(Path(questions)) if questions is not None else []
@@ -114,7 +116,9 @@ class TenantSpaces:
         return self._reembedding.rollback(self._owner)
 
     def drop(self, space: str, on_progress: Progress | None = None) -> list[SpaceInfo]:
-        """Drop a space that is not live, by its model or id, with its vectors and its index.
+        """Drop a space that is not live, by model or id.
+
+        With its vectors and its index.
 
         Raises RequestError if it is live or missing, IndexLocked, ConfigError, DatabaseError.
         """

@@ -96,7 +96,10 @@ def _difference(baseline: Evaluation, other: Evaluation, measure: str) -> Differ
 
 
 def list_changes(before: Evaluation, after: Evaluation) -> list[tuple[str, str, str]]:
-    """Return changed settings, models, chunks and code as (key, before, after), values as JSON."""
+    """Return changed settings, models, chunks and code as (key, before, after).
+
+    Values are JSON.
+    """
     return _diff(_configuration(before), _configuration(after))
 
 

@@ -59,7 +59,10 @@ def fetch_set(url: str, settings: IngestionSettings, *, split: str, cache: Path 
 
 
 def _store(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
-    """Write the files to a temporary folder and move it: an interrupted download leaves no partial set."""
+    """Write the files to a temporary folder, then move it.
+
+    An interrupted download leaves no partial set.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         download = Path(scratch) / "set"
@@ -79,7 +82,10 @@ def _files(url: str, fetcher: Fetcher, split: str) -> Iterator[tuple[str, bytes]
 
 
 def _unpack(data: bytes, url: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a set in an archive, in any folder of it; skip all others."""
+    """Yield the files of a set in an archive.
+
+    In any folder of it; other files are skipped.
+    """
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             members = [entry for entry in archive.infolist() if _target_path(entry.filename)]

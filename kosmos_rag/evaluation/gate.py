@@ -39,14 +39,14 @@ class Verdict:
 def check_thresholds(
     evaluation: Evaluation, settings: EvaluationSettings, *, alerts_only: bool = False
 ) -> list[Verdict]:
-    """Check each measure that has a target or an alert in the settings.
+    """Check each measure with a target or alert in the settings.
+
+    Raises RequestError if the evaluation lacks a measure, or without bounds: such a check would always pass.
 
     Args:
         evaluation: The evaluation.
         settings: Targets and alerts.
         alerts_only: Whether to require alerts, whatever the targets are.
-
-    Raises RequestError if the evaluation lacks a measure, or without bounds: such a check would always pass.
     """
     names = _bounded_measures(settings.targets, settings.alerts)
     if not (settings.alerts if alerts_only else names):

@@ -58,7 +58,7 @@ def _bars(
 
 
 def latency(evaluations: Sequence[Evaluation]) -> str:
-    """Plot the latency of each stage: p50 as a bar, p95 as a mark."""
+    """Plot the latency of each stage: p50 and p95."""
     stages = list(dict.fromkeys(stage for evaluation in evaluations for stage in evaluation.timings()))
 
     def draw(axes: "Axes") -> None:
@@ -97,7 +97,10 @@ def colour(number: int) -> str:
 
 
 def _render(draw: "Callable[[Axes], None]", *, width: float, height: float) -> str:
-    """Return SVG without file header and metadata, so that equal figures give equal text."""
+    """Return SVG without file header and metadata.
+
+    Equal data gives equal text.
+    """
     try:
         import matplotlib
         from matplotlib.figure import Figure

@@ -42,7 +42,9 @@ class Comparison:
 
 
 def report(evaluations: Sequence[Evaluation]) -> str:
-    """Return an HTML page: quality, latency by stage, gains and losses of each evaluation against the first.
+    """Return an HTML page that compares each evaluation with the first.
+
+    It shows quality, latency by stage, gains and losses.
 
     Raises RequestError if their questions differ, ConfigError without the extra `eval`.
     """
@@ -81,7 +83,7 @@ def _shown_measures(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def _main_measure(names: Iterable[str]) -> str | None:
-    """Return the measure to rank questions by: the first one for which higher is better."""
+    """Return the first measure for which higher is better."""
     return next((name for name in names if name not in LOWER_IS_BETTER), None)
 
 

@@ -91,7 +91,10 @@ class Plan:
 
 
 def for_evaluation(settings: Settings) -> Settings:
-    """Return settings without reranking deadline and result cache, so that load does not change the results."""
+    """Return settings without reranking deadline and result cache.
+
+    So load does not change the results.
+    """
     rag = settings.rag
     reranking = rag.reranking.model_copy(update={"deadline_ms": 3_600_000})
     retrieval = rag.retrieval.model_copy(update={"result_cache": 0})

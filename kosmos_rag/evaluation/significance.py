@@ -12,7 +12,9 @@ _CELLS = 4_000_000
 
 
 def randomisation_p(differences: Sequence[float]) -> float:
-    """Return the two-sided p-value of a mean difference of zero, by flipping signs at random.
+    """Return the two-sided p-value of a mean difference.
+
+    By random sign flips.
 
     The observed assignment counts as one of the rounds, so p is never 0. Source: Smucker, Allan and Carterette,
     "A comparison of statistical significance tests for information retrieval evaluation" (2007).

@@ -19,7 +19,10 @@ LATEST = "latest"
 
 
 class Evaluations:
-    """The evaluations of one tenant, for its operators: the questions may be about any reader's documents."""
+    """Evaluations of one tenant, for its operators.
+
+    The questions may be about any reader's documents.
+    """
 
     def __init__(self, database: Database, owner: TenantRef) -> None:
         self._role = database.worker

@@ -88,7 +88,10 @@ def read_chunks(
 
 
 def generate_questions(chunks: Sequence[ChunkText], limit: int) -> list[GeneratedQuestion]:
-    """Generate up to `limit` questions without a model: alternately from headings, definitions and key phrases."""
+    """Generate up to `limit` questions without a model.
+
+    Alternately from headings, definitions and key phrases.
+    """
     shuffled = _shuffle(chunks)
     methods = (_from_headings(chunks), _from_definitions(shuffled), _from_phrases(shuffled))
     alternating = chain.from_iterable(zip_longest(*methods))
@@ -101,15 +104,17 @@ def generate_with_model(
     limit: int,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> list[GeneratedQuestion]:
-    """Generate up to `limit` questions with a language model, each about one passage.
+    """Generate up to `limit` questions by a language model.
+
+    Each is about one passage.
+
+    Raises ModelError if the model fails, or writes no question for any passage.
 
     Args:
         model: The language model.
         chunks: Passages to choose from.
         limit: Maximum number of questions; up to twice as many passages are tried.
         on_progress: Called before each passage.
-
-    Raises ModelError if the model fails, or writes no question for any passage.
     """
     passages = _shuffle(chunk for chunk in chunks if len(chunk.text) >= _MIN_PASSAGE_CHARS)[: 2 * limit]
 
@@ -135,7 +140,7 @@ def _prompt(passage: str) -> str:
 
 
 def _question_in(answer: str) -> str | None:
-    """Return the first line of an answer that is a question without reference to the passage."""
+    """Return the first line that is a self-contained question."""
     for line in answer.rpartition("</think>")[2].splitlines():
         text = " ".join(line.split()).strip(" \"'*`-")
         if text.endswith("?") and len(text) in _QUESTION_CHARS and not _MENTIONS_PASSAGE.search(text):
@@ -181,7 +186,10 @@ def _from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion
 
 
 def _from_phrases(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
-    """Generate a question of two phrases that only one chunk has, of words that are common otherwise."""
+    """Generate a question of two phrases that only one chunk contains.
+
+    The words of the phrases are common otherwise.
+    """
     phrases_by_chunk = [_phrases(piece.text) for piece in chunks]
     chunks_with = Counter(chain.from_iterable(phrases_by_chunk))
     common = Counter(chain.from_iterable(phrase.split() for phrases in phrases_by_chunk for phrase in phrases))

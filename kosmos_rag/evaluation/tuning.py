@@ -71,7 +71,10 @@ def default_stages(settings: Settings) -> list[Stage]:
 
 
 def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet]:
-    """Split a set into training and test half by a hash of the ids. Raises RequestError on a small set."""
+    """Split a set into training and test half by hashed ids.
+
+    Raises RequestError on a small set.
+    """
     if len(question_set.questions) < _MIN_QUESTIONS:
         raise RequestError(
             f"the set {question_set.name!r} has {len(question_set.questions)} questions, and half of so few says "
@@ -92,17 +95,17 @@ def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet
 
 
 def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: Runner) -> TuningResult:
-    """Choose changes stage by stage on the training half, and measure them on the test half.
+    """Choose changes in stages on the training half, and test them.
 
     A stage adds to the changes of the stages before. Changes are chosen only if the mean improves; of equals the first.
+
+    Raises RequestError if the set is small or its evaluations lack the measure, and what `run` raises.
 
     Args:
         question_set: The questions.
         stages: Alternatives to try, in order.
         measure: Name of the measure to improve.
         run: Evaluates questions under changes.
-
-    Raises RequestError if the set is small or its evaluations lack the measure, and what `run` raises.
     """
     train, test = split_questions(question_set)
     before = best = _mean(run({}, train), measure)
@@ -139,7 +142,9 @@ def _better(mean: float, best: float, measure: str) -> bool:
 
 
 def render_configuration(tuned: TuningResult, changes: Changes, base: str | None) -> str:
-    """Return the text of a configuration file with the chosen changes, and their measures as a comment.
+    """Render a configuration file with the chosen changes.
+
+    Their measures are a comment.
 
     Args:
         tuned: The result.

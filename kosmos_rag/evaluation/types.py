@@ -41,7 +41,10 @@ class QuestionResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """Measures of a tenant's retrieval over a question set, with the configuration that was measured."""
+    """Measures of a tenant's retrieval over a question set.
+
+    With the configuration that was measured.
+    """
 
     id: uuid.UUID
     at: datetime
@@ -78,7 +81,7 @@ class Evaluation:
         return {result.question_id: result.measures[measure] for result in self.results if measure in result.measures}
 
     def timings(self) -> dict[str, list[float]]:
-        """Return the latencies in milliseconds by stage, in the order of the stages."""
+        """Return the latencies in milliseconds by stage, in stage order."""
         stages: dict[str, list[float]] = {}
         for result in self.results:
             for stage, milliseconds in result.timings_ms.items():
@@ -96,7 +99,7 @@ def means(results: Iterable[QuestionResult]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return a percentile (`share` from 0 to 1), interpolated linearly between the two nearest values."""
+    """Return a percentile by linear interpolation, `share` from 0 to 1."""
     ordered = sorted(values)
     position = (len(ordered) - 1) * share
     below = int(position)

@@ -61,7 +61,9 @@ class VectorScope:
 
 @contextmanager
 def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
-    """Connect as kosmos_owner in autocommit mode, with the lock of the table of vectors. Raises DatabaseError.
+    """Connect as kosmos_owner in autocommit mode.
+
+    With the lock of the table of vectors. Raises DatabaseError.
 
     CREATE INDEX CONCURRENTLY cannot run in a transaction. Two of them on one table would wait for each other, a
     deadlock, and so would one that waits for a lock within a statement: therefore the lock is polled.
@@ -157,7 +159,9 @@ def tune_index(
     queries: Sequence[NDArray[np.float32]],
     target: float,
 ) -> IndexRecord:
-    """Return an index with the smallest search setting that reaches the recall target, else the largest.
+    """Return the index with the smallest setting that reaches the target.
+
+    The recall target, by its search setting; else the largest setting.
 
     Args:
         connection: A connection in a transaction of the tenant.
@@ -202,12 +206,15 @@ def tune_index(
 
 
 def search_setting(index: IndexRecord) -> tuple[str, int]:
-    """Return the name of the search setting of an index, and its maximum."""
+    """Return name and maximum of the search setting of an index."""
     return ("probes", index.settings["lists"]) if index.kind == IVFFLAT else ("ef_search", MAX_EF_SEARCH)
 
 
 def _candidate_settings(index: IndexRecord) -> list[int]:
-    """Return the search settings to measure, ascending, each about a fifth larger than the one before."""
+    """Return the search settings to measure, ascending.
+
+    Each is about a fifth larger than the one before.
+    """
     low, high = 1 if index.kind == IVFFLAT else DEPTH, search_setting(index)[1]
     settings = [low]
     while settings[-1] < high:

@@ -89,7 +89,7 @@ class VectorIndexMaintenance:
         return next((index for index in self._indexes_of(tenant, space) if index.state == READY), None)
 
     def clean_up(self, tenant: TenantRef, progress: Progress) -> None:
-        """Drop the indexes that an interrupted maintenance left, and forget those that do not exist."""
+        """Drop indexes of an interrupted maintenance, and delete stale records."""
         with maintenance_transaction(self._database, tenant) as connection:
             known = [index for index in list_indexes(connection, tenant.id) if index.kind != SEGMENT]
             values = {"tenant_id": tenant.id}
@@ -104,7 +104,9 @@ class VectorIndexMaintenance:
             delete_indexes(connection, tenant.id, [index for index in known if index.relation not in usable])
 
     def build(self, tenant: TenantRef, space: Space, progress: Progress, *, reason: str | None = None) -> None:
-        """Build, rebuild or drop the vector index of a space, if that is due or a reason is given.
+        """Build, rebuild or drop the vector index of a space, if due.
+
+        Or if a reason is given.
 
         Args:
             tenant: The tenant.
@@ -131,7 +133,13 @@ class VectorIndexMaintenance:
         self._drop(obsolete, tenant, due)
 
     def tune(self, tenant: TenantRef, space: Space, progress: Progress) -> None:
-        """Set the search setting of the index of a space to what the recall target needs."""
+        """Tune the search setting of a space's index to the recall target.
+
+        Args:
+            tenant: Owner of the space.
+            space: The embedding space.
+            progress: Receives one line for each step.
+        """
         build_input, index = self._prepare_build(tenant, space), self.ready_index(tenant, space)
         if build_input is None or index is None:
             return
@@ -149,10 +157,12 @@ class VectorIndexMaintenance:
         reason: str,
         progress: Progress,
     ) -> str | None:
-        """Repair an index whose recall was measured to be low: widen its search, or else rebuild it.
+        """Repair an index with low recall: widen its search, else rebuild.
 
         The index is rebuilt if its search was widened before, if the widest search misses the target or searches nearly
         all rows, and if enough has changed since its build.
+
+        Returns the action that was logged; None without an index.
 
         Args:
             tenant: The tenant.
@@ -160,8 +170,6 @@ class VectorIndexMaintenance:
             queries: Vectors of the queries that recall was measured with.
             reason: The measurement, for the log.
             progress: Called with one line for each step.
-
-        Returns the action that was logged; None without an index.
         """
         index = self.ready_index(tenant, space)
         if index is None:

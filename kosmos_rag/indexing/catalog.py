@@ -20,7 +20,7 @@ BUILDING, READY = "building", "ready"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexRecord:
-    """One index: a segment of a collection, or a vector index over a space."""
+    """One index: a segment of a collection, or a vector index."""
 
     id: uuid.UUID
     kind: str
@@ -43,7 +43,7 @@ class IndexRecord:
 
 
 def list_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[IndexRecord]:
-    """Return all indexes of a tenant, segments in the order of their sequence numbers."""
+    """Return all indexes of a tenant, segments by sequence number."""
     with connection.cursor(row_factory=class_row(IndexRecord)) as cursor:
         return cursor.execute(statement("list_indexes"), {"tenant_id": tenant_id}).fetchall()
 

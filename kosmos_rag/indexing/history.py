@@ -27,7 +27,7 @@ def log_event(
     before: IndexRecord | None = None,
     after: IndexRecord | None = None,
 ) -> None:
-    """Store an event, and delete the events that are older than a year.
+    """Store an event, and delete events older than a year.
 
     Args:
         connection: A connection in the transaction of the change.

@@ -49,7 +49,9 @@ class IndexMaintenance:
             return index_status(connection, tenant, self._settings)
 
     def build(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
-        """Do all due maintenance: pack and merge segments, build or rebuild the vector index.
+        """Do all due maintenance of segments and vector index.
+
+        Segments are packed and merged, the vector index is built or rebuilt.
 
         Raises IndexLocked while other maintenance of the tenant runs, ConfigError without `database.admin_url` if a
         vector index is due, EmbeddingSpaceMismatch and ModelUnavailable if it cannot be measured, DatabaseError.
@@ -73,7 +75,10 @@ class IndexMaintenance:
         return self.status(tenant)
 
     def tune(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
-        """Set the search setting of the vector index to what the recall target needs. Raises what `build` raises."""
+        """Tune the vector index to the recall target.
+
+        Raises what `build` raises.
+        """
         with self._locked(tenant):
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.tune(tenant, space, progress)
@@ -88,7 +93,7 @@ class IndexMaintenance:
             return list_events(connection, tenant.id, limit=limit)
 
     def live_vector_index(self, tenant: TenantRef) -> tuple[uuid.UUID, datetime] | None:
-        """Return the id of the vector index of the live space, and the time of its last build or tuning.
+        """Return id and last build or tuning of the live vector index.
 
         None without one. Raises DatabaseError.
         """
@@ -99,24 +104,29 @@ class IndexMaintenance:
     def repair_recall(
         self, tenant: TenantRef, queries: Sequence[NDArray[np.float32]], reason: str, progress: Progress
     ) -> str | None:
-        """Repair the live vector index, whose recall was measured to be low with these queries.
+        """Repair the live vector index after low recall with these queries.
+
+        Returns the action that was logged, None without an index. Raises what `build` raises.
 
         Args:
             tenant: The tenant.
             queries: Query vectors, each of shape (dimensions,).
             reason: The measurement, for the log.
             progress: Called with one line for each step.
-
-        Returns the action that was logged, None without an index. Raises what `build` raises.
         """
         with self._locked(tenant):
             space = self._live_space(tenant)
             return None if space is None else self._vectors.repair(tenant, space, queries, reason, progress)
 
     def prepare_space(self, tenant: TenantRef, space: Space, progress: Progress) -> IndexRecord | None:
-        """Build the vector index of a space that is not live, or tune the existing one.
+        """Build or tune the vector index of a space that is not live.
 
         Returns the index, None if the space is to be scanned. Raises what `build` raises.
+
+        Args:
+            tenant: Owner of the space.
+            space: The embedding space.
+            progress: Receives one line for each step.
         """
         with self._locked(tenant):
             self._vectors.clean_up(tenant, progress)
@@ -130,6 +140,11 @@ class IndexMaintenance:
         """Drop the vector indexes of a space that is not live.
 
         Raises IndexLocked, ConfigError, DatabaseError.
+
+        Args:
+            tenant: Owner of the space.
+            space: The embedding space.
+            progress: Receives one line for each step.
         """
         with self._locked(tenant):
             self._vectors.clean_up(tenant, progress)

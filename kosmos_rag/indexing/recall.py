@@ -92,7 +92,7 @@ def exact_search(connection: psycopg.Connection, scope: Mapping[str, Any]) -> Se
 def nearest_neighbours(
     connection: psycopg.Connection, scope: Mapping[str, Any], query: NDArray[np.float32]
 ) -> list[tuple[uuid.UUID, float]]:
-    """Return the DEPTH nearest chunks of a query with their scores, by an exact scan.
+    """Return the DEPTH nearest chunks with scores, by exact scan.
 
     Args:
         connection: A connection in a transaction of the tenant.
@@ -106,7 +106,7 @@ def nearest_neighbours(
 def index_search(
     connection: psycopg.Connection, scope: Mapping[str, Any], *, dimensions: int, oversampling: int | None
 ) -> SearchFunction:
-    """Return the search by an index, at the search setting of the transaction.
+    """Return the results of an index, at the transaction's search setting.
 
     Args:
         connection: A connection in a transaction of the tenant.
@@ -177,7 +177,9 @@ def _overlap(ids: list[Any], nearest: list[Any], k: int) -> float:
 
 
 def smallest_sufficient_setting(target: float, settings: list[int], measure: Callable[[int], Recall]) -> Recall:
-    """Return the measurement of the smallest setting that reaches the target, else of the largest setting.
+    """Return the measurement of the smallest setting that reaches the target.
+
+    Else that of the largest setting.
 
     Args:
         target: The recall target.

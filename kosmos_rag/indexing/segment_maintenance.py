@@ -50,7 +50,15 @@ class SegmentMaintenance:
                 remaining = remaining - packed.rows if packed else 0
 
     def merge(self, tenant: TenantRef, progress: Callable[[str], None], *, everything: bool) -> None:
-        """Merge the segments of each collection that are due, or all of them. Raises IndexLocked."""
+        """Merge the due segments of each collection, or all.
+
+        Raises IndexLocked.
+
+        Args:
+            tenant: Owner of the collections.
+            progress: Receives one line for each step.
+            everything: Merge all segments of a collection into one.
+        """
         for collection in self._unsegmented_by_collection(tenant):
             with maintenance_transaction(self._database, tenant) as connection:
                 existing = segments_of(list_indexes(connection, tenant.id), collection)
@@ -67,7 +75,7 @@ class SegmentMaintenance:
     def _fragmented(
         self, connection: psycopg.Connection, tenant: TenantRef, existing: list[IndexRecord]
     ) -> list[IndexRecord]:
-        """Return the most fragmented segment if less of it than MIN_LIVE_SHARE is live."""
+        """Return the most fragmented segment below MIN_LIVE_SHARE."""
         shares = {segment.id: live_share(connection, tenant.id, segment) for segment in existing}
         worst = min(existing, key=lambda segment: shares[segment.id], default=None)
         return [worst] if worst is not None and shares[worst.id] < MIN_LIVE_SHARE else []

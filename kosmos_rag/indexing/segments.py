@@ -91,7 +91,9 @@ def pack_unsegmented(
 
 
 def mergeable(segments: Sequence[IndexRecord]) -> list[IndexRecord]:
-    """Return the segments to merge into one: from the oldest that is less than twice its successors, to the newest.
+    """Return the segments to merge into one.
+
+    From the oldest that is less than twice its successors, to the newest.
 
     Empty if each is at least twice as large as the next.
     """
@@ -107,9 +109,16 @@ def mergeable(segments: Sequence[IndexRecord]) -> list[IndexRecord]:
 def merge_segments(
     connection: psycopg.Connection, tenant_id: uuid.UUID, segments: Sequence[IndexRecord]
 ) -> IndexRecord:
-    """Merge neighbouring segments into one without the deleted chunks, in the caller's transaction.
+    """Merge neighbouring segments into one without deleted chunks.
+
+    In the caller's transaction.
 
     Raises IndexLocked.
+
+    Args:
+        connection: Within a transaction of the tenant.
+        tenant_id: The tenant.
+        segments: Neighbours, in order.
     """
     collection, first, last = segments[0].collection, _sequences(segments[0]).start, _sequences(segments[-1]).stop
     assert collection is not None, "a segment is of a collection"
@@ -139,7 +148,9 @@ def _sequences(segment: IndexRecord) -> range:
 
 
 def _require_no_overlap(connection: psycopg.Connection, tenant_id: uuid.UUID, segment: IndexRecord) -> None:
-    """Raise IndexLocked if another transaction has packed or merged these chunks in the meantime.
+    """Raise IndexLocked if another transaction changed these chunks.
+
+    By packing or merging them in the meantime.
 
     The lock of a maintenance ends with its session, and its last transaction may end a moment later.
     """
@@ -157,7 +168,10 @@ def _require_no_overlap(connection: psycopg.Connection, tenant_id: uuid.UUID, se
 def _renumber(
     segments: Iterable[tuple[uuid.UUID, bytes, bytes]], live: NDArray[np.integer]
 ) -> tuple[dict[uuid.UUID, NDArray[np.int32]], _Chunks]:
-    """Return the new offsets by segment and old offset, -1 for deleted chunks, and the live chunks."""
+    """Return the new offsets, and the live chunks.
+
+    Offsets by segment and old offset, -1 for deleted chunks.
+    """
     new_offsets = {}
     sequences: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int32]] = []

@@ -22,7 +22,7 @@ _KEEP_SHARE = 0.5
 
 
 def segments_of(indexes: Sequence[IndexRecord], collection: str) -> list[IndexRecord]:
-    """Return the segments of a collection, in the order of their sequence numbers."""
+    """Return the segments of a collection by sequence number."""
     return [index for index in indexes if index.kind == SEGMENT and index.collection == collection]
 
 
@@ -72,7 +72,10 @@ def needs_vector_index(rows: int, settings: IndexSettings, *, indexed: bool) -> 
 
 
 def count_published(connection: psycopg.Connection, tenant_id: uuid.UUID) -> int:
-    """Count the chunks that were ever published into a tenant, deleted ones included."""
+    """Count all chunks ever published into a tenant.
+
+    Deleted ones included.
+    """
     rows = connection.execute(statement("collections_of_tenant"), {"tenant_id": tenant_id}).fetchall()
     return sum(next_sequence - 1 for _, next_sequence in rows)
 
@@ -104,7 +107,10 @@ def rebuild_reason(index: IndexRecord, rows: int, published: int, settings: Inde
 
 
 def index_status(connection: psycopg.Connection, tenant: TenantRef, settings: IndexSettings) -> list[IndexInfo]:
-    """Return the indexes of a tenant, and the rows that are scanned because no index covers them."""
+    """Return the indexes of a tenant, and the rows without index.
+
+    Those rows are scanned.
+    """
     indexes = list_indexes(connection, tenant.id)
     status: list[IndexInfo] = []
     for collection in list_collections(connection, tenant.id):

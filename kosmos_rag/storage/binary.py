@@ -55,7 +55,9 @@ class SparseEntries:
 
 
 def sparse_entries(vectors: Sequence[bytes]) -> SparseEntries:
-    """Read vectors as `sparsevec_send` writes them: dimensions, count and a reserved word, then indices and values.
+    """Parse vectors in the binary format of `sparsevec_send`.
+
+    Dimensions, count and a reserved word, then indices and values.
 
     All are big-endian and four bytes wide, indices from 0; ids of lexemes count from 1.
     """
@@ -92,7 +94,13 @@ def register_arrays(connection: psycopg.Connection) -> None:
 
 
 def array(connection: psycopg.Connection, kind: str, values: Sequence[Any] | NDArray[Any]) -> Array:
-    """Return values without nulls as an array of a type, which is a key of `ENCODERS` and known to the connection."""
+    """Encode values without nulls as a binary array.
+
+    Args:
+        connection: Knows the type.
+        kind: The element type, a key of `ENCODERS`.
+        values: The elements.
+    """
     oid = connection.adapters.types[kind].oid
     return Array(_HEADER.pack(1, 0, oid, len(values), 1) + ENCODERS[kind](values))
 
@@ -103,7 +111,7 @@ def _framed(elements: Sequence[bytes]) -> bytes:
 
 
 def _uuids(values: Sequence[UUID]) -> bytes:
-    # Few of many are different: rows of one document, or with the same readers.
+    # Values repeat: rows of one document, or with the same acl.
     frames = {value: _UUID_LENGTH + value.bytes for value in set(values)}
     return b"".join([frames[value] for value in values])
 
@@ -120,7 +128,10 @@ def _integers(values: Sequence[int]) -> bytes:
 
 
 def _halfvecs(vectors: Sequence[NDArray[np.floating]]) -> bytes:
-    """Write each as `halfvec_recv` reads it: dimensions and a reserved word, then the values."""
+    """Encode vectors in the binary format of `halfvec_recv`.
+
+    Dimensions and a reserved word, then the values.
+    """
     head = np.array([len(vectors[0]), 0], dtype=">i2").tobytes() if len(vectors) else b""
     return _framed([head + vector.astype(">f2").tobytes() for vector in vectors])
 
@@ -134,17 +145,28 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "tsvector": _framed,
     "sparsevec": _framed,
 }
-"""What makes the elements of an array: from a sequence of UUIDs, integers, texts, vectors or bytes."""
+"""Encoders of array elements by type."""
 
 
 def array_literal(values: Sequence[str]) -> str:
-    """Render an array as one text: rows of an unnested array cannot be arrays of different lengths."""
+    """Render an array as text.
+
+    Rows of an unnested array cannot be arrays of different lengths.
+    """
     quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
 def sparse_vectors(weights: SparseEntries, rows: int, dimensions: int) -> list[bytes]:
-    """Write so many vectors as `sparsevec_recv` reads them: what `packed.sparse_entries` reads."""
+    """Encode vectors in the binary format of `sparsevec_recv`.
+
+    `sparse_entries` reads it.
+
+    Args:
+        weights: Entries of all vectors.
+        rows: Number of vectors.
+        dimensions: Dimensions of each vector.
+    """
     indices = (weights.lexeme_ids - 1).astype(">i4").tobytes()
     values = weights.values.astype(">f4").tobytes()
     ends = (4 * np.cumsum(np.bincount(weights.rows, minlength=rows))).tolist()
@@ -155,11 +177,11 @@ def sparse_vectors(weights: SparseEntries, rows: int, dimensions: int) -> list[b
 
 
 _ROWS = 4096
-"""Rows of one statement at most: a document of any size stays within the time that a statement may take."""
+"""Maximum rows of one statement, so that a large document stays within the statement timeout."""
 
 
 def batches(columns: dict[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
-    """Cut columns of one length into pieces of at most so many rows, in order."""
+    """Yield slices of equal-length columns, one for each statement."""
     rows = len(next(iter(columns.values())))
     for start in range(0, rows, _ROWS):
         yield {name: values[start : start + _ROWS] for name, values in columns.items()}

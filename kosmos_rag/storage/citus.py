@@ -46,7 +46,7 @@ ROW_FUNCTIONS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CitusState:
-    """What Citus already knows: tables by name, functions by signature, and the preparations."""
+    """State of Citus: tables by name, functions by signature, and preparations."""
 
     tables: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
@@ -196,7 +196,10 @@ def _definition(connection: psycopg.Connection, constraint: ForeignKeyConstraint
 
 
 def _numbering(connection: psycopg.Connection) -> sql.Composed:
-    """Return the statement that restores the job sequence, which Citus resets when it registers the table."""
+    """Return the statement that restores the job sequence.
+
+    Citus resets it when it registers the table.
+    """
     row = connection.execute(statement("last_job")).fetchone()
     assert row is not None
     return sql.SQL("SELECT setval(pg_get_serial_sequence({}, 'id'), {}, false)").format(

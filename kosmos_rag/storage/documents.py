@@ -52,7 +52,14 @@ def list_documents(
 def read_last_changes(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
 ) -> dict[str, int]:
-    """Return by collection the epoch of the last change to documents that the principals may read."""
+    """Return the epoch of the last readable change by collection.
+
+    Args:
+        pool: The app role's pool.
+        tenant_id: The tenant.
+        principals: Principals of the reader.
+        collection: Restricts to one collection; None is all.
+    """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
         return dict(connection.execute(statement("last_changes"), values).fetchall())
@@ -61,7 +68,13 @@ def read_last_changes(
 def read_totals(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str]
 ) -> tuple[int, dict[tuple[str, ...], int]]:
-    """Count the readable documents, and the readable chunks by the principals that grant access."""
+    """Count readable documents, and readable chunks by granting principals.
+
+    Args:
+        pool: The app role's pool.
+        tenant_id: The tenant.
+        principals: Principals of the reader.
+    """
     values = {"tenant_id": tenant_id}
     with pool.transaction(tenant_id, principals) as connection:
         count = connection.execute(statement("count_documents"), values)
@@ -75,7 +88,11 @@ def read_texts(
 ) -> list[tuple[str, str]]:
     """Return source and text of the readable documents, sorted by source.
 
-    `collection` None for all.
+    Args:
+        pool: The app role's pool.
+        tenant_id: The tenant.
+        principals: Principals of the reader.
+        collection: Restricts to one collection; None is all.
     """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
@@ -88,6 +105,12 @@ def read_documents(
     """Return the current texts of readable documents by id.
 
     Missing documents are left out.
+
+    Args:
+        pool: The app role's pool.
+        tenant_id: The tenant.
+        principals: Principals of the reader.
+        document_ids: The documents.
     """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
@@ -163,6 +186,12 @@ def read_spans(
     """Return the text of spans (version, start, end).
 
     None for a version that no longer exists.
+
+    Args:
+        pool: The app role's pool.
+        tenant_id: The tenant.
+        principals: Principals of the reader.
+        spans: (version id, start, end) of each span, in characters.
     """
     with pool.transaction(tenant_id, principals) as connection:
         cursors = [
@@ -182,7 +211,10 @@ def read_spans(
 def source_etags(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Collection[uuid.UUID]
 ) -> dict[str, str | None]:
-    """Return the source etags of the stored ones among these documents, by source; None where the source gave none."""
+    """Return the stored etags of these documents by source.
+
+    None where the source gave none.
+    """
     values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
     return dict(connection.execute(statement("source_etags"), values).fetchall())
 
@@ -193,6 +225,12 @@ def update_source_etags(
     """Set the source etags of documents with unchanged content.
 
     Documents that are not stored are left out.
+
+    Args:
+        connection: Within a transaction of the tenant.
+        tenant_id: The tenant.
+        changed: New etag by document id.
+        collection: Name of the collection.
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     # Every writer of several documents takes this lock: two writers would lock the rows in different orders.

@@ -110,7 +110,9 @@ def _remove_stale_locks(data_dir: Path) -> None:
 
 
 def _set_shared_buffers(data_dir: Path) -> None:
-    """Set `shared_buffers` to an eighth of the memory, between 128 MB and 1 GB.
+    """Set `shared_buffers` to an eighth of the memory.
+
+    Between 128 MB and 1 GB.
 
     With the default of 128 MB, searches over half a million chunks took 1.5 times as long (docs/server.md).
     """

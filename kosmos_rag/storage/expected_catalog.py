@@ -42,7 +42,10 @@ _PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
 
 
 class Policy(NamedTuple):
-    """A policy; all of ours are permissive, because a restrictive one turns permissive on distributed tables."""
+    """A row-level security policy.
+
+    All are permissive, because a restrictive one turns permissive on distributed tables.
+    """
 
     name: str
     command: str
@@ -54,7 +57,7 @@ class Policy(NamedTuple):
 
 
 def base_name(table: str) -> str:
-    """Return the name of the table that a partition or a shard belongs to."""
+    """Return the table name of a partition or shard."""
     return _PARTITION.sub("", table)
 
 
@@ -122,7 +125,7 @@ FUNCTIONS = {
 
 
 def is_migrated(signature: str, definition: str, body: str | None) -> bool:
-    """Whether a function is the one of the migrations.
+    """Return whether a function is the one of the migrations.
 
     Args:
         signature: its name with the types of its parameters.

@@ -21,7 +21,7 @@ from kosmos_rag.storage.sql import statement
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """The lexemes of each chunk of a batch with their frequencies, as parallel arrays."""
+    """Lexemes of a batch's chunks with frequencies, as parallel arrays."""
 
     tsvectors: list[bytes]
     """One for each chunk, in binary form."""
@@ -91,7 +91,10 @@ Acl = tuple[str, ...]
 
 
 def _acl_hash(acl: Acl) -> uuid.UUID:
-    """Return the hash that represents an access control list in keys: the list may be too long for one."""
+    """Return the hash of an access control list, for keys.
+
+    The list may be too long for a key.
+    """
     return uuid.UUID(bytes=hashlib.sha256(array_literal(acl).encode()).digest()[:16])
 
 
@@ -213,7 +216,9 @@ def update_statistics(
     added: Mapping[Acl, LexicalCounts],
     removed: RemovedCounts,
 ) -> dict[str, int]:
-    """Apply added and removed counts, and return the id of each added lexeme.
+    """Apply added and removed counts.
+
+    Returns the id of each added lexeme.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -347,7 +352,9 @@ def _lexeme_columns(connection: psycopg.Connection, counts: Mapping[_Pair, int])
 
 
 def saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: float) -> list[bytes]:
-    """Return the saturated term frequencies of each chunk as a binary `sparsevec` over lexeme ids.
+    """Return each chunk's saturated term frequencies as binary `sparsevec`.
+
+    The indices are lexeme ids.
 
     Args:
         analysis: lexemes of the chunks.

@@ -28,7 +28,7 @@ _FORBIDDEN = (
 )
 _VOLATILE = re.compile(r"\b(?:now\(\)|clock_timestamp\(\)|current_timestamp)", re.IGNORECASE)
 _WRITE = re.compile(r"(?:^|\(\s*)(?:INSERT INTO|UPDATE|DELETE FROM)\s+kosmos\.(\w+)")
-_MOVED = re.compile(r"\bSET\s+(?:(?!\bWHERE\b|\bFROM\b)[^;])*?(?<![.\w])tenant_id\s*=")
+_CHANGES_TENANT = re.compile(r"\bSET\s+(?:(?!\bWHERE\b|\bFROM\b)[^;])*?(?<![.\w])tenant_id\s*=")
 _DDL = (
     (re.compile(r"\bAS RESTRICTIVE\b"), "a RESTRICTIVE policy turns permissive on the shards"),
     (re.compile(r"\bCREATE (?:CONSTRAINT )?TRIGGER\b"), "triggers are refused on distributed tables"),
@@ -41,7 +41,7 @@ _DDL = (
 
 
 def lint_metadata(metadata: MetaData) -> list[str]:
-    """Return what is wrong with the tables: keys without the tenant, references that lose it."""
+    """Return the faults of the tables: keys and references without tenant."""
     return [finding for table in metadata.sorted_tables for finding in _lint_table(table)]
 
 
@@ -86,9 +86,17 @@ def _lint_reference(table: Table, constraint: ForeignKeyConstraint) -> Iterator[
 
 
 def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
-    """Return what is wrong with one statement: a table without its tenant bound, a write that Citus refuses."""
+    """Return the faults of a statement.
+
+    A table without its tenant bound, or a write that Citus refuses.
+
+    Args:
+        name: Name of the statement, for messages.
+        sql: Its text.
+        tenant_tables: Names of the tables with tenant_id.
+    """
     text = "\n".join(line for line in sql.splitlines() if not line.lstrip().startswith("--"))
-    findings = [f"{name}: {why}" for pattern, why in _FORBIDDEN if pattern.search(text)]
+    findings = [f"{name}: {finding}" for pattern, finding in _FORBIDDEN if pattern.search(text)]
     for table, alias in _TABLE.findall(text):
         if table in tenant_tables - QUEUE and not re.search(
             (rf"\b{alias}\." if alias else r"(?<![.\w])") + _BOUND, text
@@ -110,7 +118,7 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
 def _lint_write(name: str, text: str) -> Iterator[str]:
     if _VOLATILE.search(text):
         yield f"{name}: takes the time from the server; bind it"
-    if _MOVED.search(text):
+    if _CHANGES_TENANT.search(text):
         yield f"{name}: changes tenant_id, which cannot move a row to another shard"
     if re.search(r"\bINSERT INTO kosmos\.\w+(?: AS \w+)? \((?!tenant_id,)", text):
         yield f"{name}: does not insert tenant_id first"
@@ -119,5 +127,5 @@ def _lint_write(name: str, text: str) -> Iterator[str]:
 
 
 def lint_ddl(name: str, text: str) -> list[str]:
-    """Return what is wrong with the text of a migration."""
-    return [f"{name}: {why}" for pattern, why in _DDL if pattern.search(text)]
+    """Return the faults of a migration's text."""
+    return [f"{name}: {finding}" for pattern, finding in _DDL if pattern.search(text)]

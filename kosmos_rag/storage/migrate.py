@@ -117,7 +117,10 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
 
 
 def _comment(revision: str) -> str:
-    """Return the statement that stores the oldest revision whose code can serve from this one."""
+    """Return the statement that stores the oldest compatible revision.
+
+    Code of that revision can serve from this one.
+    """
     oldest = max((one for one in BREAKING if one <= revision), default=None)
     return f"COMMENT ON TABLE {SCHEMA}.alembic_version IS {'NULL' if oldest is None else repr(oldest)}"
 

@@ -138,7 +138,7 @@ class ConnectionPool:
     def transaction(
         self, tenant_id: uuid.UUID, principals: Sequence[str], *, append_only: bool = False
     ) -> Iterator[psycopg.Connection]:
-        """Open a transaction that sees the rows of one tenant and its principals.
+        """Open a transaction for one tenant and its principals.
 
         Statements of the app role travel in a pipeline: they are sent at once, and a fetch waits for its result.
 
@@ -167,7 +167,9 @@ class ConnectionPool:
 
     @contextmanager
     def untenanted(self) -> Iterator[psycopg.Connection]:
-        """Open a transaction without a tenant: the worker role sees the queue and nothing else.
+        """Open a transaction without a tenant.
+
+        The worker role sees the queue and nothing else.
 
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
@@ -178,7 +180,9 @@ class ConnectionPool:
 
     @contextmanager
     def autocommit(self) -> Iterator[psycopg.Connection]:
-        """Check out a connection without a tenant that commits each statement: one round trip.
+        """Check out a connection in autocommit mode, without a tenant.
+
+        Each statement is one round trip.
 
         Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
         """
@@ -237,7 +241,7 @@ class ConnectionPool:
 
 
 class Database:
-    """Hold the pools of both roles: the app role reads, the worker role writes."""
+    """Connection pools of both roles: the app role reads, the worker writes."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._settings = settings
@@ -267,7 +271,10 @@ class Database:
         return self._worker
 
     def urls(self) -> dict[str, str | None]:
-        """Return the connection strings in use by their settings keys, those of an embedded server too."""
+        """Return the connection strings by settings key.
+
+        Those of an embedded server too.
+        """
         addresses = self._addresses
         return {"url": addresses.app, "worker_url": addresses.worker, "admin_url": addresses.admin}
 

@@ -224,7 +224,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
 
 
 def _revision(connection: psycopg.Connection) -> tuple[str | None, str | None]:
-    """Return the revision of the database, and the oldest revision whose code can serve from it."""
+    """Return the revision, and the oldest compatible revision of code."""
     try:
         row = connection.execute(statement("revision")).fetchone()
     except psycopg.errors.InsufficientPrivilege:
@@ -244,7 +244,7 @@ def _revision_problems(revision: str | None, oldest: str | None) -> list[str]:
 
 
 def require(connection: psycopg.Connection, expected_role: str) -> None:
-    """Raise DatabaseNotReady with every problem and its remedy, unless the server is ready."""
+    """Raise DatabaseNotReady with all problems, unless the server is ready."""
     state = inspect(connection, expected_role)
     if state.problems:
         raise DatabaseNotReady(list(state.problems))

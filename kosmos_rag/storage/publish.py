@@ -62,7 +62,7 @@ def text_hash(text: str) -> uuid.UUID:
 def stored_vectors(
     connection: psycopg.Connection, tenant_id: uuid.UUID, space_id: uuid.UUID, hashes: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, NDArray[np.float32]]:
-    """Return stored vectors by the hash of their text, in the precision that they are stored with.
+    """Return stored vectors by text hash, in stored precision.
 
     Args:
         connection: connection with the tenant set.
@@ -179,7 +179,7 @@ def _pivot(
 def _encode(
     connection: psycopg.Connection, columns: dict[str, list[Any]], types: Mapping[str, str]
 ) -> list[dict[str, Array]]:
-    """Encode columns as binary arrays of these types, in batches of one statement each."""
+    """Yield columns as binary arrays, one batch for each statement."""
     selected = {name: columns[name] for name in types}
     return [{name: array(connection, types[name], rows[name]) for name in types} for rows in batches(selected)]
 
@@ -191,7 +191,9 @@ def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict
 def remove_documents(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID], *, collection: str
 ) -> int:
-    """Remove documents with all their rows in the caller's transaction, and return how many.
+    """Remove documents with all their rows.
+
+    In the caller's transaction. Returns the number of documents.
 
     Args:
         connection: connection of the worker role, with the tenant set.

@@ -125,7 +125,10 @@ def live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | 
 
 
 def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
-    """Return the spaces of a tenant: the live one, then former live ones, newest first, then the others."""
+    """Return the spaces of a tenant, the live one first.
+
+    Then former live ones, newest first, then the others.
+    """
     rows = connection.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
     return [
         StoredSpace(

@@ -138,7 +138,7 @@ def _measure_recipe(
 
 
 def variant_note(columns: tuple[str, ...]) -> str:
-    """Describe the decision if a table has rows per variant and in total."""
+    """Describe the decision for rows per variant and in total."""
     names = ", ".join(columns)
     return (
         f"If multiple rows exist due to variants ({names}), either sum across rows or choose {names} IS NULL "

@@ -7,7 +7,10 @@ _PERSISTENCE = 0.9
 
 
 def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Return the share of the longer ranking that both contain, in any order; 1 for two empty ones."""
+    """Return the share of the longer ranking that both contain.
+
+    In any order; 1 for two empty rankings.
+    """
     longer = max(len(first), len(second))
     return len(set(first) & set(second)) / longer if longer else 1.0
 
@@ -15,21 +18,23 @@ def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
 def rank_biased_overlap(
     first: Sequence[Hashable], second: Sequence[Hashable], *, persistence: float = _PERSISTENCE
 ) -> float:
-    """Return the rank-biased overlap of two rankings without repetitions, extrapolated beyond their ends.
+    """Return the extrapolated rank-biased overlap of two rankings.
+
+    Rankings have no repetitions.
 
     Source: Webber, Moffat and Zobel, "A similarity measure for indefinite rankings" (2010), equation 32.
     """
     shorter, longer = sorted((first, second), key=len)
     if not shorter:
         return 0.0 if longer else 1.0
-    seen_short: set[Hashable] = set()
-    seen_long: set[Hashable] = set()
+    items_short: set[Hashable] = set()
+    items_long: set[Hashable] = set()
     shared_by_depth = []
     for depth, item in enumerate(longer):
-        seen_long.add(item)
+        items_long.add(item)
         if depth < len(shorter):
-            seen_short.add(shorter[depth])
-        shared_by_depth.append(len(seen_short & seen_long))
+            items_short.add(shorter[depth])
+        shared_by_depth.append(len(items_short & items_long))
     short, long = len(shorter), len(longer)
     shared_short, shared_long = shared_by_depth[short - 1], shared_by_depth[-1]
     agreement = sum(shared / depth * persistence**depth for depth, shared in enumerate(shared_by_depth, start=1))

@@ -83,7 +83,7 @@ def _shortage(mode: ExperimentMode, compared: int, first: ArmReport, second: Arm
 
 
 def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | None:
-    """Compare milliseconds: of the same questions in pairs, of different ones as two samples."""
+    """Compare latencies, paired for the same questions, else as two samples."""
     pairs = [
         (result.control_ms, result.treatment_ms)
         for result in results
@@ -113,7 +113,7 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
 
 
 def _thumbs(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> ArmDifference | None:
-    """Compare the shares of ratings that are up, where both configurations were served."""
+    """Compare the shares of up ratings, if both arms were served."""
     if experiment.mode is ExperimentMode.SHADOW:
         return None
     counts = ((first.up, first.down), (second.up, second.down))
@@ -146,7 +146,7 @@ def _shares(of: str, counts: Sequence[tuple[int, int]], *, enough: int, what: st
 
 
 def _corrected(found: Sequence[ArmDifference | None]) -> tuple[ArmDifference, ...]:
-    """Return the differences that there are, with the p-values of those that were tested corrected by Holm."""
+    """Return the differences with p-values corrected by Holm."""
     there = [one for one in found if one is not None]
     corrected = iter(holm([one.p for one in there if one.p is not None]))
     return tuple(one if one.p is None else replace(one, p=next(corrected)) for one in there)

@@ -86,7 +86,10 @@ class Assignment:
 
 
 def is_sampled(experiment: RunningExperiment, query: Query) -> bool:
-    """Whether a query is sampled, deterministically: hash(experiment, subject or principals, text) < share."""
+    """Return whether a query is sampled, by a deterministic hash.
+
+    hash(experiment, subject or principals, text) < share.
+    """
     who = sorted(query.principals) if query.subject is None else query.subject
     digest = hashlib.sha256(json.dumps([str(experiment.id), who, query.text]).encode()).digest()
     return int.from_bytes(digest[:8]) < experiment.share * 2**64

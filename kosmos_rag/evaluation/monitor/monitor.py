@@ -116,7 +116,10 @@ class RecallMonitor:
         return MonitorStore(self._database, tenant(name)).list_runs(limit=limit)
 
     def next_run_in_s(self, owner: TenantRef, run: MonitorRun) -> float:
-        """Return the seconds between a run and the next one of its kind. Raises what `run` raises."""
+        """Return the seconds between two runs of a kind.
+
+        Raises what `run` raises.
+        """
         if run.kind is MonitorKind.ISOLATION:
             return self._settings.isolation_interval_s or 0.0
         return self._interval_s(MonitorStore(self._database, owner), run)

@@ -48,7 +48,10 @@ class MonitorStore:
         ]
 
     def delete_samples(self, space_id: uuid.UUID, measured: Collection[Sample]) -> None:
-        """Delete measured samples, and all that are older than a day or of another space than this one."""
+        """Delete measured samples, and obsolete ones.
+
+        Those older than a day or of another space than this one.
+        """
         values = {
             "tenant_id": self._owner.id,
             "space_id": space_id,
@@ -59,7 +62,10 @@ class MonitorStore:
             connection.execute(statement("delete_monitor_samples"), values)
 
     def read_baseline(self, index_id: uuid.UUID, since: datetime) -> list[float]:
-        """Return the best scores of the first run over an index since then; empty if there was none."""
+        """Return the best scores of the first run over an index.
+
+        Empty if there was none since then.
+        """
         values = {"tenant_id": self._owner.id, "index_id": index_id, "at": since}
         with self._transaction() as connection:
             row = connection.execute(statement("monitor_baseline"), values).fetchone()

@@ -39,15 +39,15 @@ def ks_distance(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def ks_critical_distance(first: int, second: int, *, comparisons: int = 1) -> float:
-    """Return the distance that two samples of one distribution exceed with probability 0.001.
+    """Return the critical distance of the Kolmogorov-Smirnov test at p = 0.001.
+
+    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions" (1948), by the first term of
+    its series.
 
     Args:
         first: Size of one sample.
         second: Size of the other.
         comparisons: Number of pairs compared in one round; the probability is for any of them (Bonferroni).
-
-    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions" (1948), by the first term of
-    its series.
     """
     return math.sqrt(-math.log(_ALPHA / max(1, comparisons) / 2) / 2) * math.sqrt((first + second) / (first * second))
 
@@ -112,7 +112,10 @@ def judge_answers(measures: Mapping[str, float], questions: int, alerts: Mapping
 
 
 def judge_isolation(leaks: Sequence[str], missed: Sequence[str]) -> Verdict:
-    """Judge the isolation canary: a leaked secret is an alarm, an own secret that was missed is unknown."""
+    """Judge the isolation canary.
+
+    A leaked secret is an alarm, an own secret that was missed is unknown.
+    """
     figures = {"leaks": len(leaks), "missed": len(missed)}
     if leaks:
         return Verdict(state=MonitorState.ALARM, reason="; ".join(leaks), figures=figures)

@@ -69,7 +69,9 @@ class SpaceBackfill:
     """Tokenizer of ingestion: it truncates long headings here as it does in a publication."""
 
     def run_batch(self, ids: IdRange, limit: int) -> BackfilledBatch | None:
-        """Embed the first chunks of a range without a vector, at most `limit`; None if there are none.
+        """Embed up to `limit` chunks of a range without a vector.
+
+        None if there are none.
 
         Raises RequestError if the space is being dropped, ModelError, DatabaseError.
         """

@@ -18,14 +18,16 @@ _BATCH_VECTORS = 4_096
 
 
 def retire(database: Database, tenant: TenantRef, name: str) -> Space:
-    """Take a space out of use, so that nobody writes to it or cuts over to it; return it.
+    """Retire a space: no more writes and no cutover to it.
+
+    Returns the space.
+
+    Raises RequestError if it is live, missing or ambiguous, DatabaseError.
 
     Args:
         database: Connections.
         tenant: The tenant.
         name: Id or model of the space.
-
-    Raises RequestError if it is live, missing or ambiguous, DatabaseError.
     """
     with exclusive_transaction(database, tenant) as connection:
         matching = [

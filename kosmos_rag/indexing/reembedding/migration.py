@@ -90,7 +90,9 @@ class Reembedding:
             ]
 
     def create_target_space(self, tenant: TenantRef) -> None:
-        """Create the empty space of the other model if it is missing: publications write it from now on.
+        """Create the empty space of the other model if it is missing.
+
+        Publications write to it from now on.
 
         Raises RequestError for a tenant without documents, ConfigError without another configured model,
         EmbeddingSpaceMismatch if the model of the live space is not configured, ModelUnavailable, DatabaseError.
@@ -218,14 +220,16 @@ class Reembedding:
         return quality
 
     def drop(self, tenant: TenantRef, name: str, on_progress: Progress) -> list[SpaceInfo]:
-        """Drop a space that is not live, with its vectors and its index; continue after an interruption.
+        """Drop a space that is not live, with vectors and index.
+
+        Continues after an interruption.
+
+        Raises RequestError if the space is live, missing or ambiguous, IndexLocked, ConfigError, DatabaseError.
 
         Args:
             tenant: The tenant.
             name: Id or model of the space.
             on_progress: Called after each batch.
-
-        Raises RequestError if the space is live, missing or ambiguous, IndexLocked, ConfigError, DatabaseError.
         """
         space = retire(self._database, tenant, name)
         self._maintenance.drop_space(tenant, space, lambda line: on_progress(0, 0, line))
@@ -269,7 +273,7 @@ class Reembedding:
             return spaces_of(connection, tenant.id)
 
     def _target_space(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
-        """Return the space of the other configured model, and as it is stored if it exists."""
+        """Return the target space, and its stored state if it exists."""
         live = self.live_space(tenant)
         target = self._embedders.target_space(live, tenant.id, tenant.name)
         if target is None:

@@ -40,14 +40,16 @@ class _Worker:
 def backfill_with_ray(
     reembedding_factory: Callable[[], Reembedding], tenant: TenantRef, chunks_per_second: float | None
 ) -> Iterator[int]:
-    """Backfill a tenant's spaces on the cluster of RAY_ADDRESS, or else on the processors of this machine.
+    """Backfill a tenant's spaces on a Ray cluster.
+
+    That of RAY_ADDRESS, or else a local one.
+
+    Yields the number of embedded chunks of each partition. Raises ConfigError without Ray.
 
     Args:
         reembedding_factory: Called in each worker; it must be picklable.
         tenant: The tenant.
         chunks_per_second: Rate limit of all workers together; None means no limit.
-
-    Yields the number of embedded chunks of each partition. Raises ConfigError without Ray.
     """
     try:
         import ray

@@ -17,7 +17,9 @@ _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
 
 
 def screen(data: bytes, name: str) -> None:
-    """Refuse what would exhaust memory, reach outside the archive, or hide another archive in it.
+    """Refuse archives that exhaust memory, escape or hide others.
+
+    A member may not reach outside the archive.
 
     Raises:
         ParseError: `too_large`, `encrypted` or `corrupt`; `name` says in the message what the file is.
@@ -46,7 +48,10 @@ def screen_office(data: bytes, name: str) -> None:
 
 
 def _is_xml(part: bytes) -> bool:
-    """Whether a part is XML by its first sign: a name says nothing, for the archive itself says which part is what."""
+    """Return whether a part is XML by its first character.
+
+    A name says nothing, because the archive itself declares the parts.
+    """
     start = (
         part[:64].replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
     )

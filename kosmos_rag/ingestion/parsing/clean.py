@@ -9,7 +9,10 @@ _LONGEST_TITLE = 300
 
 
 def clean(text: str) -> str:
-    """Make line ends `\\n`, remove NUL and lone surrogates, put a space for each other C0 control but tab."""
+    r"""Normalise line ends and control characters.
+
+    Line ends become `\\n`, NUL and lone surrogates are removed, other C0 controls but tab become spaces.
+    """
     if not _UNCLEAN.search(text):  # by far the most; tables clean line by line
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")

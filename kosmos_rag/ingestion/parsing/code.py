@@ -56,7 +56,9 @@ _PATTERNS = {media_type: _pattern(keywords) for media_type, keywords in _KEYWORD
 
 
 def parse_code(data: bytes, *, media_type: str) -> ParsedDocument:
-    """Parse source code: headings are functions and types, and in SQL `CREATE` statements and `-- name:` lines.
+    """Parse source code, with functions and types as headings.
+
+    In SQL: `CREATE` statements and `-- name:` lines.
 
     Raises:
         ParseError: `empty` or `binary`.

@@ -8,7 +8,10 @@ _BETWEEN_BLOCKS = "\n\n"
 
 
 class Composition:
-    """A document under construction: blocks with a blank line between them, made of lines."""
+    """A document under construction, of blocks of lines.
+
+    Blocks are separated by a blank line.
+    """
 
     def __init__(self, limits: OutputLimits) -> None:
         """Begin with no text; every addition raises ParseError `too_large` beyond the limits."""

@@ -45,7 +45,10 @@ def _separator(text: str) -> str:
 
 
 def _rows_alike(text: str, separator: str) -> int:
-    """Count the first rows that have the commonest number of cells, where that is more than one."""
+    """Count the leading rows with the most frequent number of cells.
+
+    If that number is more than one.
+    """
     counts: Counter[int] = Counter()
     with suppress(csv.Error):  # the sample may end inside quotes
         counts.update(len(row) for row in islice(_rows(text[:_SNIFFED_CHARS], separator), _SNIFFED_ROWS))

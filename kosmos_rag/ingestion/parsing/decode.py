@@ -67,7 +67,10 @@ def _decode(data: bytes) -> str:
 
 
 def _unmarked_utf16(data: bytes) -> str | None:
-    """Decode UTF-16 that lacks its mark: NULs in the same byte of the pairs, and no control characters."""
+    """Decode UTF-16 without a byte order mark.
+
+    NULs are in the same byte of the pairs, and there are no control characters.
+    """
     if len(data) % 2:
         return None
     first, second = data[0::2].count(0), data[1::2].count(0)
@@ -115,7 +118,10 @@ def _decode_legacy(data: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """Cut out what the encoding shows in: from shortly before the first byte that is not ASCII."""
+    """Return a sample that shows the encoding.
+
+    From shortly before the first byte that is not ASCII.
+    """
     match = _NOT_ASCII.search(data)
     first = match.start() if match else 0
     sample = data[max(0, first - _CONTEXT) : first + _SAMPLE]
@@ -127,7 +133,10 @@ def _sample(data: bytes) -> bytes:
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:
-    """Say whether more characters read as UTF-8 than not: by chance, legacy text hardly ever has that."""
+    """Return whether most non-ASCII characters are valid UTF-8.
+
+    Legacy text hardly ever is by chance.
+    """
     text = sample.decode("utf-8", "replace")
     broken = text.count("\ufffd")
     return sum(not character.isascii() for character in text) - broken > broken
@@ -138,7 +147,7 @@ def _western(escaped: str) -> str:
 
 
 def _declared_encoding(data: bytes) -> str | None:
-    """Read the encoding that HTML declares near its beginning, where it is a legacy one that is known."""
+    """Return the legacy encoding that HTML declares near its start."""
     match = _DECLARATION.search(data[:_DECLARED_WITHIN])
     if match is None:
         return None
@@ -149,7 +158,7 @@ def _declared_encoding(data: bytes) -> str | None:
 
 
 def _likely_encoding(sample: bytes) -> str | None:
-    """Name the encoding that makes the most sensible text of the sample, None where none does."""
+    """Return the encoding that decodes the sample best; None without one."""
     from charset_normalizer import from_bytes
 
     # Western text often reads as clean in the code pages of its neighbours; by far the most of it is cp1252.

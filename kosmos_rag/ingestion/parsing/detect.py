@@ -75,7 +75,7 @@ _PROSE_NAMES = frozenset({"", "txt", "text"})
 
 
 def detect(data: bytes, source: str) -> str:
-    """Give the media type of a document, one of those that can be parsed.
+    """Return the media type of a document, if it is supported.
 
     The extension of `source` only decides between kinds of text that the content leaves open.
 
@@ -94,7 +94,10 @@ def detect(data: bytes, source: str) -> str:
 
 
 def is_small_text(data: bytes, source: str) -> bool:
-    """Whether a document is plain text, Markdown or source code in UTF-8, of at most 64 KB."""
+    """Return whether a document is small plain text in UTF-8.
+
+    Plain text, Markdown or source code, of at most 64 KB.
+    """
     if len(data) > _SNIFFED or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
         return False
     try:

@@ -31,7 +31,9 @@ _BETWEEN_BLOCKS = "\n\n"
 
 
 def parse_docx(data: bytes) -> ParsedDocument:
-    """Parse a DOCX: a blank line between paragraphs, a table row a line, headings by style.
+    """Parse a DOCX, with headings by style.
+
+    A blank line separates paragraphs; a table row is a line.
 
     Raises:
         ParseError: `too_large`, `encrypted` or `corrupt` for an archive that is not safe to open,
@@ -70,7 +72,10 @@ def _open(data: bytes) -> Any:
 
 
 def _core_title(package: Any) -> str | None:
-    """Read the title that the file itself has: python-docx makes one up where there are no properties."""
+    """Return the title in the file's properties.
+
+    python-docx invents one where there are no properties.
+    """
     from docx.opc.constants import RELATIONSHIP_TYPE
 
     has_properties = any(rel.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for rel in package.rels.values())
@@ -78,7 +83,10 @@ def _core_title(package: Any) -> str | None:
 
 
 def _blocks(body: Any, styles: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Give the heading level (0 for none) and the text of each paragraph and table that has text."""
+    """Yield heading level and text of each non-blank block.
+
+    Paragraphs and tables; 0 for no heading.
+    """
     for element in _nearest(body, {_PARAGRAPH, _TABLE}):
         level, text = 0, ""
         if element.tag == _TABLE:
@@ -112,7 +120,9 @@ def _paragraph_text(paragraph: Any) -> str:
 
 
 def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:
-    """Give the descendants with one of the tags that are not inside another of them, in document order.
+    """Yield the outermost descendants with one of the tags.
+
+    In document order.
 
     Content controls and tracked insertions wrap paragraphs, rows and cells at any level.
     """

@@ -15,7 +15,9 @@ _SHOWN = ("From", "To", "Cc", "Date")
 
 
 def parse_eml(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a mail: the subject is the title, the plain body is taken where there is one, else that in HTML.
+    """Parse a mail, with its subject as title.
+
+    The plain body is preferred to the HTML body.
 
     Raises:
         ParseError: `too_large`, or what the body's own parser raises.

@@ -25,7 +25,9 @@ _PAGES = frozenset({"application/xhtml+xml", "text/html"})
 
 
 def parse_epub(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a book: a chapter without a heading of its own is headed by its title.
+    """Parse an EPUB book.
+
+    A chapter without a heading gets its title as heading.
 
     Raises:
         ParseError: `encrypted` for a book with copy protection, `too_large`, `corrupt` or `unsupported` for an

@@ -20,7 +20,9 @@ _SMALL = frozenset(
 
 
 def plain_headings(text: str) -> tuple[Heading, ...]:
-    """Find the headings of a text: short lines after a blank one, or at its beginning, that end no sentence.
+    """Find the headings of a plain text.
+
+    Short lines after a blank one, or at the start, that end no sentence.
 
     Lines in capitals are outermost; below them come numbered ones by their numbers, and lines in title case.
     """
@@ -65,5 +67,8 @@ def _is_title_case(words: list[str]) -> bool:
 
 
 def _is_list_item(line: str, below: str) -> bool:
-    """Whether a numbered line is followed by another at once: steps of a list, and not a heading with its text."""
+    """Return whether a numbered line is an item of a list.
+
+    Another numbered line follows at once.
+    """
     return bool(_NUMBER.match(line) and _NUMBER.match(below))

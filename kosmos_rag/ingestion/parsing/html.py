@@ -45,7 +45,9 @@ _HIGHEST_COST = 1_000_000_000
 
 
 def parse_html(data: bytes) -> ParsedDocument:
-    """Parse HTML: blocks on lines of their own, table cells between ` | `, list items after `- `.
+    """Parse HTML to text with headings.
+
+    Blocks are on lines of their own, table cells are separated by ` | `, list items start with `- `.
 
     Raises:
         ParseError: `empty`, `binary`, or `too_large` for tags whose nesting would stall the parser.
@@ -121,7 +123,10 @@ def _walk(root: "LexborNode", enter: Callable[["LexborNode"], bool], leave: Call
 
 
 class _Lines:
-    """Text under construction: white space collapses as in a browser, line ends wait for text to follow."""
+    """Text under construction, with white space collapsed as in browsers.
+
+    Line ends are added when text follows.
+    """
 
     def __init__(self) -> None:
         self.length = 0

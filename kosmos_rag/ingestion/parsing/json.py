@@ -18,7 +18,9 @@ _LITERALS = {None: "null", True: "true", False: "false"}
 
 
 def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse JSON: `people[3].address.city: Berlin`, a value a line, a list of plain values on one.
+    """Parse JSON to one line for each value.
+
+    `people[3].address.city: Berlin`; a list of plain values is one line.
 
     What is not quite JSON keeps its lines as they are.
 

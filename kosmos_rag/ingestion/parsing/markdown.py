@@ -20,7 +20,9 @@ _BLOCK_SCALAR = (">", "|")
 
 
 def parse_markdown(data: bytes) -> ParsedDocument:
-    """Parse Markdown: headings from ATX and setext lines outside fences, title from front matter or level 1.
+    """Parse Markdown, with headings outside of fences.
+
+    ATX and setext headings; the title is that of the front matter or the first heading of level 1.
 
     Raises:
         ParseError: `empty` or `binary`.
@@ -40,7 +42,10 @@ def _front_matter_end(text: str) -> int:
 
 
 def _front_matter_title(front_matter: str) -> str | None:
-    """Read `title:` without a YAML parser: front matter is untrusted, and often not quite YAML."""
+    """Return `title:` of the front matter, without a YAML parser.
+
+    Front matter is untrusted, and often not quite YAML.
+    """
     for line in front_matter.split("\n"):
         if line.startswith("title:"):
             value = line.removeprefix("title:").strip()

@@ -18,7 +18,7 @@ _PACKAGES = ("rapidocr", "onnxruntime")
 
 
 def require_ocr() -> None:
-    """Raise ConfigError where scanned pages cannot be read for want of a package."""
+    """Raise ConfigError if the packages for OCR are not installed."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -47,7 +47,7 @@ class PageReader:
         self._engine: Any = None
 
     def read(self, page: Any) -> list[Line]:
-        """Return the lines of a page of PDFium from top to bottom, all in letters of one size."""
+        """Return the recognised lines of a page, top to bottom."""
         width, height = page.get_size()
         scale = _LONGEST_SIDE / max(width, height)
         boxes = self._boxes(page.render(scale=scale).to_numpy())
@@ -81,7 +81,7 @@ def _box(text: str, corners: Any) -> _Box:
 
 
 def _rows(boxes: Sequence[_Box], tolerance: float) -> list[list[_Box]]:
-    """Put boxes of one height into rows, top to bottom and from left to right."""
+    """Group boxes into rows, top to bottom, left to right."""
     rows: list[list[_Box]] = []
     for box in sorted(boxes, key=lambda box: box.middle):
         if rows and box.middle - rows[-1][0].middle <= tolerance:

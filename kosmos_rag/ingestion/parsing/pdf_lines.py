@@ -29,7 +29,7 @@ class Line:
 
 
 def read_lines(layer: Any) -> list[Line]:
-    """Return the lines of a page's text layer that are not blank, in its order."""
+    """Return the non-blank lines of a page's text layer, in order."""
     return list(_lines(layer, layer.get_text_range()))
 
 
@@ -54,7 +54,10 @@ def _lines(layer: Any, text: str) -> Iterator[Line]:
 
 
 def texts(pages: Sequence[Sequence[Line]]) -> list[str]:
-    """Return the text of each page, with a blank line where lines stand further apart than those of a paragraph."""
+    """Return the text of each page, with blank lines between paragraphs.
+
+    Paragraphs are separated by a larger line distance.
+    """
     distances = sorted(distance for lines in pages for distance in _distances(lines) if distance > 0)
     # Paragraphs of two lines have as many gaps as lines: the lower quartile is within them still.
     within = distances[len(distances) // 4] if distances else 0.0
@@ -62,7 +65,10 @@ def texts(pages: Sequence[Sequence[Line]]) -> list[str]:
 
 
 def _distances(lines: Sequence[Line]) -> list[float]:
-    """Return how far each line but the first stands below the one before, in sizes of the larger letters."""
+    """Return the distance of each line to the previous one.
+
+    In sizes of the larger letters.
+    """
     return [(above.bottom - below.bottom) / max(above.size, below.size, 1.0) for above, below in pairwise(lines)]
 
 
@@ -74,7 +80,9 @@ def _pieces(lines: Sequence[Line], gap: float) -> Iterator[str]:
 
 
 def titles(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
-    """Return level, title and page of the lines that are set larger than the text, or bold where the text is not.
+    """Return level, title and page of lines set as headings.
+
+    Larger than the text, or bold where the text is not.
 
     Neighbouring lines in the same letters are one title. The larger the letters, the higher the level.
     """

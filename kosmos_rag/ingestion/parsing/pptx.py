@@ -13,7 +13,7 @@ from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
 
 def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a PowerPoint presentation: the slides in order, without those that are hidden.
+    """Parse a PowerPoint presentation, without hidden slides.
 
     Raises:
         ParseError: `too_large`, `encrypted`, `corrupt` or `unsupported` for an archive that is not safe to open.
@@ -43,7 +43,7 @@ def _add_slide(composition: Composition, slide: Any) -> None:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
-    """Give the shapes in the order of the file, those of a group in its place."""
+    """Yield the shapes in file order, with those of groups."""
     from pptx.shapes.group import GroupShape
 
     pending = [iter(shapes)]

@@ -17,7 +17,9 @@ _VISIBLE = "visible"
 
 
 def parse_xlsx(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse an Excel workbook: the visible sheets, formulas as the values that Excel stored last.
+    """Parse the visible sheets of an Excel workbook.
+
+    Formulas are the values that Excel stored last.
 
     Raises:
         ParseError: `too_large`, `encrypted`, `corrupt` or `unsupported` for an archive that is not safe to open.

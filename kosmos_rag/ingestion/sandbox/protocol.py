@@ -75,7 +75,7 @@ def receive_request(connection: socket.socket) -> Request:
 
 
 def document_of(request: Request, data: bytes) -> SourceDocument:
-    """Rebuild the document of a request, as far as a parser needs it."""
+    """Rebuild the document of a request for the parser."""
     return SourceDocument(source=request.source, title=request.title, data=data)
 
 

@@ -70,7 +70,7 @@ class FolderSource:
         return self._spec.document(entry.source, read_file(path, max_bytes=self._max_bytes))
 
     def _covers(self, source: str, ignore_files: IgnoreFiles) -> bool:
-        """Return whether a stored document was in the folder and no longer is.
+        """Return whether a stored document disappeared from the folder.
 
         The disk is checked again: a file that was not walked (behind a link, hidden, new) may still exist. What the
         patterns exclude may belong to another source.

@@ -71,7 +71,7 @@ def validate_feed(values: Any) -> PermissionFeedSpec:
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if not isinstance(kind, str) or kind not in _FEEDS:
         raise RequestError(one_line(f"permission feed of kind {show(kind)}: kind must be one of {', '.join(_FEEDS)}"))
-    return validate_spec(_FEEDS[kind], kind, values, what="permission feed")
+    return validate_spec(_FEEDS[kind], kind, values, subject="permission feed")
 
 
 class DocumentOptions(Section):
@@ -130,17 +130,14 @@ class DocumentOptions(Section):
 Spec = TypeVar("Spec", bound=Section)
 
 
-def validate_spec(model: type[Spec], kind: str, values: Mapping[str, Any], *, what: str = "source") -> Spec:
+def validate_spec(model: type[Spec], kind: str, values: Mapping[str, Any], *, subject: str = "source") -> Spec:
     """Validate the values of a spec.
 
     Args:
-        model: the model of this kind.
-        kind: the kind, for the message.
-        values: the spec.
-        what: what the spec describes, for the message.
         model: The class of the spec.
-        kind: Kind of the source, for messages.
+        kind: Its kind, for messages.
         values: The values.
+        subject: What the spec describes, for messages.
 
     Raises:
         RequestError: Any value is invalid; one line lists all faults.
@@ -149,7 +146,7 @@ def validate_spec(model: type[Spec], kind: str, values: Mapping[str, Any], *, wh
         return model.model_validate(dict(values))
     except ValidationError as error:
         faults = "; ".join(dict.fromkeys(_fault(model, detail) for detail in error.errors()))
-    raise RequestError(one_line(f"{what} of kind {kind}: {faults}"))
+    raise RequestError(one_line(f"{subject} of kind {kind}: {faults}"))
 
 
 def _fault(model: type[Section], detail: ErrorDetails) -> str:

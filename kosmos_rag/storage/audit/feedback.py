@@ -20,7 +20,7 @@ _NAMESPACE = uuid.UUID("b9a8f2f4-0d06-5b63-8f0e-6d6c2f6d1a55")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FeedbackEntry:
-    """A rating of a search in the audit log, by its id, or else of a question."""
+    """A rating of a logged search by id, or of a question."""
 
     rating: Rating
     retrieval_id: uuid.UUID | None
@@ -111,7 +111,10 @@ def _find_passage(database: Database, reader: AuditContext, entry: FeedbackEntry
 
 
 def _find_event(database: Database, reader: AuditContext, entry: FeedbackEntry) -> _Target:
-    """Return the target from the audit log: documents may have lost the passage since."""
+    """Return the target from the audit log.
+
+    Documents may have lost the passage since.
+    """
     values = {"tenant_id": reader.tenant.id, "id": entry.retrieval_id}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
         rows = connection.execute(statement("audit_event_by_id"), values).fetchall()

@@ -50,7 +50,10 @@ class AuditContext:
 
 
 def strictest_policy(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
-    """Return the rules for collections: a preset may ask for a log and keep texts out of it, and undo neither."""
+    """Return the strictest audit policy of collections.
+
+    A preset may enable the log and keep texts out of it, and undo neither.
+    """
     rules = [process, *collections]
     return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))
 
@@ -64,7 +67,9 @@ def record_event(
     *,
     follows: uuid.UUID | None = None,
 ) -> uuid.UUID:
-    """Append the record of a result to the log, wait until it is on disk, and return its id.
+    """Append a record to the log and wait until it is durable.
+
+    Returns its id.
 
     Args:
         app: pool of the app role.
@@ -232,7 +237,7 @@ def _columns(passages: Sequence[AuditPassage]) -> dict[str, list[object]]:
 def load_records(
     connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[tuple[Any, ...]]
 ) -> list[AuditRecord]:
-    """Build records with their passages from rows of `audit_events`, in the order of the rows.
+    """Build records with passages from rows, in row order.
 
     Args:
         connection: connection of the worker role, with the tenant set.

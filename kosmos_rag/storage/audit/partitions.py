@@ -59,7 +59,7 @@ def add_months(month: date, number: int) -> date:
 
 
 def retention_start(now: datetime, keep_months: int) -> date:
-    """Return the first day within retention: the current month and `keep_months` before it."""
+    """Return the first retained day: the month `keep_months` ago."""
     return add_months(now.astimezone(UTC).date(), -keep_months)
 
 
@@ -153,7 +153,10 @@ def _create_partition(connection: psycopg.Connection, table: str, month: date) -
 
 
 def _store_expiry(connection: psycopg.Connection, oldest: date) -> None:
-    """Store the expiry date before rows are dropped: the verification of seals reads it."""
+    """Store the expiry date before rows are dropped.
+
+    The verification of seals reads it.
+    """
     with connection.transaction():
         connection.execute(statement("lock_audit_partitions"))
         ((expired_before,),) = connection.execute(statement("audit_expired_before")).fetchall()
@@ -162,7 +165,10 @@ def _store_expiry(connection: psycopg.Connection, oldest: date) -> None:
 
 
 def _drop_partitions(connection: psycopg.Connection, month: date, existing: set[str]) -> list[str]:
-    """Drop the records of a month with their passages: without passages, records would seem changed."""
+    """Drop the records of a month with their passages.
+
+    Without passages, records would seem changed.
+    """
     names = sorted(existing.intersection(_names(month)))
     steps: list[str] = []
     with _skip_conflicts(f"the month {month:%Y-%m} of the log is not dropped"):
@@ -189,7 +195,10 @@ def _delete_batch(connection: psycopg.Connection, oldest: date) -> int:
 
 @contextmanager
 def _skip_conflicts(message: str) -> Iterator[None]:
-    """Leave a step to the next round on a held lock, a faster process, or a month in the default partition."""
+    """Skip a step until the next round on a conflict.
+
+    A held lock, a faster process, or a month in the default partition.
+    """
     try:
         yield
     except (

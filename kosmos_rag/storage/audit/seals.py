@@ -39,7 +39,7 @@ _PAGE_SIZE = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seal:
-    """One link of the chain: the hash of the records up to a position."""
+    """A link of the hash chain over records up to a position."""
 
     number: int
     at: datetime
@@ -80,7 +80,13 @@ def hash_records(rows: Iterable[PositionedRecord]) -> str:
 
 
 def chain_hash(tenant_id: uuid.UUID, previous: Seal | None, seal: Seal) -> str:
-    """Return the SHA-256 of a seal: of its fields and of the previous seal's SHA-256."""
+    """Return the SHA-256 of a seal's fields and the previous hash.
+
+    Args:
+        tenant_id: The tenant.
+        previous: The previous seal; None for the first one.
+        seal: The seal.
+    """
     fields = [previous.sha256 if previous else "", str(tenant_id), seal.number, seal.at, seal.month, seal.last_position]
     return hashlib.sha256(_json([*fields, seal.rows, seal.rows_sha256])).hexdigest()
 
@@ -133,7 +139,10 @@ def oldest_unsealed_at(worker: ConnectionPool, owner: TenantRef) -> datetime | N
 
 
 def _committed_position(worker: ConnectionPool, owner: TenantRef) -> int:
-    """Return a position up to which every record of the tenant is committed or never will be."""
+    """Return a position before which no record is uncommitted.
+
+    Every record of the tenant up to it is committed or never will be.
+    """
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         # Two statements: the second one sees the positions that were drawn while the first one waited.
         connection.execute(statement("lock_audit_log"), {"tenant_id": owner.id})
@@ -188,7 +197,7 @@ def _build_seal(owner: TenantRef, previous: Seal | None, month: date, rows: Sequ
 
 
 def verify_seals(worker: ConnectionPool, owner: TenantRef) -> AuditReport:
-    """Verify the seals of a tenant in order, and report the first broken one.
+    """Verify a tenant's seals, and report the first broken one.
 
     Records of expired months may be gone: retention writes its limit into the database, where no serving role may
     change it. Raises DatabaseError.

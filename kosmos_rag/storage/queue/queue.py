@@ -52,7 +52,9 @@ def enqueue(
     run: uuid.UUID | None = None,
     preset: str | None = None,
 ) -> list[int]:
-    """Add jobs to the queue in the caller's transaction, and return their ids.
+    """Add jobs to the queue, and return their ids.
+
+    In the caller's transaction.
 
     A key has one unfinished job at most: a waiting job takes the newer payload, a running one runs again afterwards.
 
@@ -95,7 +97,7 @@ def enqueue(
 def enqueue_periodic(
     connection: psycopg.Connection, owner: TenantRef, collection: str, every: Mapping[str, timedelta]
 ) -> None:
-    """Add one periodic job of each kind to the tenant, where it has none.
+    """Add one periodic job of each missing kind to the tenant.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -114,7 +116,9 @@ def enqueue_periodic(
 
 
 def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, collection: str) -> None:
-    """Cancel all unfinished jobs that write documents of a collection, in the caller's transaction.
+    """Cancel unfinished jobs that write documents of a collection.
+
+    In the caller's transaction.
 
     The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
     """
@@ -126,7 +130,9 @@ def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, col
 def change_jobs_preset(
     connection: psycopg.Connection, owner: TenantRef, collection: str, *, before: str, after: str
 ) -> None:
-    """Have the jobs of a collection go by its new preset, in the transaction that changes it.
+    """Assign a collection's new preset to its jobs.
+
+    In the transaction that changes it.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -143,9 +149,14 @@ def change_jobs_preset(
 def permanently_failed(
     connection: psycopg.Connection, owner: TenantRef, source_etags: Mapping[str, str | None]
 ) -> dict[str, tuple[str, str]]:
-    """Return why jobs on these keys failed for good on content with the same source etag.
+    """Return the errors of permanently failed jobs with the same etag.
 
     By key, error code and message. A failure whose reason may have passed is left out.
+
+    Args:
+        connection: Within a transaction of the tenant.
+        owner: The tenant.
+        source_etags: Source etag by job key.
     """
     values = {
         "tenant_id": owner.id,
@@ -157,7 +168,10 @@ def permanently_failed(
 
 
 def lock_leases(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Return the tokens whose leases are valid, and lock these jobs until the transaction ends."""
+    """Return the tokens with valid leases, and lock these jobs.
+
+    Until the transaction ends.
+    """
     with connection.cursor(row_factory=scalar_row) as cursor:
         return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
 
@@ -189,7 +203,10 @@ def finish(
 
 
 class Queue:
-    """Claim, finish and inspect jobs, each call in a transaction of its own. Thread-safe."""
+    """Claims, finishes and inspects jobs. Thread-safe.
+
+    Each call has a transaction of its own.
+    """
 
     def __init__(self, pool: ConnectionPool, *, lease_s: float, max_attempts: int, max_lost: int) -> None:
         self._pool = pool
@@ -357,7 +374,10 @@ class Queue:
         return time
 
     def count_dead_since(self, since: datetime, kinds: Sequence[str]) -> int:
-        """Count the jobs of all tenants that failed permanently since a time of the server."""
+        """Count the permanently failed jobs of all tenants since a time.
+
+        The time is the server's.
+        """
         with self._pool.untenanted() as connection:
             row = connection.execute(statement("dead_since"), {"since": since, "kinds": list(kinds)}).fetchone()
         assert row is not None

@@ -79,7 +79,10 @@ def _plain(failure: IngestFailure) -> dict[str, str]:
 
 
 class SyncRuns:
-    """List and close sync runs, each call in a transaction of its own. Thread-safe."""
+    """Lists and closes sync runs. Thread-safe.
+
+    Each call has a transaction of its own.
+    """
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -114,12 +117,12 @@ class SyncRuns:
         ]
 
     def finish_completed(self) -> int:
-        """Finish the runs whose documents all have an outcome, and return how many."""
+        """Finish runs whose documents all have an outcome; return their number."""
         with self._pool.untenanted() as connection:
             return connection.execute(statement("finish_sync_runs")).rowcount
 
     def fail_abandoned(self, owner: TenantRef) -> int:
-        """Fail the runs of a tenant whose sync job no longer exists, and return how many."""
+        """Fail runs whose sync job no longer exists; return their number."""
         with self._pool.untenanted() as connection:
             return connection.execute(statement("fail_abandoned_sync_runs"), {"tenant_id": owner.id}).rowcount
 

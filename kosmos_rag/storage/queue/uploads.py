@@ -11,7 +11,10 @@ from kosmos_rag.storage.sql import statement
 
 
 def store_upload(connection: psycopg.Connection, tenant_id: uuid.UUID, data: bytes) -> uuid.UUID:
-    """Store bytes for a job in the caller's transaction, and return the id of the upload."""
+    """Store bytes for a job, and return the upload's id.
+
+    In the caller's transaction.
+    """
     upload_id = uuid.uuid4()
     values = {"tenant_id": tenant_id, "upload_id": upload_id, "data": data, "now": datetime.now(UTC)}
     connection.execute(statement("store_upload"), values)

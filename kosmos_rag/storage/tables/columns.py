@@ -32,7 +32,10 @@ def time(name: str, *, null: bool = False) -> Column[Any]:
 
 
 def references(column: str, table: str, *, on_delete: str | None = "CASCADE") -> ForeignKeyConstraint:
-    """Return a foreign key that carries the tenant, so that no row can point into another tenant."""
+    """Return a foreign key that includes the tenant.
+
+    So no row can point into another tenant.
+    """
     return ForeignKeyConstraint(
         ["tenant_id", column], [f"{SCHEMA}.{table}.tenant_id", f"{SCHEMA}.{table}.id"], ondelete=on_delete
     )

@@ -31,7 +31,7 @@ class ColumnSchema:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignKey:
-    """Columns that reference a row of another table, or of the same one."""
+    """Columns that reference a row of a table."""
 
     columns: tuple[str, ...]
     table: str

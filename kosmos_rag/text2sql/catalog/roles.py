@@ -13,7 +13,7 @@ _LABELS = ("name", "title", "label", "full name", "display name", "code", "slug"
 
 
 def is_measure(table: TableSchema, column: ColumnSchema) -> bool:
-    """Return whether a column is a numeric measure, not a key or time."""
+    """Return whether a column is a numeric measure."""
     return bool(_NUMBER.search(column.type)) and column.name not in table.key_columns and not is_temporal(column)
 
 

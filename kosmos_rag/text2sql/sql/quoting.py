@@ -22,7 +22,7 @@ _RESERVED = frozenset(
 
 
 def quote_identifier(name: str) -> str:
-    """Quote an SQL identifier if it is not plain lower case or reserved."""
+    """Quote an SQL identifier if necessary."""
     if _PLAIN.fullmatch(name) and name not in _RESERVED:
         return name
     doubled = name.replace('"', '""')
@@ -35,7 +35,7 @@ def quote_table(table: TableSchema) -> str:
 
 
 def join_condition(schema: DatabaseSchema, join: Join) -> str:
-    """Return the SQL condition of a join over all columns of its key."""
+    """Return the SQL condition of a join over all key columns."""
     pairs = zip(join.key.columns, join.key.target, strict=True)
     left, right = _quote_full_name(schema, join.table), _quote_full_name(schema, join.key.table)
     return " AND ".join(
