@@ -17,6 +17,7 @@ from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.audit.log import min_event_id, new_event_id
 from kosmos_rag.storage.setup import set_up
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
 Admin = psycopg.Connection[Any]
@@ -201,13 +202,15 @@ INSERT = (
 @pytest.mark.parametrize(
     "command", ["SELECT 1 FROM {}", "UPDATE {} SET at = now()", "DELETE FROM {}", "TRUNCATE {}", "DROP TABLE {}"]
 )
-def test_roles__may_only_append_and_read(acme: Tenant, database: DatabaseSettings, table: str, command: str) -> None:
+def test_roles__may_only_append_and_read(
+    tenant_name: str, database: DatabaseSettings, table: str, command: str
+) -> None:
     urls = [database.url]
     if not command.startswith("SELECT") or table.endswith("_default"):
         urls.append(database.worker_url or "")
     for url in urls:
         with psycopg.connect(url) as connection:
-            connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [acme.id])
+            connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [tenant(tenant_name).id])
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(command.format(f"kosmos.{table}").encode())
 
