@@ -54,4 +54,4 @@ def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
 def test_create__of_a_preset_that_is_not_there_names_those_that_are(kosmos: Run) -> None:
     refused = kosmos("collection", "create", "kb", "--preset", "analysis")
     assert refused.exit_code == 1
-    assert "use analytics, corporate, corporate-enforced, keyword, schema, schema-classic or " in refused.stderr
+    assert "use adr, analytics, corporate, corporate-enforced, keyword, schema, schema-classic or " in refused.stderr

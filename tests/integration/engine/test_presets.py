@@ -31,7 +31,7 @@ def _policies(*departments: str) -> list[SourceDocument]:
     return [SourceDocument(source=f"/kb/{name}/policy.txt", data=text) for name in departments]
 
 
-@pytest.mark.parametrize("name", ["analytics", "corporate", "keyword", "schema", "schema-classic"])
+@pytest.mark.parametrize("name", ["adr", "analytics", "corporate", "keyword", "schema", "schema-classic"])
 def test_shipped__can_be_laid_over_the_defaults(name: str) -> None:
     assert name in shipped()
     assert load(name, Settings(), validate=build_signal_rules).apply_to(Settings()) != Settings()
@@ -94,7 +94,10 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
     [
         ("extends: mine.yaml", "extend each other in a circle"),
         ("extends: other.yaml", "extend each other in a circle"),
-        ("extends: analitics", "there is no preset 'analitics'; use analytics, corporate, corporate-enforced, keyword"),
+        (
+            "extends: analitics",
+            "there is no preset 'analitics'; use adr, analytics, corporate, corporate-enforced, keyword",
+        ),
         ("extends: gone.yaml", "gone.yaml cannot be read"),
         ("extends: [analytics]", "name one preset"),
         ("rag: {retrieval: {topk: 5}}", r"rag\.retrieval\.topk \(preset mine\) is not a key .*rag\.retrieval\.top_k\?"),
