@@ -95,10 +95,14 @@ class IngestionError(KosmosError):
         return self.code in RETRY_WITH_BACKOFF
 
 
+GONE = "gone"
+"""Code of a document that was removed from its source after it was listed: the next pass no longer has it."""
+
+
 class SourceError(IngestionError):
     """A document could not be read from where it lies.
 
-    Codes: `not_found`, `no_permission`, `too_large`, `not_a_file`, `unreadable`, `empty_folder`, `duplicate`,
+    Codes: `gone`, `not_found`, `no_permission`, `too_large`, `not_a_file`, `unreadable`, `empty_folder`, `duplicate`,
     `refused`, `unavailable`.
     """
 

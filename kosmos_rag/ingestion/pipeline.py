@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.core.errors import GONE, IngestionError
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
@@ -296,6 +296,7 @@ class _Run:
         """
         batch = _Batch()
         unchanged: list[tuple[uuid.UUID, PendingDocument]] = []
+        gone: list[tuple[uuid.UUID, PendingDocument]] = []
         rejected: _Rejected = []
         for key, pending in documents:
             if not self.lease.may_start(pending):
@@ -306,7 +307,10 @@ class _Run:
                 with pending.start_span():
                     document = self._process(key, pending)
             except IngestionError as error:
-                rejected.append((key, pending, error))
+                if error.code == GONE:
+                    gone.append((key, pending))
+                else:
+                    rejected.append((key, pending, error))
             except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
                 self.recorder.record_failure([pending], error)
             else:
@@ -318,6 +322,7 @@ class _Run:
                 batch = self._submit(batch)
         self._submit(batch)
         self._complete_unchanged(unchanged)
+        self._complete_gone(gone)
         self._reject(rejected)
 
     def _process(self, key: uuid.UUID, pending: PendingDocument) -> ChunkedDocument | None:
@@ -386,6 +391,20 @@ class _Run:
                 lost_documents, IngestionError("lease_lost", "another writer took the documents over")
             )
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
+
+    def _complete_gone(self, gone: Sequence[tuple[uuid.UUID, PendingDocument]]) -> None:
+        """Complete the leases of documents that were removed after they were listed; the next pass prunes them."""
+        documents = [pending for _, pending in gone]
+        if not documents or self.lease is NO_LEASE:
+            return self.recorder.record_gone(documents)
+        try:
+            with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+                leased = self.lease.verify(connection, [key for key, _ in gone])
+                self.lease.complete(connection, {key: Completion(outcome=Outcome.GONE) for key in leased})
+        except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+            return self.recorder.record_failure(documents, error)
+        # A lost lease needs no other outcome: the job is another worker's.
+        return self.recorder.record_gone(documents)
 
     def _reject(self, rejected: _Rejected) -> None:
         """Record failed documents.

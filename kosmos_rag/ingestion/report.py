@@ -38,6 +38,10 @@ class OutcomeRecorder(Protocol):
         """Record documents that are stored with the same fingerprint."""
         ...
 
+    def record_gone(self, documents: Sequence[PendingDocument]) -> None:
+        """Record documents that were removed from their source after they were listed; may be empty."""
+        ...
+
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
         """Record documents that failed. May raise the error: it ends the run."""
         ...
@@ -75,6 +79,9 @@ class ReportBuilder:
     def record_unchanged(self, documents: Sequence[PendingDocument]) -> None:
         """Count unchanged documents."""
         self.counts[Outcome.UNCHANGED] += len(documents)
+
+    def record_gone(self, documents: Sequence[PendingDocument]) -> None:
+        """Count nothing: the source no longer has them."""
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
         """Keep why documents failed.

@@ -34,6 +34,8 @@ class Outcome(StrEnum):
     CHANGED = "changed"
     UNCHANGED = "unchanged"
     REMOVED = "removed"
+    GONE = "gone"
+    """Removed from its source after it was listed; the run does not count it as seen."""
     DONE = "done"
     """Of work that is not about one document."""
 

@@ -2,13 +2,13 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.values import Switch
-from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import (
     failure_at,
@@ -38,6 +38,8 @@ class FolderSpec(DocumentOptions):
     exclude: tuple[str, ...] = ()
     gitignore: Switch = False
     """Heed .gitignore as well as .kosmosignore."""
+    follow_external_links: Switch = False
+    """Take files that a link of the folder names outside of it."""
 
 
 class FolderSource:
@@ -67,7 +69,19 @@ class FolderSource:
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
         path = from_locator(dict(entry.locator))
-        return self._spec.document(entry.source, read_file(path, max_bytes=self._max_bytes))
+        if self._is_external(path):
+            raise SourceError(
+                "refused",
+                f"{entry.source} is behind a link that leaves {printable_name(self._spec.path)}; "
+                "copy the file into the folder, or set follow_external_links",
+            )
+        try:
+            data = read_file(path, max_bytes=self._max_bytes)
+        except SourceError as error:
+            if error.code == "not_found" and not os.path.lexists(path):
+                raise SourceError(GONE, f"{entry.source} was removed after it was listed") from error
+            raise
+        return self._spec.document(entry.source, data)
 
     def _covers(self, source: str, ignore_files: IgnoreFiles) -> bool:
         """Return whether a stored document disappeared from the folder.
@@ -77,7 +91,23 @@ class FolderSource:
         """
         if not source.startswith(self._prefix) or not self._spec.path.is_dir():
             return False
-        return not os.path.lexists(source) or self._is_ignored(source.removeprefix(self._prefix), ignore_files)
+        path = Path(source)
+        if not os.path.lexists(path) or (path.is_symlink() and self._is_external(path)):
+            return True
+        return self._is_ignored(source.removeprefix(self._prefix), ignore_files)
+
+    def _is_external(self, path: Path) -> bool:
+        """Whether a path of the folder leads out of it by a link.
+
+        The queue keeps entries: a file may have become a link since it was listed.
+        """
+        if self._spec.follow_external_links or not printable_name(path).startswith(self._prefix):
+            return False
+        try:
+            root, target = os.path.realpath(self._spec.path), os.path.realpath(path)
+        except (OSError, ValueError):
+            return False  # reading it says what is wrong
+        return os.path.commonpath([root, target]) != root
 
     @property
     def _prefix(self) -> str:
@@ -106,20 +136,31 @@ class FolderSource:
 
     def _walk(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         # Iterative: os.walk is recursive, and a thousand levels raise RecursionError.
-        pending = [os.fspath(self._spec.path)]
+        root = os.fspath(self._spec.path)
+        pending = [root]
         while pending:
             folder = pending.pop()
             try:
                 subfolders, files = _list_folder(folder)
                 kept_folders, kept_files = self._admit(folder, subfolders, files, ignore_files)
             except OSError as error:
-                yield failure_at(Path(folder), unreadable(Path(folder), error))
+                if folder == root or os.path.lexists(folder):
+                    yield failure_at(Path(folder), unreadable(Path(folder), error))
             except SourceError as error:
                 yield failure_at(Path(folder), error)
             else:
-                yield from (self._entry(Path(folder, name)) for name in kept_files)
+                yield from self._file_entries(Path(folder, name) for name in kept_files)
                 inner = (os.path.join(folder, name) for name in reversed(kept_folders))  # noqa: PTH118 — a million of them
                 pending += [path for path in inner if not os.path.islink(path)]  # noqa: PTH114
+
+    def _file_entries(self, paths: Iterable[Path]) -> Iterator[Entry]:
+        """Yield the entries of listed files, without links out of the folder and what was removed meanwhile."""
+        for path in paths:
+            if path.is_symlink() and self._is_external(path):
+                continue
+            entry = self._entry(path)
+            if entry.etag is not None or os.path.lexists(path):
+                yield entry
 
     def _admit(
         self, folder: str, subfolders: list[str], files: list[str], ignore_files: IgnoreFiles

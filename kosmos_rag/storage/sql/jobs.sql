@@ -134,12 +134,13 @@ WITH finished AS (
  RETURNING j.tenant_id, before.sync_run_ids, f.outcome, f.chunks
 ), accounted AS (
     UPDATE kosmos.sync_runs r
-       SET new = r.new + c.new, changed = r.changed + c.changed, unchanged = r.unchanged + c.unchanged,
+       SET seen = r.seen - c.gone, new = r.new + c.new, changed = r.changed + c.changed, unchanged = r.unchanged + c.unchanged,
            removed = r.removed + c.removed, chunks = r.chunks + c.chunks
       FROM (SELECT f.tenant_id, run, count(*) FILTER (WHERE f.outcome = 'new') AS new,
                    count(*) FILTER (WHERE f.outcome = 'changed') AS changed,
                    count(*) FILTER (WHERE f.outcome = 'unchanged') AS unchanged,
                    count(*) FILTER (WHERE f.outcome = 'removed') AS removed,
+                   count(*) FILTER (WHERE f.outcome = 'gone') AS gone,
                    sum(f.chunks) AS chunks
               FROM finished f, unnest(f.sync_run_ids) AS run
              GROUP BY f.tenant_id, run) c

@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.core.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
 from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.core.types import EVERYONE, Job, SourceDocument
+from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, IngestPipeline
@@ -140,6 +140,12 @@ class _JobOutcomes:
         """End the jobs of unchanged documents."""
         if documents:
             counts = CounterBuffer.from_counter("documents", len(documents), "unchanged")
+            self._channel.report_ended([_get_job(document) for document in documents], counts)
+
+    def record_gone(self, documents: Sequence[PendingDocument]) -> None:
+        """End the jobs of documents that were removed from their source after they were listed."""
+        if documents:
+            counts = CounterBuffer.from_counter("documents", len(documents), Outcome.GONE)
             self._channel.report_ended([_get_job(document) for document in documents], counts)
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:

@@ -39,6 +39,29 @@ def test_folder__is_mirrored_and_its_ledger_adds_up(engine: Engine, scope: Tenan
     assert_adds_up(engine, scope)
 
 
+def test_files_that_vanish_during_a_pass__are_no_failures(
+    engine: Engine, scope: Tenant, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
+    (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    ours, theirs = multiprocessing.Pipe()
+    KEPT.append(ours)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
+    for name in ("page-0.md", "page-12.md"):
+        (folder / name).unlink()
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 11}
+    assert last_run(scope).failures == ()
+    assert scope.jobs.find(states=[JobState.DEAD]) == []
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 11, "removed": 1}
+
+
 def test_unchanged__is_neither_loaded_nor_embedded_again(
     scope: Tenant, work: Work, folder: Path, embedder: CountingEmbedder
 ) -> None:

@@ -147,6 +147,47 @@ def test_links__to_files_are_followed_and_loops_are_not(tmp_path: Path, opened: 
     assert outcomes == {"a.txt": "docs/a.txt", "b.txt": "docs/a.txt", "self": "unreadable", "broken": "not_found"}
 
 
+def test_links__that_leave_the_folder_are_not_followed(tmp_path: Path, opened: Any) -> None:
+    _write(tmp_path, "secret/salaries.txt", "docs/a.txt", "docs/later.txt", "docs/sub/b.txt")
+    docs, secret = tmp_path / "docs", tmp_path / "secret"
+    (docs / "absolute.txt").symlink_to(secret / "salaries.txt")
+    (docs / "relative.txt").symlink_to("../secret/salaries.txt")
+    (docs / "inner.txt").symlink_to("relative.txt")
+    (docs / "kept.txt").symlink_to("sub/b.txt")
+    source = opened(kind="folder", path=docs)
+    assert _names(source, docs) == ["a.txt", "kept.txt", "later.txt", "sub/b.txt"]
+    entries = {Path(entry.source).name: entry for entry in source.listing()}
+    for name in ("later.txt", "b.txt"):  # they become links after the listing, one of them by its folder
+        (docs / entries[name].source).unlink()
+    (docs / "later.txt").symlink_to(secret / "salaries.txt")
+    (docs / "sub").rmdir()
+    (docs / "sub").symlink_to(secret)
+    _write(tmp_path, "secret/b.txt")
+    for name in ("later.txt", "b.txt"):
+        with pytest.raises(SourceError, match="behind a link that leaves") as caught:
+            source.load(entries[name])
+        assert caught.value.code == "refused"
+    assert source.listing().covers(str(docs / "absolute.txt")), "a document of before is removed"
+    follow = opened(kind="folder", path=docs, follow_external_links=True)
+    assert "absolute.txt" in _names(follow, docs)
+    assert follow.load(entries["later.txt"]).data == b"secret/salaries.txt"
+
+
+def test_listing__passes_over_what_is_removed_meanwhile(tmp_path: Path, opened: Any) -> None:
+    _write(tmp_path, "a.txt", "b.txt", "c.txt", "sub/d.txt")
+    listing = opened(kind="folder", path=tmp_path).listing()
+    names = []
+    for entry in listing:
+        names.append(Path(entry.source).name)
+        if names == ["a.txt"]:
+            (tmp_path / "b.txt").unlink()
+            (tmp_path / "sub" / "d.txt").unlink()
+            (tmp_path / "sub").rmdir()
+    assert names == ["a.txt", "c.txt"]
+    assert listing.failures == []
+    assert listing.complete
+
+
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
     """A folder with a file, beside more folders within one another than Python has frames for."""
@@ -199,7 +240,7 @@ def test_load__a_file_that_is_gone_has_grown_or_is_no_file_any_more(tmp_path: Pa
         with pytest.raises(SourceError) as caught:
             source.load(entry)
         codes[name] = caught.value.code
-    assert codes == {"gone": "not_found", "grown": "too_large", "pipe": "not_a_file", "folder": "not_a_file"}
+    assert codes == {"gone": "gone", "grown": "too_large", "pipe": "not_a_file", "folder": "not_a_file"}
 
 
 def test_load__stops_at_the_limit_where_the_size_is_not_told(opened: Any) -> None:
