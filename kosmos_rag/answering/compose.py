@@ -40,6 +40,11 @@ def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSenten
     """Convert a unit of a passage to an answer sentence.
 
     The sentence cites exactly the unit's span.
+
+    Args:
+        passage: The passage of the unit.
+        unit: The unit.
+        score: Score of the sentence.
     """
     return AnswerSentence(text=unit.text, kind=unit.kind, score=score, citation=_citation(passage, unit))
 

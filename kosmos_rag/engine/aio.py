@@ -58,9 +58,9 @@ class AsyncEngine:
         Returns its value or raises its error.
         """
         # In the caller's context: what it logs is told apart by the request that it belongs to.
-        within = contextvars.copy_context()
+        context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: within.run(call, *args, **kwargs)
+            self._threads, lambda: context.run(call, *args, **kwargs)
         )
 
     async def close(self) -> None:

@@ -137,7 +137,7 @@ class TenantCollections:
         self._principals = principals
 
     def create(self, name: str, *, preset: str | Path) -> CollectionInfo:
-        """Give a collection a preset: a shipped one by name, or a YAML file by path.
+        """Assign a preset to a collection: a shipped name, or a YAML path.
 
         Existing documents are chunked by it when they are ingested again. Raises RequestError on a malformed name and
         if the collection has another preset, ConfigError on the preset, DatabaseError.
@@ -146,7 +146,7 @@ class TenantCollections:
         return next(info for info in self.infos() if info.name == name)
 
     def set_preset(self, name: str, *, preset: str | Path) -> CollectionInfo:
-        """Give a collection a preset in place of its own: a shipped one by name, or a YAML file by path.
+        """Replace the preset of a collection: a shipped name, or a YAML path.
 
         The collection is never without one meanwhile, and its jobs go by the new one. Documents take it when they are
         ingested again. Raises RequestError on a malformed name, ConfigError on the preset, DatabaseError.
@@ -155,7 +155,10 @@ class TenantCollections:
         return next(info for info in self.infos() if info.name == name)
 
     def infos(self) -> list[CollectionInfo]:
-        """List collections with a preset or with documents that the reader may see. Raises DatabaseError."""
+        """List collections with a preset or readable documents.
+
+        Raises DatabaseError.
+        """
         return self._collections.infos(self._owner, self._principals)
 
     def settings(self, name: str) -> dict[str, Any]:
@@ -166,7 +169,9 @@ class TenantCollections:
         return self._collections.settings(self._owner, validate_name("collection", name))
 
     def delete(self, name: str) -> int:
-        """Remove a collection with jobs, documents and preset, and return the number of documents.
+        """Delete a collection with its documents, jobs and preset.
+
+        Returns the number of documents.
 
         Raises RequestError on a malformed name, DatabaseError.
         """
@@ -174,7 +179,7 @@ class TenantCollections:
 
 
 def preset_of(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset | None:
-    """Read the stored preset of a collection; None without one."""
+    """Return the stored preset of a collection; None without one."""
     with role.transaction(owner.id, [EVERYONE]) as connection:
         return load_preset(connection, owner.id, collection)
 

@@ -36,11 +36,18 @@ class TenantExperiments:
     ) -> ExperimentInfo:
         """Start an experiment on a share of the questions.
 
-        Of those to this collection, or to all.
+        It applies to questions to this collection, or to all, from the next question on, in every process.
 
-        `settings` are what it changes: a YAML file like that of a preset, or values by dotted key. From the next
-        question on, in every process. Raises RequestError on name, share and mode, and where another one runs,
-        ConfigError on the settings, DatabaseError.
+        Args:
+            name: Name of the experiment.
+            settings: The treatment: path of a YAML file like that of a preset, or values by dotted key.
+            share: Share of the questions, above 0 and up to 1.
+            mode: `shadow` answers by the control and runs the treatment afterwards, `serve` answers by the treatment.
+
+        Raises:
+            RequestError: Name, share or mode is invalid, or another experiment runs.
+            ConfigError: The settings are invalid.
+            DatabaseError: The experiment cannot be stored.
         """
         validate_name("experiment", name)
         if mode not in list(ExperimentMode):
@@ -59,17 +66,17 @@ class TenantExperiments:
             stopped_at=None,
         )
         if not store.start(self._database.worker, self._owner, info, preset):
-            raise self._in_the_way(name)
+            raise self._conflict_error(name)
         return info
 
-    def _in_the_way(self, name: str) -> RequestError:
-        where = "all collections" if self._collection is None else f"the collection {self._collection}"
+    def _conflict_error(self, name: str) -> RequestError:
+        scope = "all collections" if self._collection is None else f"the collection {self._collection}"
         for other in self.infos():
             if other.name == name:
                 return RequestError(f"there is an experiment {name} already; give this one another name")
             if other.stopped_at is None and other.collection == self._collection:
-                return RequestError(f"the experiment {other.name} runs for questions to {where}; stop it first")
-        return RequestError(f"another experiment for questions to {where} was in the way; try again")
+                return RequestError(f"the experiment {other.name} runs for questions to {scope}; stop it first")
+        return RequestError(f"another experiment for questions to {scope} was in the way; try again")
 
     def infos(self) -> list[ExperimentInfo]:
         """Return the tenant's experiments, those that run first, then the latest.
@@ -104,10 +111,10 @@ class TenantExperiments:
         return store.prune(self._database.worker, self._owner, keep_days=keep_days)
 
     def _named(self, name: str) -> ExperimentInfo:
-        found = next((info for info in self.infos() if info.name == name), None)
-        if found is None:
+        experiment = next((info for info in self.infos() if info.name == name), None)
+        if experiment is None:
             raise RequestError(
                 f"tenant {self._owner.name} has no experiment {str(name)[:80]!r}; "
                 f"`kosmos-rag experiment status -t {self._owner.name}` lists them"
             )
-        return found
+        return experiment

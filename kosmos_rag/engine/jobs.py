@@ -63,11 +63,13 @@ class TenantJobs:
         work = self._validate(item, every=every)
         if connection is not None:
             return self._enqueue(connection, work, prune=prune, every=every, priority=priority)
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own:
-            return self._enqueue(own, work, prune=prune, every=every, priority=priority)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as worker_connection:
+            return self._enqueue(worker_connection, work, prune=prune, every=every, priority=priority)
 
     def enqueue_permissions(self, feed: Mapping[str, Any], *, every: timedelta | None = None, priority: int = 0) -> int:
-        """Have workers bring the readers of documents up to a permission feed. Returns the job's id.
+        """Enqueue the application of a permission feed.
+
+        Returns the job's id.
 
         A source with `permissions` enqueues its feed too; this gives the feed an interval of its own.
 

@@ -95,16 +95,16 @@ class TenantSpaces:
             on_progress: Called with each step.
         """
         report = on_progress or _discard
-        judged = read_answerable(Path(questions)) if questions is not None else []
+        answerable = read_answerable(Path(questions)) if questions is not None else []
 
         def measure(target: Space) -> SpaceQuality:
-            if judged:
-                report(0, 0, f"searching both spaces with {len(judged)} questions")
+            if answerable:
+                report(0, 0, f"searching both spaces with {len(answerable)} questions")
             live, embedder_of = (
                 self._reembedding.live_space(self._owner),
                 partial(self._reembedding.embedder, self._owner),
             )
-            return compare_spaces(self._database, self._owner, target, live, embedder_of, judged)
+            return compare_spaces(self._database, self._owner, target, live, embedder_of, answerable)
 
         return self._reembedding.cutover(self._owner, measure=measure, force=force, on_progress=report)
 

@@ -1,6 +1,6 @@
 """Offline evaluation of retrieval: question sets, measures, stored evaluations, comparisons, gates, reports."""
 
-from kosmos_rag.core.types.questions import Place, Question, QuestionSet, read_questions
+from kosmos_rag.core.types.questions import Location, Question, QuestionSet, read_questions
 from kosmos_rag.evaluation.beir import BeirSet, load_beir, tenant_of
 from kosmos_rag.evaluation.compare import Difference, compare, list_changes
 from kosmos_rag.evaluation.gate import Verdict, check_thresholds
@@ -13,7 +13,7 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Evaluations",
-    "Place",
+    "Location",
     "Plan",
     "Question",
     "QuestionResult",

@@ -49,11 +49,11 @@ def load_beir(folder: Path, *, split: str = "test") -> BeirSet:
             f"there is no set in the BEIR layout in {folder}: missing {', '.join(missing)}; "
             "name its folder or URL, or a question file"
         )
-    judged = _judgements(judgements)
+    grades_by_question = _judgements(judgements)
     questions = tuple(
-        Question(id=str(entry["_id"]), text=_query_text(entry, folder), documents=judged[str(entry["_id"])])
+        Question(id=str(entry["_id"]), text=_query_text(entry, folder), documents=grades_by_question[str(entry["_id"])])
         for entry in _entries(folder / QUERIES)
-        if str(entry["_id"]) in judged
+        if str(entry["_id"]) in grades_by_question
     )
     require_unique_ids(questions, folder / QUERIES)
     if not questions:
@@ -63,16 +63,16 @@ def load_beir(folder: Path, *, split: str = "test") -> BeirSet:
 
 
 def _judgements(path: Path) -> dict[str, dict[str, int]]:
-    judged: dict[str, dict[str, int]] = {}
+    grades_by_question: dict[str, dict[str, int]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         try:
             for row in csv.DictReader(file, delimiter="\t"):
-                judged.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
+                grades_by_question.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
         except (KeyError, TypeError, ValueError, csv.Error) as error:
             raise RequestError(
                 f"{path} is not judgements: it needs a first line `query-id`, `corpus-id`, `score`, by tabs ({error!r})"
             ) from error
-    return judged
+    return grades_by_question
 
 
 def _query_text(entry: Mapping[str, Any], folder: Path) -> str:

@@ -48,8 +48,8 @@ class Difference:
     @property
     def worse(self) -> bool:
         """Whether the evaluation is significantly worse."""
-        lost = self.difference > 0 if self.measure in LOWER_IS_BETTER else self.difference < 0
-        return lost and self.significant
+        is_loss = self.difference > 0 if self.measure in LOWER_IS_BETTER else self.difference < 0
+        return is_loss and self.significant
 
 
 def compare(baseline: Evaluation, others: Sequence[Evaluation]) -> list[Difference]:

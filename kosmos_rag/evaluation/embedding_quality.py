@@ -107,6 +107,6 @@ def _rank_sources(connection: psycopg.Connection, tenant: TenantRef, chunk_ids: 
 
 def _gain(sources: Sequence[str], question: Question) -> float:
     for rank, source in enumerate(sources[:_DEPTH], start=1):
-        if any(place.is_in(source) for place in question.places):
+        if any(location.is_in(source) for location in question.locations):
             return 1 / math.log2(1 + rank)
     return 0.0

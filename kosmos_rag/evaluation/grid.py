@@ -50,16 +50,16 @@ def label(changes: Changes) -> str:
     return " ".join(parts) or "as configured"
 
 
-def require_applied(wanted: Settings, settings: Settings, changes: Changes) -> None:
+def require_applied(changed: Settings, settings: Settings, changes: Changes) -> None:
     """Raise RequestError if changes have no effect on the settings in use.
 
     Args:
-        wanted: Settings with the changes.
+               changed: Settings with the changes.
         settings: Settings that queries use, under the preset of the collection.
         changes: The changes.
     """
     for key in changes:
-        requested, actual = (reduce(getattr, key.split("."), one) for one in (wanted, settings))
+        requested, actual = (reduce(getattr, key.split("."), one) for one in (changed, settings))
         if requested != actual:
             raise RequestError(
                 f"{key} stays {actual!r} and does not become {requested!r}: the preset of the collection sets it, or "

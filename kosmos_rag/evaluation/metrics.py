@@ -45,12 +45,15 @@ def compute_measures(names: Sequence[str], results: Iterable[QuestionResult]) ->
     A question without hits counts 0.
     """
     measures = parse_measures(names)
-    judged = [result for result in results if result.judged]
-    if not judged:
+    judged_results = [result for result in results if result.judged]
+    if not judged_results:
         return {}
-    grades = {result.question_id: dict(result.judged) for result in judged}
+    grades = {result.question_id: dict(result.judged) for result in judged_results}
     # Negative ranks as scores: ir-measures breaks ties by name.
-    run = {result.question_id: {name: float(-rank) for rank, name in enumerate(result.ranking)} for result in judged}
+    run = {
+        result.question_id: {name: float(-rank) for rank, name in enumerate(result.ranking)}
+        for result in judged_results
+    }
     computed: dict[str, dict[str, float]] = {}
     for metric in _ir_measures().iter_calc(measures, grades, run):
         computed.setdefault(metric.query_id, {})[str(metric.measure)] = float(metric.value)

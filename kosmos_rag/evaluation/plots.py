@@ -40,12 +40,12 @@ def quality(evaluations: Sequence[Evaluation], measures: Sequence[str]) -> str:
 def _bars(
     axes: "Axes", evaluation: Evaluation, measures: Sequence[str], offset: float, width: float, shade: str
 ) -> None:
-    held = [(place, list(evaluation.values(measure).values())) for place, measure in enumerate(measures)]
-    held = [(place, values) for place, values in held if values]
-    means = [evaluation.measures[measures[place]] for place, _ in held]
-    intervals = [bootstrap_interval(values) for _, values in held]
+    measured = [(position, list(evaluation.values(measure).values())) for position, measure in enumerate(measures)]
+    measured = [(position, values) for position, values in measured if values]
+    means = [evaluation.measures[measures[position]] for position, _ in measured]
+    intervals = [bootstrap_interval(values) for _, values in measured]
     axes.bar(
-        [place + offset for place, _ in held],
+        [position + offset for position, _ in measured],
         means,
         width,
         yerr=[
@@ -65,11 +65,11 @@ def latency(evaluations: Sequence[Evaluation]) -> str:
         height = 0.8 / len(evaluations)
         for number, evaluation in enumerate(evaluations):
             timings = evaluation.timings()
-            held = [(place, timings[stage]) for place, stage in enumerate(stages) if stage in timings]
-            places = [place + (number - (len(evaluations) - 1) / 2) * height for place, _ in held]
-            medians = [percentile(times, 0.5) for _, times in held]
-            axes.barh(places, medians, height * 0.9, color=colour(number))
-            axes.plot([percentile(times, 0.95) for _, times in held], places, "|", color="#222222", markersize=9)
+            measured = [(position, timings[stage]) for position, stage in enumerate(stages) if stage in timings]
+            positions = [position + (number - (len(evaluations) - 1) / 2) * height for position, _ in measured]
+            medians = [percentile(times, 0.5) for _, times in measured]
+            axes.barh(positions, medians, height * 0.9, color=colour(number))
+            axes.plot([percentile(times, 0.95) for _, times in measured], positions, "|", color="#222222", markersize=9)
         axes.set_yticks(range(len(stages)), stages)
         axes.invert_yaxis()
         axes.set_xlabel("milliseconds: bar p50, mark p95")

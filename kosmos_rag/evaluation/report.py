@@ -102,12 +102,12 @@ def _percentiles(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _compare(first: Evaluation, other: Evaluation, differences: Sequence[Difference]) -> Comparison:
-    own = tuple(one for one in differences if one.evaluation == other.name)
-    measure = _main_measure(one.measure for one in own)
+    differences_of_other = tuple(one for one in differences if one.evaluation == other.name)
+    measure = _main_measure(one.measure for one in differences_of_other)
     changes = _changes(first, other, measure) if measure else []
     return Comparison(
         evaluation=other,
-        differences=own,
+        differences=differences_of_other,
         changed=tuple(list_changes(first, other)),
         measure=measure,
         plot=plots.gains(first, other, measure) if measure else "",

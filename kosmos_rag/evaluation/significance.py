@@ -39,8 +39,8 @@ def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95) -> 
     generator = np.random.default_rng(_SEED)
     resampled: list[NDArray[np.float64]] = []
     for rounds in _blocks(len(sample)):
-        drawn = generator.integers(0, len(sample), size=(rounds, len(sample)))
-        resampled.append(sample[drawn].mean(axis=1))
+        indices = generator.integers(0, len(sample), size=(rounds, len(sample)))
+        resampled.append(sample[indices].mean(axis=1))
     outside = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(resampled), [outside, 1 - outside])
     return float(low), float(high)
@@ -61,5 +61,5 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _blocks(width: int) -> list[int]:
     size = max(1, min(_ROUNDS, _CELLS // max(1, width)))
-    whole, rest = divmod(_ROUNDS, size)
-    return [size] * whole + ([rest] if rest else [])
+    full_blocks, remainder = divmod(_ROUNDS, size)
+    return [size] * full_blocks + ([remainder] if remainder else [])

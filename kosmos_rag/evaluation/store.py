@@ -97,10 +97,10 @@ class Evaluations:
         elif not matching:
             matching = [one for one in listed if one.label == reference][:1]
         if len(matching) != 1:
-            what = f"{len(matching)} evaluations whose ids begin with" if matching else "no evaluation"
+            matches = f"{len(matching)} evaluations whose ids begin with" if matching else "no evaluation"
             raise RequestError(
-                f"tenant {self._owner.name!r} has {what} {reference!r}; `kosmos-rag eval list -t {self._owner.name}` "
-                "lists them"
+                f"tenant {self._owner.name!r} has {matches} {reference!r}; "
+                f"`kosmos-rag eval list -t {self._owner.name}` lists them"
             )
         return self._with_results(matching[0])
 

@@ -13,7 +13,7 @@ from itertools import chain, pairwise, zip_longest
 from kosmos_rag.core.errors import ModelError, RequestError
 from kosmos_rag.core.protocols import LanguageModel, complete
 from kosmos_rag.core.text.sentences import sentences
-from kosmos_rag.core.types.questions import Place, Question, id_of
+from kosmos_rag.core.types.questions import Location, Question, id_of
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -119,11 +119,11 @@ def generate_with_model(
     passages = _shuffle(chunk for chunk in chunks if len(chunk.text) >= _MIN_PASSAGE_CHARS)[: 2 * limit]
 
     def generate() -> Iterator[GeneratedQuestion]:
-        for number, piece in enumerate(passages):
+        for number, chunk in enumerate(passages):
             if on_progress is not None:
                 on_progress(min(number, limit), limit, f"asking {model.name}")
-            if (text := _question_in(complete(model, _prompt(piece.text), max_tokens=100))) is not None:
-                yield _question(text, piece), "model"
+            if (text := _question_in(complete(model, _prompt(chunk.text), max_tokens=100))) is not None:
+                yield _question(text, chunk), "model"
 
     generated = _without_near_duplicates(generate(), limit)
     if not generated:
@@ -150,37 +150,37 @@ def _question_in(answer: str) -> str | None:
 
 def _from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each heading that occurs once."""
-    places: dict[str, dict[tuple[str, tuple[str, ...]], list[ChunkText]]] = {}
-    for piece in chunks:
-        if piece.section:
-            heading = " ".join(piece.section[-1].casefold().split())
-            places.setdefault(heading, {}).setdefault((piece.source, piece.section), []).append(piece)
+    chunks_by_heading: dict[str, dict[tuple[str, tuple[str, ...]], list[ChunkText]]] = {}
+    for chunk in chunks:
+        if chunk.section:
+            heading = " ".join(chunk.section[-1].casefold().split())
+            chunks_by_heading.setdefault(heading, {}).setdefault((chunk.source, chunk.section), []).append(chunk)
     # Sorted by hash: otherwise the first documents would get all questions.
-    for heading in sorted(places, key=lambda heading: sha256(heading.encode()).hexdigest()):
-        ((_, section), inside), *others = places[heading].items()
-        if not others and len(_words(section[-1])) in _HEADING_WORDS:
+    for heading in sorted(chunks_by_heading, key=lambda heading: sha256(heading.encode()).hexdigest()):
+        ((_, section), inside), *other_sections = chunks_by_heading[heading].items()
+        if not other_sections and len(_words(section[-1])) in _HEADING_WORDS:
             first, last = inside[0], inside[-1]
-            whole = ChunkText(
+            section_chunk = ChunkText(
                 source=first.source,
                 section=section,
                 line_start=min(first.line_start, last.line_start),
                 line_end=max(first.line_end, last.line_end),
                 text=first.text,
             )
-            yield _question(f"What is there to know about {' '.join(section[-1].split())}?", whole), "heading"
+            yield _question(f"What is there to know about {' '.join(section[-1].split())}?", section_chunk), "heading"
 
 
 def _from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each term that is defined once."""
     defined: dict[str, list[GeneratedQuestion]] = {}
-    for piece in chunks:
-        for start, end in sentences(piece.text, (0, len(piece.text))):
-            match = _DEFINITION.match(" ".join(piece.text[start:end].split()))
+    for chunk in chunks:
+        for start, end in sentences(chunk.text, (0, len(chunk.text))):
+            match = _DEFINITION.match(" ".join(chunk.text[start:end].split()))
             if match is not None and not _NO_TERM.match(match["term"]):
                 verb = "are" if match["verb"] == "are" else "is"
                 term = _ARTICLE.sub(lambda article: article[0].lower(), match["term"])
                 defined.setdefault(_ARTICLE.sub("", match["term"]).casefold(), []).append(
-                    (_question(f"What {verb} {term}?", piece), "definition")
+                    (_question(f"What {verb} {term}?", chunk), "definition")
                 )
     yield from (once[0] for once in defined.values() if len(once) == 1)
 
@@ -190,24 +190,27 @@ def _from_phrases(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
 
     The words of the phrases are common otherwise.
     """
-    phrases_by_chunk = [_phrases(piece.text) for piece in chunks]
+    phrases_by_chunk = [_phrases(chunk.text) for chunk in chunks]
     chunks_with = Counter(chain.from_iterable(phrases_by_chunk))
     common = Counter(chain.from_iterable(phrase.split() for phrases in phrases_by_chunk for phrase in phrases))
-    for piece, phrases in zip(chunks, phrases_by_chunk, strict=True):
-        own = [phrase for phrase in phrases if chunks_with[phrase] == 1]
-        own.sort(key=lambda phrase: (-min(common[word] for word in phrase.split()), phrase))
-        chosen = own[:1] + [phrase for phrase in own[1:] if not set(phrase.split()) & set(own[0].split())][:1]
-        if len(chosen) == 2:
-            yield _question(" and ".join(chosen), piece), "phrases"
+    for chunk, phrases in zip(chunks, phrases_by_chunk, strict=True):
+        unique_phrases = [phrase for phrase in phrases if chunks_with[phrase] == 1]
+        unique_phrases.sort(key=lambda phrase: (-min(common[word] for word in phrase.split()), phrase))
+        selected = (
+            unique_phrases[:1]
+            + [phrase for phrase in unique_phrases[1:] if not set(phrase.split()) & set(unique_phrases[0].split())][:1]
+        )
+        if len(selected) == 2:
+            yield _question(" and ".join(selected), chunk), "phrases"
 
 
 def _phrases(text: str) -> list[str]:
     """Return the distinct pairs of adjacent words that are long enough."""
     return list(
         dict.fromkeys(
-            f"{one} {other}"
-            for one, other in pairwise(_words(text))
-            if min(len(one), len(other)) >= _MIN_WORD_CHARS and one.isalpha() and other.isalpha()
+            f"{first} {second}"
+            for first, second in pairwise(_words(text))
+            if min(len(first), len(second)) >= _MIN_WORD_CHARS and first.isalpha() and second.isalpha()
         )
     )
 
@@ -218,12 +221,12 @@ def _words(text: str) -> list[str]:
 
 def _shuffle(chunks: Iterable[ChunkText]) -> list[ChunkText]:
     """Return passages in a pseudo-random order that is always the same."""
-    return sorted(chunks, key=lambda piece: (sha256(piece.text.encode()).hexdigest(), piece.source, piece.line_start))
+    return sorted(chunks, key=lambda chunk: (sha256(chunk.text.encode()).hexdigest(), chunk.source, chunk.line_start))
 
 
-def _question(text: str, piece: ChunkText) -> Question:
-    place = Place(source=piece.source, lines=(piece.line_start, piece.line_end))
-    return Question(id=id_of(text), text=text, places=(place,))
+def _question(text: str, chunk: ChunkText) -> Question:
+    location = Location(source=chunk.source, lines=(chunk.line_start, chunk.line_end))
+    return Question(id=id_of(text), text=text, locations=(location,))
 
 
 def _without_near_duplicates(generated: Iterable[GeneratedQuestion], limit: int) -> list[GeneratedQuestion]:

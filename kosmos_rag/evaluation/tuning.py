@@ -111,8 +111,8 @@ def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: 
     before = best = _mean(run({}, train), measure)
     chosen: Changes = {}
     for stage in stages:
-        tried = [{**chosen, **changes} for changes in stage]
-        for changes, mean in [(changes, _mean(run(changes, train), measure)) for changes in tried]:
+        candidates = [{**chosen, **changes} for changes in stage]
+        for changes, mean in [(changes, _mean(run(changes, train), measure)) for changes in candidates]:
             if _better(mean, best, measure):
                 chosen, best = changes, mean
     baseline = run({}, test)

@@ -287,11 +287,11 @@ class VectorIndexMaintenance:
         target = self._settings.recall_target
         sufficient = second.health["recall_at_10"] >= min(target, first.health["recall_at_10"])
         faster = second.health["p50_ms"] < first.health["p50_ms"]
-        kept, rejected = (second, first) if sufficient and faster else (first, second)
-        progress(f"{kept.kind} is kept, {kept.health['p50_ms']} ms against {rejected.health['p50_ms']} ms")
+        better, rejected = (second, first) if sufficient and faster else (first, second)
+        progress(f"{better.kind} is kept, {better.health['p50_ms']} ms against {rejected.health['p50_ms']} ms")
         self._drop([rejected], tenant)
-        measured = {key: rejected.health[key] for key in ("recall_at_10", "recall_at_100", "p50_ms")}
-        return replace(kept, health={**kept.health, "rejected": {"kind": rejected.kind, **measured}})
+        rejected_health = {key: rejected.health[key] for key in ("recall_at_10", "recall_at_100", "p50_ms")}
+        return replace(better, health={**better.health, "rejected": {"kind": rejected.kind, **rejected_health}})
 
     def _build_kind(self, tenant: TenantRef, build_input: _BuildInput, kind: str, progress: Progress) -> IndexRecord:
         index = IndexRecord(

@@ -62,7 +62,7 @@ def list_events(connection: psycopg.Connection, tenant_id: uuid.UUID, *, limit: 
 def _summary(index: IndexRecord | None) -> Mapping[str, Any]:
     if index is None:
         return {}
-    measured: dict[str, Any] = {
+    health: dict[str, Any] = {
         key: index.health[key] for key in ("recall_at_10", "recall_target", "p50_ms") if key in index.health
     }
-    return {"kind": index.kind, "rows": index.rows, **index.settings, **measured}
+    return {"kind": index.kind, "rows": index.rows, **index.settings, **health}

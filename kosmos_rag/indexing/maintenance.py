@@ -119,7 +119,7 @@ class IndexMaintenance:
             return None if space is None else self._vectors.repair(tenant, space, queries, reason, progress)
 
     def prepare_space(self, tenant: TenantRef, space: Space, progress: Progress) -> IndexRecord | None:
-        """Build or tune the vector index of a space that is not live.
+        """Build or tune the vector index of a non-live space.
 
         Returns the index, None if the space is to be scanned. Raises what `build` raises.
 
@@ -151,7 +151,10 @@ class IndexMaintenance:
             self._vectors.drop_space(tenant, space)
 
     def drop_vector_indexes(self, tenant: TenantRef) -> None:
-        """Drop all vector indexes of a tenant. Raises IndexLocked, ConfigError if there is one, DatabaseError."""
+        """Drop all vector indexes of a tenant.
+
+        Raises IndexLocked, DatabaseError, and ConfigError if there is one.
+        """
         with self._locked(tenant):
             self._vectors.clean_up(tenant, lambda _: None)
             with maintenance_transaction(self._database, tenant) as connection:

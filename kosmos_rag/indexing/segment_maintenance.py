@@ -65,20 +65,20 @@ class SegmentMaintenance:
                 due = (
                     existing
                     if everything
-                    else segments.mergeable(existing) or self._fragmented(connection, tenant, existing)
+                    else segments.mergeable(existing) or self._most_fragmented(connection, tenant, existing)
                 )
                 if due:
                     rows = sum(segment.rows for segment in due)
                     progress(f"merging {len(due)} segments of {collection}, {rows:,} chunks")
                     segments.merge_segments(connection, tenant.id, due)
 
-    def _fragmented(
+    def _most_fragmented(
         self, connection: psycopg.Connection, tenant: TenantRef, existing: list[IndexRecord]
     ) -> list[IndexRecord]:
         """Return the most fragmented segment below MIN_LIVE_SHARE."""
-        shares = {segment.id: live_share(connection, tenant.id, segment) for segment in existing}
-        worst = min(existing, key=lambda segment: shares[segment.id], default=None)
-        return [worst] if worst is not None and shares[worst.id] < MIN_LIVE_SHARE else []
+        live_shares = {segment.id: live_share(connection, tenant.id, segment) for segment in existing}
+        worst = min(existing, key=lambda segment: live_shares[segment.id], default=None)
+        return [worst] if worst is not None and live_shares[worst.id] < MIN_LIVE_SHARE else []
 
     def _unsegmented_by_collection(self, tenant: TenantRef) -> dict[str, int]:
         with maintenance_transaction(self._database, tenant) as connection:

@@ -223,18 +223,18 @@ class Publisher:
     ) -> Mapping[uuid.UUID, Completion]:
         """Publish the documents that are still leased, and complete their leases."""
         leased = lease.verify(connection, [document.id for document in documents])
-        ours = [document for document in documents if document.id in leased]
-        if not ours:
+        leased_documents = [document for document in documents if document.id in leased]
+        if not leased_documents:
             return {}
         now = datetime.now(UTC)
         ensure_tenant(connection, batch.tenant, batch.collection, batch.first_space, now=now)
-        replaced = publish(connection, batch.tenant.id, ours, collection=batch.collection, now=now)
+        replaced = publish(connection, batch.tenant.id, leased_documents, collection=batch.collection, now=now)
         _require_unchanged_preset(connection, batch)
         completions = {
             document.id: Completion(
                 outcome=Outcome.CHANGED if document.id in replaced else Outcome.NEW, chunks=len(document.chunks)
             )
-            for document in ours
+            for document in leased_documents
         }
         lease.complete(connection, completions)
         return completions

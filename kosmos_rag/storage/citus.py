@@ -158,9 +158,9 @@ def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.C
         yield sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(*_names(constraint))
     for table in DISTRIBUTED:
         if table not in known.tables:
-            beside = "none" if table == ANCHOR else f"{SCHEMA}.{ANCHOR}"
+            colocated = "none" if table == ANCHOR else f"{SCHEMA}.{ANCHOR}"
             yield sql.SQL("SELECT create_distributed_table({}, 'tenant_id', colocate_with => {})").format(
-                sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(beside)
+                sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(colocated)
             )
     for constraint in circular:
         yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(*_names(constraint), definitions[constraint])

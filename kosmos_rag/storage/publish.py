@@ -101,18 +101,18 @@ def publish(
         EmbeddingSpaceChanged: the documents have no vectors of the live space.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
-    written = documents[0].vectors.keys()
+    space_ids = documents[0].vectors.keys()
     texts = [text for document in documents for text in document.indexed]
     languages = [document.language for document in documents for _ in document.indexed]
     analysis = lexical_statistics.analyse(connection, texts, languages)
     chunks = _encode(connection, _chunk_columns(documents, analysis), _CHUNK_TYPES)
-    embeddings = {space_id: _encode(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in written}
+    embeddings = {space_id: _encode(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in space_ids}
     ids = [document.id for document in documents]
     # The lock comes last: other writers of the collection wait from here to the commit.
     statistics = lexical_statistics.lock_collection(connection, scope)
     assert statistics is not None, "the pipeline creates the collection before it publishes"
     spaces = {space_id for (space_id,) in connection.execute(statement("lock_spaces"), scope).fetchall()}
-    _require_live(connection, scope, written)
+    _require_live(connection, scope, space_ids)
     previous = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
     removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in previous])
     acls = _resolve_acls(connection, tenant_id, documents)
@@ -124,8 +124,8 @@ def publish(
     terms = lexical_statistics.saturated_terms(analysis, lexeme_ids, pivot)
     literals = {acl: array_literal(acl) for acl in acls.values()}
     locked: dict[str, list[Any]] = {"sequence": sequences, "terms": terms, "acl": [literals[acl] for acl in chunk_acls]}
-    under_lock = _encode(connection, locked, _LOCKED_TYPES)
-    chunks = [{**columns, **more} for columns, more in zip(chunks, under_lock, strict=True)]
+    locked_columns = _encode(connection, locked, _LOCKED_TYPES)
+    chunks = [{**columns, **more} for columns, more in zip(chunks, locked_columns, strict=True)]
     numbers = Counter({document_id: number for _, document_id, number in previous})
     # No statement needs the result of another: the client sends them while the server executes the previous ones.
     with connection.pipeline():
@@ -139,7 +139,7 @@ def publish(
             values = {**scope, "pivot": pivot, **columns}
             connection.execute(statement("insert_chunks"), values)
             connection.execute(statement("insert_unsegmented_terms"), values)
-        for space_id in spaces & written:
+        for space_id in spaces & space_ids:
             for columns, vectors in zip(chunks, embeddings[space_id], strict=True):
                 values = {**scope, "space_id": space_id, **columns, **vectors}
                 connection.execute(statement("insert_embeddings"), values)
@@ -158,12 +158,12 @@ def _resolve_acls(
     return {key: named.get(key, permissions.NOBODY if acl == (PERMISSION_FEED,) else acl) for key, acl in own.items()}
 
 
-def _require_live(connection: psycopg.Connection, scope: dict[str, Any], written: Collection[uuid.UUID]) -> None:
+def _require_live(connection: psycopg.Connection, scope: dict[str, Any], space_ids: Collection[uuid.UUID]) -> None:
     """Raise EmbeddingSpaceChanged unless the live space is among the written ones.
 
     The lock keeps it live.
     """
-    if connection.execute(statement("live_space_id"), scope).fetchone() not in {(space_id,) for space_id in written}:
+    if connection.execute(statement("live_space_id"), scope).fetchone() not in {(space_id,) for space_id in space_ids}:
         raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
 
 

@@ -39,7 +39,7 @@ def tenant(name: str) -> TenantRef:
     return TenantRef(id=uuid.uuid5(_NAMESPACE, validate_name("tenant", name)), name=name)
 
 
-def validate_name(what: str, name: str) -> str:
+def validate_name(kind: str, name: str) -> str:
     """Validate the name of a tenant or a collection, and return it.
 
     Raises:
@@ -47,7 +47,7 @@ def validate_name(what: str, name: str) -> str:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(
-            f"{what} name {str(name)[:80]!r} is malformed; "
+            f"{kind} name {str(name)[:80]!r} is malformed; "
             "use 1 to 63 of a-z, 0-9, '-' and '_', a letter or digit first"
         )
     return name

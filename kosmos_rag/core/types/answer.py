@@ -32,7 +32,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerSentence(Serializable):
-    """A unit of a document that is part of an answer or supports it."""
+    """A document unit that is part of an answer or supports it."""
 
     text: str
     kind: UnitKind

@@ -39,7 +39,7 @@ class HasLocation(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Location:
     """Location of an answer: a document, its section, or lines."""
 
     source: str
@@ -85,15 +85,15 @@ class Question:
 
     id: str
     text: str
-    places: tuple[Place, ...] = ()
+    locations: tuple[Location, ...] = ()
     """Empty if the question is unanswerable."""
     documents: Mapping[str, int] = field(default_factory=dict)
-    """Grades by source, in a set that judges documents; `places` are ignored then."""
+    """Grades by source, in a set that judges documents; `locations` are ignored then."""
 
     @property
     def grades(self) -> dict[str, int]:
         """Relevance grades by name."""
-        return dict(self.documents) or {place.name: place.grade for place in self.places}
+        return dict(self.documents) or {location.name: location.grade for location in self.locations}
 
     @property
     def answerable(self) -> bool:
@@ -108,12 +108,12 @@ class Question:
         """
         if self.documents:
             return [at.source]
-        named = [place.name for place in self.places if place.covers(at)]
+        named = [location.name for location in self.locations if location.covers(at)]
         if named:
             return named
-        if any(place.lines for place in self.places):
+        if any(location.lines for location in self.locations):
             return [f"{at.source}:{at.line_start}-{at.line_end}"]
-        if any(place.section for place in self.places):
+        if any(location.section for location in self.locations):
             return [f"{at.source}#{' / '.join(at.section)}"]
         return [at.source]
 
@@ -181,17 +181,19 @@ def _question(entry: Mapping[str, Any], subject: str) -> Question:
     text = entry["question"]
     expected = entry.get("expected", [entry] if "source" in entry else [])
     if not isinstance(expected, list):
-        raise RequestError(f"`expected` of {subject} is {expected!r}; write a list of places, `- source: handbook.md`")
-    places = tuple(_place(fields, subject) for fields in expected)
-    if bool(places) is (entry.get("answerable", True) is False):
         raise RequestError(
-            f"{subject} ({text!r}) must either name the place of its answer or have none: "
+            f"`expected` of {subject} is {expected!r}; write a list of locations, `- source: handbook.md`"
+        )
+    locations = tuple(_location(fields, subject) for fields in expected)
+    if bool(locations) is (entry.get("answerable", True) is False):
+        raise RequestError(
+            f"{subject} ({text!r}) must either name the location of its answer or have none: "
             "write `source: handbook.md` below it, or `answerable: false`"
         )
-    return Question(id=str(entry.get("id", id_of(text))), text=text, places=places)
+    return Question(id=str(entry.get("id", id_of(text))), text=text, locations=locations)
 
 
-def _place(fields: Any, subject: str) -> Place:
+def _location(fields: Any, subject: str) -> Location:
     if not isinstance(fields, dict) or not _is_text(fields.get("source")):
         raise RequestError(f"{subject} names no source of its answer; write `source: handbook.md`")
     section, lines, grade = fields.get("section"), fields.get("lines"), fields.get("grade", 1)
@@ -201,7 +203,7 @@ def _place(fields: Any, subject: str) -> Place:
         raise RequestError(f"`lines` of {subject} is {lines!r}; write first and last line, [12, 18]")
     if not _are_integers([grade]) or grade < 0:
         raise RequestError(f"`grade` of {subject} is {grade!r}; write 1, or more for what answers better")
-    return Place(
+    return Location(
         source=fields["source"], section=section, lines=(lines[0], lines[-1]) if lines else None, grade=int(grade)
     )
 
@@ -225,9 +227,9 @@ def dump_questions(questions: Iterable[tuple[Question, str]]) -> str:
     """
     entries = []
     for question, kind in questions:
-        (place,) = question.places
-        entry: dict[str, Any] = {"question": question.text, "source": place.source}
-        if place.lines:
-            entry["lines"] = list(place.lines)
+        (location,) = question.locations
+        entry: dict[str, Any] = {"question": question.text, "source": location.source}
+        if location.lines:
+            entry["lines"] = list(location.lines)
         entries.append({**entry, "made_by": kind})
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)

@@ -23,6 +23,11 @@ def rank_biased_overlap(
     Rankings have no repetitions.
 
     Source: Webber, Moffat and Zobel, "A similarity measure for indefinite rankings" (2010), equation 32.
+
+    Args:
+        first: One ranking, best first.
+        second: The other ranking.
+        persistence: Weight of depth, 0 to 1: the probability that a reader continues to the next rank.
     """
     shorter, longer = sorted((first, second), key=len)
     if not shorter:

@@ -21,9 +21,9 @@ _SAME = 1 - 1e-9
 def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentReport:
     """Return how the configurations compare, by these results."""
     compared = [result for result in results if result.rbo is not None]
-    # What was the second one's to answer, and was answered by the first, speaks for neither of them.
-    own = [result for result in results if experiment.mode is ExperimentMode.SHADOW or result.error is None]
-    first, second = (_arm(arm, own) for arm in Arm)
+    # A query that the control answered for a failed treatment counts for neither arm.
+    attributable = [result for result in results if experiment.mode is ExperimentMode.SHADOW or result.error is None]
+    first, second = (_arm(arm, attributable) for arm in Arm)
     faults = Counter(result.error for result in results if result.error is not None)
     return ExperimentReport(
         experiment=experiment,
@@ -36,8 +36,12 @@ def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentRe
         faults=dict(faults.most_common()),
         degraded=sum(result.degraded for result in results),
         arms=(first, second),
-        differences=_corrected(
-            [_latency(experiment.mode, own), _thumbs(experiment, first, second), _clicks(experiment, first, second)]
+        differences=_correct_p_values(
+            [
+                _latency(experiment.mode, attributable),
+                _thumbs(experiment, first, second),
+                _clicks(experiment, first, second),
+            ]
         ),
         shortage=_shortage(experiment.mode, len(compared), first, second),
     )
@@ -45,7 +49,7 @@ def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentRe
 
 def _arm(arm: Arm, results: Sequence[Rated]) -> ArmReport:
     first = arm is Arm.CONTROL
-    asked = [
+    requested_and_hits = [
         (result.requested, hits)
         for result in results
         if (hits := result.control_hits if first else result.treatment_hits) is not None
@@ -55,10 +59,10 @@ def _arm(arm: Arm, results: Sequence[Rated]) -> ArmReport:
     p50, p95 = np.percentile(took, [50, 95]) if took else (None, None)
     return ArmReport(
         arm=arm,
-        questions=len(asked),
+        questions=len(requested_and_hits),
         p50_ms=None if p50 is None else round(float(p50), 3),
         p95_ms=None if p95 is None else round(float(p95), 3),
-        short=sum(hits < requested for requested, hits in asked),
+        short=sum(hits < requested for requested, hits in requested_and_hits),
         served=len(served),
         up=sum(result.up for result in served),
         down=sum(result.down for result in served),
@@ -67,8 +71,8 @@ def _arm(arm: Arm, results: Sequence[Rated]) -> ArmReport:
 
 
 def _milliseconds(arm: Arm, results: Sequence[Rated]) -> list[float]:
-    given = (result.control_ms if arm is Arm.CONTROL else result.treatment_ms for result in results)
-    return [milliseconds for milliseconds in given if milliseconds is not None]
+    measurements = (result.control_ms if arm is Arm.CONTROL else result.treatment_ms for result in results)
+    return [milliseconds for milliseconds in measurements if milliseconds is not None]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -96,7 +100,7 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
         return None
     from scipy.stats import mannwhitneyu, wilcoxon
 
-    told = ArmDifference(
+    difference = ArmDifference(
         of="latency",
         first=round(statistics.median(first), 3),
         second=round(statistics.median(second), 3),
@@ -104,12 +108,12 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
         reason=f"too little to tell: {min(len(first), len(second))} questions, {ENOUGH} are needed",
     )
     if min(len(first), len(second)) < ENOUGH:
-        return told
+        return difference
     if not paired:
-        return replace(told, p=float(mannwhitneyu(first, second).pvalue), reason="Mann-Whitney U")
+        return replace(difference, p=float(mannwhitneyu(first, second).pvalue), reason="Mann-Whitney U")
     if first == second:
-        return replace(told, p=1.0, reason="all equal")
-    return replace(told, p=float(wilcoxon(first, second).pvalue), reason="Wilcoxon signed-rank")
+        return replace(difference, p=1.0, reason="all equal")
+    return replace(difference, p=float(wilcoxon(first, second).pvalue), reason="Wilcoxon signed-rank")
 
 
 def _thumbs(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> ArmDifference | None:
@@ -117,36 +121,38 @@ def _thumbs(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> 
     if experiment.mode is ExperimentMode.SHADOW:
         return None
     counts = ((first.up, first.down), (second.up, second.down))
-    return _shares("thumbs", counts, enough=ENOUGH_RATINGS, what="ratings")
+    return _compare_proportions("thumbs", counts, enough=ENOUGH_RATINGS, unit="ratings")
 
 
 def _clicks(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> ArmDifference | None:
     """Compare the shares of questions of which a passage was opened.
 
-    None where nobody tells of clicks.
+    None without reported clicks.
     """
     if experiment.mode is ExperimentMode.SHADOW or not first.clicked + second.clicked:
         return None
     counts = tuple((arm.clicked, arm.served - arm.clicked) for arm in (first, second))
-    return _shares("clicks", counts, enough=ENOUGH, what="questions")
+    return _compare_proportions("clicks", counts, enough=ENOUGH, unit="questions")
 
 
-def _shares(of: str, counts: Sequence[tuple[int, int]], *, enough: int, what: str) -> ArmDifference | None:
+def _compare_proportions(of: str, counts: Sequence[tuple[int, int]], *, enough: int, unit: str) -> ArmDifference | None:
     totals = [sum(pair) for pair in counts]
     if not any(totals):
         return None
     first, second = (round(pair[0] / total, 4) if total else 0.0 for pair, total in zip(counts, totals, strict=True))
-    reason = f"too little to tell: {min(totals)} {what}, {enough} are needed"
-    told = ArmDifference(of=of, first=first, second=second, p=None, reason=reason)
+    reason = f"too little to tell: {min(totals)} {unit}, {enough} are needed"
+    difference = ArmDifference(of=of, first=first, second=second, p=None, reason=reason)
     if min(totals) < enough:
-        return told
+        return difference
     from scipy.stats import fisher_exact
 
-    return replace(told, p=float(fisher_exact(counts).pvalue), reason="Fisher's exact")
+    return replace(difference, p=float(fisher_exact(counts).pvalue), reason="Fisher's exact")
 
 
-def _corrected(found: Sequence[ArmDifference | None]) -> tuple[ArmDifference, ...]:
+def _correct_p_values(differences: Sequence[ArmDifference | None]) -> tuple[ArmDifference, ...]:
     """Return the differences with p-values corrected by Holm."""
-    there = [one for one in found if one is not None]
-    corrected = iter(holm([one.p for one in there if one.p is not None]))
-    return tuple(one if one.p is None else replace(one, p=next(corrected)) for one in there)
+    tested = [difference for difference in differences if difference is not None]
+    corrected = iter(holm([difference.p for difference in tested if difference.p is not None]))
+    return tuple(
+        difference if difference.p is None else replace(difference, p=next(corrected)) for difference in tested
+    )

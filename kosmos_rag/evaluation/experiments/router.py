@@ -72,7 +72,10 @@ class Assignment:
         return Arm.CONTROL if self.treatment is None else Arm.TREATMENT
 
     def annotate(self, result: SearchResult) -> SearchResult:
-        """Return the result with its arm, and a warning if a treatment answered or failed."""
+        """Return the result with its arm.
+
+        With a warning if a treatment answered or failed.
+        """
         if self.experiment.mode is ExperimentMode.SHADOW:
             return result
         name = f"the second configuration of the experiment {self.experiment.name}"
@@ -90,8 +93,8 @@ def is_sampled(experiment: RunningExperiment, query: Query) -> bool:
 
     hash(experiment, subject or principals, text) < share.
     """
-    who = sorted(query.principals) if query.subject is None else query.subject
-    digest = hashlib.sha256(json.dumps([str(experiment.id), who, query.text]).encode()).digest()
+    reader = sorted(query.principals) if query.subject is None else query.subject
+    digest = hashlib.sha256(json.dumps([str(experiment.id), reader, query.text]).encode()).digest()
     return int.from_bytes(digest[:8]) < experiment.share * 2**64
 
 
@@ -154,7 +157,7 @@ class ExperimentRouter:
         return replace(assignment, treatment=None, error=type(error).__name__)
 
     def needs_record(self, assignment: Assignment, result: SearchResult) -> bool:
-        """Whether `record` has work to do for a query."""
+        """Return whether `record` has work to do for a query."""
         if assignment.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
             return True
         return assignment.treatment is not None and not result.cached
@@ -203,7 +206,7 @@ class ExperimentRouter:
 
     @tracing.start_span("kosmos.experiment")
     def _compare(self, assignment: Assignment, treatment: Treatment, query: Query, result: SearchResult) -> None:
-        """Run the treatment for the same query, and store how similar the two rankings are."""
+        """Run the treatment for the same query, and store the rank similarity."""
         control = replace(_served(result, Arm.CONTROL), control_ms=_after_embedding(result))
         try:
             repeated = replace(query, k=result.requested)
@@ -227,7 +230,10 @@ class ExperimentRouter:
             self._count(KEPT if result.error is None else FAILED)
 
     def _log_once(self, error: Exception) -> None:
-        """Log the first error of each type: there may be one for each query, and messages may contain its text."""
+        """Log the first error of each type.
+
+        There may be one for each query, and messages may contain its text.
+        """
         with self._lock:
             if type(error) in self._logged:
                 return
@@ -255,7 +261,7 @@ def _served(result: SearchResult, arm: Arm) -> Result:
 
 
 def _after_embedding(result: SearchResult) -> float:
-    """Return the milliseconds without the embedding: the treatment finds it in the cache."""
+    """Return the milliseconds without embedding, which the treatment has cached."""
     return round(result.timings_ms["total"] - result.timings_ms.get("embed", 0.0), 3)
 
 

@@ -62,8 +62,8 @@ def check_isolation(open_tenant: OpenCanaryTenant) -> Verdict:
     Raises what ingestion and search raise.
     """
     for name in TENANTS:
-        own = [secret.document for secret in SECRETS if secret.tenant == name]
-        open_tenant(name, principals=(EVERYONE,)).ingest(own)
+        documents = [secret.document for secret in SECRETS if secret.tenant == name]
+        open_tenant(name, principals=(EVERYONE,)).ingest(documents)
     leaks, missed = [], []
     for name, reader in ((name, reader) for name in TENANTS for reader in (EVERYONE, _DEPARTMENT)):
         tenant = open_tenant(name, principals=(reader,))

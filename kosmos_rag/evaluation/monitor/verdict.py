@@ -34,8 +34,8 @@ def ks_distance(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the two-sample Kolmogorov-Smirnov distance."""
     samples = np.sort(first), np.sort(second)
     values = np.concatenate(samples)
-    shares = [np.searchsorted(sample, values, side="right") / len(sample) for sample in samples]
-    return float(np.max(np.abs(shares[0] - shares[1])))
+    cumulative = [np.searchsorted(sample, values, side="right") / len(sample) for sample in samples]
+    return float(np.max(np.abs(cumulative[0] - cumulative[1])))
 
 
 def ks_critical_distance(first: int, second: int, *, comparisons: int = 1) -> float:

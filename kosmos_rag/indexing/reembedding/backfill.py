@@ -105,8 +105,8 @@ class SpaceBackfill:
         connection.execute(statement("lock_collections"), scope)
         if all(space.id != self.space.id for space in writable_spaces(connection, self.tenant.id)):
             raise RequestError(f"the space of {self.space.model!r} has been dropped; run kosmos-rag reembed start")
-        written = connection.execute(statement("backfill_embeddings"), {**scope, **columns}).fetchall()
-        if tokens := sum(truncated[chunk_id] for (chunk_id,) in written):
+        inserted = connection.execute(statement("backfill_embeddings"), {**scope, **columns}).fetchall()
+        if tokens := sum(truncated[chunk_id] for (chunk_id,) in inserted):
             connection.execute(statement("add_truncated"), {**scope, "tokens": tokens})
 
 

@@ -32,7 +32,10 @@ _Parser = Callable[[bytes, OutputLimits], ParsedDocument]
 
 
 def _bounded(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
-    """Adapt a parser whose text is not much larger than what it is given, so that a check at the end is enough."""
+    """Adapt a parser whose output is bounded by its input.
+
+    A check at the end is enough.
+    """
     return lambda data, _limits: parser(data)
 
 

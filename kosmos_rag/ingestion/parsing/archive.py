@@ -38,7 +38,10 @@ def screen(data: bytes, name: str) -> None:
 
 
 def screen_office(data: bytes, name: str) -> None:
-    """Screen an archive of Office Open XML, which also has no DOCTYPE in any part (ECMA-376, part 2)."""
+    """Screen an Office Open XML archive, also for DOCTYPE.
+
+    No part may have one (ECMA-376, part 2).
+    """
     screen(data, name)
     with zipfile.ZipFile(BytesIO(data)) as archive:
         for member in archive.infolist():
@@ -85,5 +88,5 @@ def _refuse_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str
             raise ParseError("unsupported", message)
 
 
-def _too_large(name: str, what: str) -> ParseError:
-    return ParseError("too_large", f"the {name} is too large: {what}; split the document or save it again")
+def _too_large(name: str, reason: str) -> ParseError:
+    return ParseError("too_large", f"the {name} is too large: {reason}; split the document or save it again")

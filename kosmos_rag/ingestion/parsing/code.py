@@ -71,8 +71,8 @@ def parse_code(data: bytes, *, media_type: str) -> ParsedDocument:
 
 def _headings(text: str, pattern: re.Pattern[str]) -> Iterator[Heading]:
     for match in pattern.finditer(text):
-        found = match.groupdict()
-        head = found["title"] or found["name"]
+        groups = match.groupdict()
+        head = groups["title"] or groups["name"]
         if title := clean_title(_SQL_BODY.sub("", head) if pattern is _PATTERNS[media_types.SQL] else head):
-            level = min(1 + len(found["indent"].expandtabs(_TAB)) // _TAB, _DEEPEST)
+            level = min(1 + len(groups["indent"].expandtabs(_TAB)) // _TAB, _DEEPEST)
             yield Heading(level=level, title=title, start=match.start())

@@ -1,10 +1,10 @@
-"""Put a text together piece by piece, with its headings and pages, and stop where it grows too large."""
+"""Compose a document from blocks with headings and pages, within size limits."""
 
 from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
-_BETWEEN_BLOCKS = "\n\n"
+_BLOCK_SEPARATOR = "\n\n"
 
 
 class Composition:
@@ -16,7 +16,7 @@ class Composition:
     def __init__(self, limits: OutputLimits) -> None:
         """Begin with no text; every addition raises ParseError `too_large` beyond the limits."""
         self._limits = limits
-        self._pieces: list[str] = []
+        self._parts: list[str] = []
         self._length = 0
         self._at_start = True
         self._headings: list[Heading] = []
@@ -36,17 +36,17 @@ class Composition:
     def block(self, text: str) -> None:
         """Add a block; nothing where the text is blank."""
         if text := clean(text).strip("\n").rstrip():
-            self._add(text, _BETWEEN_BLOCKS)
+            self._add(text, _BLOCK_SEPARATOR)
 
     def line(self, text: str) -> None:
         """Add a line to the last block; a blank one too."""
         self._add(clean(text), "\n")
 
     def page(self) -> None:
-        """Begin a page; one without text has its place too."""
+        """Begin a page, also one without text."""
         if self._pages:
             self._at_start = False
-            self._add("", _BETWEEN_BLOCKS)
+            self._add("", _BLOCK_SEPARATOR)
         self._pages.append(self._length)
         self._limits.check_pages(len(self._pages))
         self._at_start = True
@@ -54,18 +54,18 @@ class Composition:
     def document(self, parsed: ParsedDocument, *, title: str | None = None) -> None:
         """Add a parsed document as a block with its headings.
 
-        `title` heads it where it has none of its own.
+        `title` becomes its heading if it has none.
         """
         if title and not parsed.headings:
             self.heading(1, title)
-        self._add(parsed.text, _BETWEEN_BLOCKS)
+        self._add(parsed.text, _BLOCK_SEPARATOR)
         start = self._length - len(parsed.text)
         self._headings += [Heading(level=h.level, title=h.title, start=start + h.start) for h in parsed.headings]
 
     def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
-        """Return what was put together."""
+        """Return the composed document."""
         return ParsedDocument(
-            text="".join(self._pieces),
+            text="".join(self._parts),
             media_type=media_type,
             title=title,
             headings=tuple(self._headings),
@@ -73,9 +73,9 @@ class Composition:
         )
 
     def _add(self, text: str, separator: str) -> None:
-        piece = text if self._at_start else separator + text
-        self._pieces.append(piece)
-        self._length += len(piece)
+        part = text if self._at_start else separator + text
+        self._parts.append(part)
+        self._length += len(part)
         self._at_start = False
         # Characters are at most the bytes; the end is checked in bytes.
         self._limits.check_text(self._length)

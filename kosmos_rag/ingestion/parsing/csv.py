@@ -41,10 +41,10 @@ def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDo
 
 
 def _separator(text: str) -> str:
-    return max(_SEPARATORS, key=lambda separator: _rows_alike(text, separator))
+    return max(_SEPARATORS, key=lambda separator: _count_uniform_rows(text, separator))
 
 
-def _rows_alike(text: str, separator: str) -> int:
+def _count_uniform_rows(text: str, separator: str) -> int:
     """Count the leading rows with the most frequent number of cells.
 
     If that number is more than one.

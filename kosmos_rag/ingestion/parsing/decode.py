@@ -27,7 +27,7 @@ _LABELS = {codecs.lookup(encoding).name: encoding for encoding in _LEGACY} | {
 }
 """The encoding that the standard reads a declared one as."""
 _DECLARATION = re.compile(rb"charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
-_DECLARED_WITHIN = 1_024
+_MAX_DECLARATION_OFFSET = 1_024
 _SAMPLE = 65_536
 _CONTEXT = 1_024
 _SPARSE_NULS = 1_000
@@ -148,7 +148,7 @@ def _western(escaped: str) -> str:
 
 def _declared_encoding(data: bytes) -> str | None:
     """Return the legacy encoding that HTML declares near its start."""
-    match = _DECLARATION.search(data[:_DECLARED_WITHIN])
+    match = _DECLARATION.search(data[:_MAX_DECLARATION_OFFSET])
     if match is None:
         return None
     try:

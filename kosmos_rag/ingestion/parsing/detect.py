@@ -183,7 +183,7 @@ def _after_prolog(text: str) -> int:
     while match := _SPACE.match(text, at):
         at = match.end()
         end = "-->" if text.startswith("<!--", at) else "?>" if text.startswith("<?", at) else None
-        if end is None or (found := text.find(end, at)) == -1:
+        if end is None or (end_at := text.find(end, at)) == -1:
             break
-        at = found + len(end)
+        at = end_at + len(end)
     return at

@@ -27,7 +27,7 @@ _NOT_READ = frozenset({f"{_W}pPr", f"{_W}rPr", f"{_W}del", f"{_W}moveFrom", _FAL
 """Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
 
 _HEADING_STYLE = re.compile(r"(?:Heading ([1-9])|Title)")
-_BETWEEN_BLOCKS = "\n\n"
+_BLOCK_SEPARATOR = "\n\n"
 
 
 def parse_docx(data: bytes) -> ParsedDocument:
@@ -51,9 +51,9 @@ def parse_docx(data: bytes) -> ParsedDocument:
         if level and title:
             headings.append(Heading(level=level, title=title, start=length))
         blocks.append(block)
-        length += len(block) + len(_BETWEEN_BLOCKS)
+        length += len(block) + len(_BLOCK_SEPARATOR)
     return ParsedDocument(
-        text=_BETWEEN_BLOCKS.join(blocks),
+        text=_BLOCK_SEPARATOR.join(blocks),
         media_type=media_types.DOCX,
         title=_core_title(package) or next((h.title for h in headings if h.level == 1), None),
         headings=tuple(headings),
@@ -112,11 +112,11 @@ def _row_text(row: Any) -> str:
 
 
 def _paragraph_text(paragraph: Any) -> str:
-    pieces = [
+    parts = [
         element.text or "" if element.tag in (_TEXT, _MATH_TEXT) else _CHARACTERS.get(element.tag, "")
         for element in _descend(paragraph)
     ]
-    return clean("".join(pieces))
+    return clean("".join(parts))
 
 
 def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:

@@ -39,9 +39,9 @@ def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
 
 
 def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse JSON Lines: a record stays a line, `name: Ada.
+    """Parse JSON Lines to one line for each record.
 
-    Address.city: Berlin`; what is not JSON stays as it is.
+    `name: Ada; address.city: Berlin`; a line that is not JSON is kept unchanged.
 
     Raises:
         ParseError: `empty`, `binary` or `too_large`.

@@ -42,5 +42,5 @@ class OutputLimits:
             )
 
 
-def _too_large(what: str, remedy: str) -> ParseError:
-    return ParseError("too_large", f"the file has {what}; {remedy}")
+def _too_large(size: str, remedy: str) -> ParseError:
+    return ParseError("too_large", f"the file has {size}; {remedy}")

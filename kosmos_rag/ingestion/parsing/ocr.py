@@ -68,10 +68,10 @@ class PageReader:
     def _boxes(self, picture: Any) -> list[_Box]:
         if self._engine is None:
             self._engine = _load()
-        found = self._engine(picture)
-        if found.boxes is None:
+        recognised = self._engine(picture)
+        if recognised.boxes is None:
             return []
-        words = zip(found.boxes, map(str.strip, found.txts), strict=True)
+        words = zip(recognised.boxes, map(str.strip, recognised.txts), strict=True)
         return [_box(text, corners) for corners, text in words if text]
 
 

@@ -19,8 +19,8 @@ from kosmos_rag.ingestion.parsing.pdf_lines import Line, read_lines, texts, titl
 _PDFIUM = threading.Lock()
 """PDFium is not thread-safe: whoever calls it holds this."""
 
-_BETWEEN_PAGES = "\n\n"
-_LARGEST_OUTLINE = 10_000
+_PAGE_SEPARATOR = "\n\n"
+_MAX_OUTLINE_ENTRIES = 10_000
 """Each entry is searched for on its page; a hostile outline must not make that a day's work."""
 _LINE_END_HYPHEN = re.compile(r"[\ufffe\x02]\n?")
 """What PDFium writes for a hyphen that divides a word at the end of a line."""
@@ -45,7 +45,7 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
         )
         raise ParseError("no_text", f"{len(pages)} pages without text, {remedy}")
     starts = tuple(_starts(pages))
-    text = _BETWEEN_PAGES.join(pages)
+    text = _PAGE_SEPARATOR.join(pages)
     headings = _headings(outline, pages, starts)
     return ParsedDocument(
         text=text,
@@ -60,10 +60,10 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
 def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> tuple[list[str], _Outline, str | None]:
     with closing(_open(data)) as document:
         limits.check_pages(len(document))
-        found = list(_pages(document, limits, reader))
-        written = [() if page.scanned else page.lines for page in found]
-        outline = list(islice(_outline(document), _LARGEST_OUTLINE)) or titles(written)[:_LARGEST_OUTLINE]
-        pages = [clean(_LINE_END_HYPHEN.sub("", text)).strip() for text in texts([page.lines for page in found])]
+        page_list = list(_pages(document, limits, reader))
+        text_lines = [() if page.scanned else page.lines for page in page_list]
+        outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES)) or titles(text_lines)[:_MAX_OUTLINE_ENTRIES]
+        pages = [clean(_LINE_END_HYPHEN.sub("", text)).strip() for text in texts([page.lines for page in page_list])]
         return pages, outline, clean_title(document.get_metadata_value("Title"))
 
 
@@ -119,21 +119,21 @@ def _starts(pages: list[str]) -> Iterator[int]:
     start = 0
     for page in pages:
         yield start
-        start += len(page) + len(_BETWEEN_PAGES)
+        start += len(page) + len(_PAGE_SEPARATOR)
 
 
 def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> list[Heading]:
     headings = [
-        Heading(level=level, title=title, start=starts[page] + _place(title, pages[page]))
+        Heading(level=level, title=title, start=starts[page] + _find_title(title, pages[page]))
         for level, title, page in outline
     ]
     return sorted(headings, key=lambda heading: heading.start)
 
 
-def _place(title: str, page: str) -> int:
-    """Find a title, perhaps broken over lines, on its page.
+def _find_title(title: str, page: str) -> int:
+    """Return the offset of a title on its page, else 0.
 
-    The top of the page where it is not there. Best where it stands alone: its words may stand in the text before.
+    The title may be broken over lines; a line of its own is preferred to words within the text.
     """
     words = r"\s+".join(map(re.escape, title.split()))
     match = re.search(rf"^{words}$", page, re.MULTILINE) or re.search(words, page)

@@ -11,8 +11,8 @@ _PARAGRAPH_GAP = 1.25
 """How many times the usual distance of two lines makes them two paragraphs."""
 _LARGER = 1.1
 """How many times the size of the text a heading has at least."""
-_LONGEST_HEADING = 100
-_LARGEST_LEVEL = 6
+_MAX_HEADING_CHARS = 100
+_MAX_LEVEL = 6
 _NAME_BYTES = 128
 
 
@@ -60,8 +60,8 @@ def texts(pages: Sequence[Sequence[Line]]) -> list[str]:
     """
     distances = sorted(distance for lines in pages for distance in _distances(lines) if distance > 0)
     # Paragraphs of two lines have as many gaps as lines: the lower quartile is within them still.
-    within = distances[len(distances) // 4] if distances else 0.0
-    return ["".join(_pieces(lines, within * _PARAGRAPH_GAP)) for lines in pages]
+    line_distance = distances[len(distances) // 4] if distances else 0.0
+    return ["".join(_join_lines(lines, line_distance * _PARAGRAPH_GAP)) for lines in pages]
 
 
 def _distances(lines: Sequence[Line]) -> list[float]:
@@ -72,7 +72,7 @@ def _distances(lines: Sequence[Line]) -> list[float]:
     return [(above.bottom - below.bottom) / max(above.size, below.size, 1.0) for above, below in pairwise(lines)]
 
 
-def _pieces(lines: Sequence[Line], gap: float) -> Iterator[str]:
+def _join_lines(lines: Sequence[Line], gap: float) -> Iterator[str]:
     for line, distance in zip(lines, [0.0, *_distances(lines)], strict=False):
         if line is not lines[0]:
             yield "\n\n" if distance > gap else "\n"
@@ -96,7 +96,7 @@ def titles(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
     def is_heading(line: Line) -> bool:
         return line.size >= size * _LARGER or (line.bold and not bold and line.size >= size)
 
-    found: list[tuple[tuple[float, bool], str, int]] = []
+    candidates: list[tuple[tuple[float, bool], str, int]] = []
     for page, lines in enumerate(pages):
         before: Line | None = None
         for line in lines:
@@ -104,9 +104,9 @@ def titles(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
             if is_heading(line):
                 text = line.text.strip()
                 if before is not None and is_heading(before) and (before.size, before.bold) == style:
-                    text = f"{found.pop()[1]} {text}"
-                found.append((style, text, page))
+                    text = f"{candidates.pop()[1]} {text}"
+                candidates.append((style, text, page))
             before = line
-    short = [entry for entry in found if len(entry[1]) <= _LONGEST_HEADING and any(map(str.isalpha, entry[1]))]
+    short = [entry for entry in candidates if len(entry[1]) <= _MAX_HEADING_CHARS and any(map(str.isalpha, entry[1]))]
     levels = {style: level for level, style in enumerate(sorted({entry[0] for entry in short}, reverse=True), start=1)}
-    return [(min(levels[style], _LARGEST_LEVEL), text, page) for style, text, page in short]
+    return [(min(levels[style], _MAX_LEVEL), text, page) for style, text, page in short]

@@ -62,17 +62,17 @@ def _attempt(document: SourceDocument, limits: "ParsingSettings") -> ParsedDocum
 
 
 def _exchange(server: ForkServer, document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
-    ours, theirs = socket.socketpair()
-    end, their_end = socket.socketpair()
-    # However this block ends: closing `end` kills the child.
-    with ours, end:
-        with theirs, their_end:
-            server.fork(theirs, their_end)
+    parent_socket, child_socket = socket.socketpair()
+    exit_socket, child_exit_socket = socket.socketpair()
+    # However this block ends: closing `exit_socket` kills the child.
+    with parent_socket, exit_socket:
+        with child_socket, child_exit_socket:
+            server.fork(child_socket, child_exit_socket)
         deadline = time.monotonic() + limits.timeout_s
         try:
-            frame = _send_and_receive(ours, _request(document, limits), document.data, deadline)
+            frame = _send_and_receive(parent_socket, _request(document, limits), document.data, deadline)
             if frame is None:
-                raise _exit_error(_exit_code(end, deadline), limits)
+                raise _exit_error(_exit_code(exit_socket, deadline), limits)
         except TimeoutError as error:
             raise _timeout(f"{limits.timeout_s:g} s; raise ingestion.parsing.timeout_s") from error
     return _read(frame)

@@ -32,10 +32,10 @@ class ForkServer:
     def __init__(self) -> None:
         """Start it. Raises OSError, or EOFError where it ends at once."""
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
+        self._control, child_end = socket.socketpair()
         try:
-            with theirs:
-                self._process = _popen(theirs)
+            with child_end:
+                self._process = _popen(child_end)
         except BaseException:
             self._control.close()
             raise
@@ -100,8 +100,8 @@ def _environment() -> dict[str, str]:
     package = find_spec("kosmos_rag")
     assert package is not None, "this module is a part of it"
     root = str(Path(str(package.origin)).parents[1])
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
-    return kept | {
+    library_paths = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
+    return library_paths | {
         "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)]),
         "LC_ALL": "C.UTF-8",
         # A process that forks must have one thread; these libraries would start more.

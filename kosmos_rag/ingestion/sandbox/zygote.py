@@ -74,7 +74,7 @@ class _Zygote:
         try:
             pid = os.fork()
         except OSError:
-            _tell(end, os.EX_OSERR)
+            _send_exit_code(end, os.EX_OSERR)
             return
         if pid == 0:
             _live(connection.detach(), self._pid, self._confinement)
@@ -95,14 +95,14 @@ class _Zygote:
             end = self._ends.pop(pid)
             with contextlib.suppress(KeyError):  # gone with the killing
                 self._selector.unregister(end)
-            _tell(end, os.waitstatus_to_exitcode(status))
+            _send_exit_code(end, os.waitstatus_to_exitcode(status))
 
     def _end(self) -> None:
         for pid in self._ends:
             os.kill(pid, signal.SIGKILL)
 
 
-def _tell(end: socket.socket, exit_code: int) -> None:
+def _send_exit_code(end: socket.socket, exit_code: int) -> None:
     # Nobody may be listening any more.
     with end, contextlib.suppress(OSError):
         end.sendall(str(exit_code).encode())

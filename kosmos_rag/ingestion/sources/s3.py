@@ -115,12 +115,12 @@ def _translate_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def _refusal(name: str, code: str, said: str) -> SourceError:
-    said = one_line(said)
+def _refusal(name: str, code: str, message: str) -> SourceError:
+    message = one_line(message)
     if code in _NOT_FOUND:
-        return SourceError("not_found", f"{name} does not exist ({said}); check bucket and key")
+        return SourceError("not_found", f"{name} does not exist ({message}); check bucket and key")
     if code in _FORBIDDEN:
-        return SourceError("no_permission", f"{name} may not be read ({said}); check the credentials and the policy")
+        return SourceError("no_permission", f"{name} may not be read ({message}); check the credentials and the policy")
     if code in _BUSY:
-        return SourceError("unavailable", f"{name} cannot be read now ({said}); try again later")
-    return SourceError("unreadable", f"{name} cannot be read: {said}; look into the store")
+        return SourceError("unavailable", f"{name} cannot be read now ({message}); try again later")
+    return SourceError("unreadable", f"{name} cannot be read: {message}; look into the store")

@@ -36,13 +36,13 @@ class UrlsSource:
 
         Each address is asked for its headers.
         """
-        return Listing(f"list of {len(self._urls)} URLs", self._found(), self._urls.__contains__)
+        return Listing(f"list of {len(self._urls)} URLs", self._entries(), self._urls.__contains__)
 
     def load(self, entry: Entry) -> SourceDocument:
         """Fetch the document of an entry. Raises SourceError."""
         return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
 
-    def _found(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[Entry]:
         for url in self._urls:
             yield Entry(source=url, etag=self._etag(url), locator={"url": url})
 

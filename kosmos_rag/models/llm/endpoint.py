@@ -80,7 +80,7 @@ class Endpoint:
         return self.error(f"failed ({details}): look into its log, or correct language_model.model")
 
     def excerpt(self, text: str) -> str:
-        """Return the start of a server's text in one line, without the key.
+        """Return the start of a server's text on one line, without the key.
 
         Some servers echo it.
         """

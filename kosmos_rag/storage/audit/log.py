@@ -119,9 +119,9 @@ def new_event_id(at: datetime) -> uuid.UUID:
     return uuid.UUID(int=min_event_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
 
 
-def event_time(made: uuid.UUID) -> datetime:
+def event_time(event_id: uuid.UUID) -> datetime:
     """Return the time of a UUID of version 7, to the millisecond."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=made.int >> 80)
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=event_id.int >> 80)
 
 
 def min_event_id(at: datetime) -> uuid.UUID:
@@ -174,8 +174,8 @@ def _passages(result: AuditedResult) -> list[AuditPassage]:
     context = _context(result)
     shown = [_from_context(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
     shown_ids = {chunk_id for passage in shown for chunk_id in passage.chunk_ids}
-    others = [hit for hit in context.retrieval.hits if hit.chunk_id not in shown_ids]
-    return shown + [_from_hit(hit, rank=rank, shown=False) for rank, hit in enumerate(others, start=len(shown) + 1)]
+    omitted = [hit for hit in context.retrieval.hits if hit.chunk_id not in shown_ids]
+    return shown + [_from_hit(hit, rank=rank, shown=False) for rank, hit in enumerate(omitted, start=len(shown) + 1)]
 
 
 def _from_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:

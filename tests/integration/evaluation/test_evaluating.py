@@ -18,7 +18,7 @@ from kosmos_rag.core.protocols import Message
 from kosmos_rag.evaluation import (
     Evaluation,
     Evaluations,
-    Place,
+    Location,
     Plan,
     Question,
     QuestionSet,
@@ -121,7 +121,7 @@ def test_measures__begin_with_those_that_are_configured(filled: Engine, tenant_n
 
 
 def _question(key: str, source: str) -> Question:
-    return Question(id=key, text="Which train tickets are paid?", places=(Place(source=source),))
+    return Question(id=key, text="Which train tickets are paid?", locations=(Location(source=source),))
 
 
 def test_evaluate__of_a_tenant_without_documents_is_refused(engine: Engine, tmp_path: Path, tenant_name: str) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 from kosmos_rag.core.config import EvaluationSettings, Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.evaluation import (
-    Place,
+    Location,
     Question,
     QuestionSet,
     check_thresholds,
@@ -149,7 +149,7 @@ def test_grid__that_an_evaluation_undoes_is_refused() -> None:
 
 
 def _set(count: int) -> QuestionSet:
-    questions = (Question(id=f"q{n:03}", text=f"{n}?", places=(Place(source="a"),)) for n in range(count))
+    questions = (Question(id=f"q{n:03}", text=f"{n}?", locations=(Location(source="a"),)) for n in range(count))
     return QuestionSet(name="set", questions=tuple(questions))
 
 

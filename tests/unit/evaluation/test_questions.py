@@ -7,12 +7,12 @@ import pytest
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types.questions import dump_questions, id_of
-from kosmos_rag.evaluation import Place, Question, read_questions
+from kosmos_rag.evaluation import Location, Question, read_questions
 
 
 @dataclass(frozen=True)
 class At:
-    """A place in a document."""
+    """A location in a document."""
 
     source: str
     section: tuple[str, ...] = ()
@@ -27,33 +27,33 @@ def _read(tmp_path: Path, text: str) -> tuple[Question, ...]:
 
 
 @pytest.mark.parametrize(
-    ("place", "at", "covered"),
+    ("location", "at", "covered"),
     [
-        (Place(source="a.md"), At("/kb/a.md"), True),
-        (Place(source="a.md"), At("a.md"), True),
-        (Place(source="kb/a"), At("/x/kb/a.pdf"), True),
-        (Place(source="a.md"), At("/kb/aa.md"), False),
-        (Place(source="a"), At("/kb/a.b/c"), False),
-        (Place(source="a.md", section="Leave  Days"), At("a.md", ("HR", "leave days", "Sick")), True),
-        (Place(source="a.md", section="Leave"), At("a.md", ("Leave Days",)), False),
-        (Place(source="a.md", lines=(3, 5)), At("a.md", (), 5, 9), True),
-        (Place(source="a.md", lines=(3, 5)), At("a.md", (), 6, 9), False),
+        (Location(source="a.md"), At("/kb/a.md"), True),
+        (Location(source="a.md"), At("a.md"), True),
+        (Location(source="kb/a"), At("/x/kb/a.pdf"), True),
+        (Location(source="a.md"), At("/kb/aa.md"), False),
+        (Location(source="a"), At("/kb/a.b/c"), False),
+        (Location(source="a.md", section="Leave  Days"), At("a.md", ("HR", "leave days", "Sick")), True),
+        (Location(source="a.md", section="Leave"), At("a.md", ("Leave Days",)), False),
+        (Location(source="a.md", lines=(3, 5)), At("a.md", (), 5, 9), True),
+        (Location(source="a.md", lines=(3, 5)), At("a.md", (), 6, 9), False),
     ],
 )
-def test_place__covers(place: Place, at: At, covered: bool) -> None:
-    assert place.covers(at) is covered
+def test_place__covers(location: Location, at: At, covered: bool) -> None:
+    assert location.covers(at) is covered
 
 
 def test_names__of_what_is_no_answer_are_as_fine_as_the_finest_place() -> None:
     at = At("/kb/b.md", ("B", "C"), 3, 4)
-    places = [Place(source="a.md"), Place(source="a.md", section="A"), Place(source="a.md", lines=(1, 2))]
-    names = [Question(id="q", text="?", places=tuple(places[:count])).names_of(at) for count in (1, 2, 3)]
+    locations = [Location(source="a.md"), Location(source="a.md", section="A"), Location(source="a.md", lines=(1, 2))]
+    names = [Question(id="q", text="?", locations=tuple(locations[:count])).names_of(at) for count in (1, 2, 3)]
     assert names == [["/kb/b.md"], ["/kb/b.md#B / C"], ["/kb/b.md:3-4"]]
 
 
 def test_names__are_those_of_all_places_that_a_passage_covers() -> None:
-    first, second = Place(source="a.md", lines=(1, 4)), Place(source="a.md", lines=(5, 6), grade=2)
-    question = Question(id="q", text="?", places=(first, second))
+    first, second = Location(source="a.md", lines=(1, 4)), Location(source="a.md", lines=(5, 6), grade=2)
+    question = Question(id="q", text="?", locations=(first, second))
     assert question.names_of(At("/kb/a.md", (), 4, 5)) == ["a.md:1-4", "a.md:5-6"]
     assert question.grades == {"a.md:1-4": 1, "a.md:5-6": 2}
 
@@ -69,7 +69,7 @@ def test_file__in_all_its_forms(tmp_path: Path) -> None:
 """,
     )
     assert [question.id for question in found] == [id_of("Who?"), "w", id_of("What?"), id_of("Why?")]
-    assert found[1].places == (Place(source="a.md", section="Places", lines=(3, 4)),)
+    assert found[1].locations == (Location(source="a.md", section="Places", lines=(3, 4)),)
     assert found[2].grades == {"a.md": 2, "b.md:7-7": 1}
     assert [question.answerable for question in found] == [True, True, True, False]
 
@@ -96,7 +96,7 @@ def test_file__that_is_wrong_is_refused_by_name(text: str, message: str, tmp_pat
 
 
 def test_written__is_read_again(tmp_path: Path) -> None:
-    question = Question(id=id_of("Wie?"), text="Wie?", places=(Place(source="/kb/ä: b.md", lines=(2, 9)),))
+    question = Question(id=id_of("Wie?"), text="Wie?", locations=(Location(source="/kb/ä: b.md", lines=(2, 9)),))
     assert _read(tmp_path, dump_questions([(question, "heading")])) == (question,)
 
 

@@ -28,7 +28,7 @@ PIECES = [
 
 
 def test_make__asks_by_headings_definitions_and_phrases_that_stand_in_one_place() -> None:
-    made = {question.text: (kind, question.places[0]) for question, kind in generate_questions(PIECES, 100)}
+    made = {question.text: (kind, question.locations[0]) for question, kind in generate_questions(PIECES, 100)}
     kind, place = made["What is there to know about Parental Leave?"]
     assert (kind, place.source, place.lines) == ("heading", "a.md", (1, 8))
     assert made["What is Parental leave?"][0] == "definition"

@@ -29,16 +29,16 @@ GOOD = SpaceQuality(
 def test_questions__of_the_sample_are_those_that_a_file_answers() -> None:
     found = read_answerable(Path(__file__).parents[4] / "examples" / "questions.yaml")
     assert found[0].text == "How is churn calculated?"
-    (place,) = found[0].places
+    (place,) = found[0].locations
     assert (place.source, place.section) == ("example_sql.md", "Churn Calculation")
-    assert all(asked.places[0].source.endswith(".md") for asked in found)
+    assert all(asked.locations[0].source.endswith(".md") for asked in found)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("- {question: 'Who?', answerable: false}", "names the source of its answer"),
-        ("- question: Who?\n", "must either name the place of its answer or have none"),
+        ("- question: Who?\n", "must either name the location of its answer or have none"),
         ("question: Who?\nsource: a.md\n", "is not a list of questions"),
         ("- who\n", "is not a list of questions"),
         ("", "is not a list of questions"),

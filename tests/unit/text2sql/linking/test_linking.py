@@ -92,7 +92,7 @@ def test_a_table__is_chosen_for_a_word_that_no_other_has() -> None:
 
 
 def test_synonyms__lead_both_ways_and_by_phrases() -> None:
-    both = Synonyms([Rule(asked=("seats on offer", "capacity"), sought=("seats on offer", "capacity"))])
+    both = Synonyms([Rule(terms=("seats on offer", "capacity"), synonyms=("seats on offer", "capacity"))])
     assert _first(_linked("how many seats on offer", synonyms=both)) == "music.stadium"
     assert _first(_linked("how many seats on offer", synonyms=Synonyms([]))) != "music.stadium"
 
