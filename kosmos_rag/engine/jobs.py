@@ -99,6 +99,21 @@ class TenantJobs:
         )
         return job_id
 
+    def enqueue_upload(self, document: SourceDocument, upload_id: uuid.UUID, connection: psycopg.Connection) -> int:
+        """Enqueue a document whose bytes are stored already. Returns the job's id.
+
+        Args:
+            document: the document without its bytes.
+            upload_id: the stored upload; `store_chunk` writes it.
+            connection: a transaction of the worker role for this tenant.
+
+        Raises:
+            SourceError: the document cannot be stored.
+            DatabaseError: the job is not enqueued.
+        """
+        self._validate(document, every=None)
+        return self._enqueue(connection, document, prune=True, every=None, priority=0, upload_id=upload_id)
+
     def enqueue_job(
         self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None
     ) -> int:
@@ -163,11 +178,12 @@ class TenantJobs:
         prune: bool,
         every: timedelta | None,
         priority: int,
+        upload_id: uuid.UUID | None = None,
     ) -> int:
         self._ensure_tenant(connection)
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
-            payload = self._upload(connection, item)
+            payload = self._upload(item, upload_id or store_upload(connection, self._owner.id, item.data))
         else:
             kind, key = kinds.SYNC, f"sync {self._collection} {_digest(item)}"
             payload = {"spec": item, "prune": prune}
@@ -186,7 +202,8 @@ class TenantJobs:
         )
         return job_id
 
-    def _upload(self, connection: psycopg.Connection, document: SourceDocument) -> dict[str, Any]:
+    @staticmethod
+    def _upload(document: SourceDocument, upload_id: uuid.UUID) -> dict[str, Any]:
         fields = {
             "source": document.source,
             "title": document.title,
@@ -194,7 +211,7 @@ class TenantJobs:
             "acl": list(document.acl),
             "language": document.language,
         }
-        return {"upload": str(store_upload(connection, self._owner.id, document.data)), "document": fields}
+        return {"upload": str(upload_id), "document": fields}
 
     def find(
         self,

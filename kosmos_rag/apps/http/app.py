@@ -34,6 +34,7 @@ from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.routes import grounding, health, resources, search, seed_api
 from kosmos_rag.apps.http.streaming import Streams
+from kosmos_rag.apps.http.uploads import Uploads
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.problem_details import MEDIA_TYPE, Problem
 from kosmos_rag.core.version import __version__
@@ -58,6 +59,7 @@ def create_service(engine: AsyncEngine) -> Service:
         engine=engine,
         limiter=limiter,
         streams=streams,
+        uploads=Uploads(engine.parts.database, settings.service),
         authenticator=Authenticator(settings, KeyVerifier(engine.parts.database, settings.service)),
         rate_limiter=RateLimiter(settings.service),
         groundings=GroundingCache(),

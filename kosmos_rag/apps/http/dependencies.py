@@ -17,6 +17,7 @@ from kosmos_rag.apps.http.metrics import ServiceMetrics
 from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.streaming import Streams
+from kosmos_rag.apps.http.uploads import Uploads
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import TooManyRequests
 from kosmos_rag.engine.aio import AsyncEngine
@@ -36,6 +37,7 @@ class Service:
     engine: AsyncEngine
     limiter: ConcurrencyLimiter
     streams: Streams
+    uploads: Uploads
     authenticator: Authenticator
     rate_limiter: RateLimiter
     groundings: GroundingCache

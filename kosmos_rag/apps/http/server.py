@@ -100,6 +100,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
         stop_streams.cancel()
         self._service.streams.close()
+        self._service.uploads.close()
         self._service.authenticator.close()
         await asyncio.to_thread(self._health.close)
 

@@ -110,6 +110,10 @@ class ServiceSettings(Section):
         default=100,
         description="Answers streamed at once, one thread each; tenants below their share get up to twice as many.",
     )
+    max_uploads: Count = Field(
+        default=16,
+        description="Uploads received at once, some megabytes of memory each; as streams, up to twice as many.",
+    )
     heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
     drain_s: Seconds = Field(default=10.0, description="Seconds that streams are given to end on SIGTERM.")
     tokens: TokenSettings = TokenSettings()

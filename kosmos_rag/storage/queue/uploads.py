@@ -1,4 +1,4 @@
-"""Uploads: bytes that the database keeps until a job ingests them."""
+"""Uploads: bytes that the database keeps, in chunks, until a job ingests them."""
 
 import uuid
 from collections.abc import Collection
@@ -9,6 +9,9 @@ import psycopg
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.storage.sql import statement
 
+CHUNK_BYTES = 1 << 20
+"""Bytes of a row: what a process holds of an upload that it writes or reads."""
+
 
 def store_upload(connection: psycopg.Connection, tenant_id: uuid.UUID, data: bytes) -> uuid.UUID:
     """Store bytes for a job, and return the upload's id.
@@ -16,9 +19,31 @@ def store_upload(connection: psycopg.Connection, tenant_id: uuid.UUID, data: byt
     In the caller's transaction.
     """
     upload_id = uuid.uuid4()
-    values = {"tenant_id": tenant_id, "upload_id": upload_id, "data": data, "now": datetime.now(UTC)}
-    connection.execute(statement("store_upload"), values)
+    for number, start in enumerate(range(0, max(1, len(data)), CHUNK_BYTES)):
+        store_chunk(connection, tenant_id, upload_id, number, data[start : start + CHUNK_BYTES])
     return upload_id
+
+
+def store_chunk(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, upload_id: uuid.UUID, number: int, data: bytes
+) -> None:
+    """Store a chunk of an upload in the caller's transaction.
+
+    Args:
+        connection: a transaction of the worker role.
+        tenant_id: the tenant; its row exists.
+        upload_id: the upload.
+        number: position of the chunk, from 0.
+        data: at most `CHUNK_BYTES`.
+    """
+    values = {
+        "tenant_id": tenant_id,
+        "upload_id": upload_id,
+        "number": number,
+        "data": data,
+        "now": datetime.now(UTC),
+    }
+    connection.execute(statement("store_upload_chunk"), values)
 
 
 def read_upload(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_id: uuid.UUID) -> bytes:
@@ -28,11 +53,12 @@ def read_upload(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_id:
         SourceError: the upload is no longer stored; code `not_found`.
     """
     values = {"tenant_id": tenant_id, "upload_id": upload_id}
-    row = connection.execute(statement("read_upload"), values).fetchone()
-    if row is None:
+    # Row by row: all rows at once would be in memory twice, and as text four times.
+    rows = connection.cursor().stream(statement("read_upload"), values, binary=True)
+    chunks = [data for (data,) in rows]
+    if not chunks:
         raise SourceError("not_found", f"upload {upload_id} is no longer stored; send the document again")
-    data: bytes = row[0]
-    return data
+    return b"".join(chunks)
 
 
 def delete_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_ids: Collection[uuid.UUID]) -> None:

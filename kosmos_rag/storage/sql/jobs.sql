@@ -333,12 +333,12 @@ SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchan
 -- name: prune_sync_runs
 DELETE FROM kosmos.sync_runs r WHERE r.finished_at < now() - make_interval(days => %(keep_days)s)
 
--- name: store_upload
-INSERT INTO kosmos.uploads (tenant_id, id, data, created_at)
-VALUES (%(tenant_id)s, %(upload_id)s, %(data)s, %(now)s)
+-- name: store_upload_chunk
+INSERT INTO kosmos.uploads (tenant_id, id, number, data, created_at)
+VALUES (%(tenant_id)s, %(upload_id)s, %(number)s, %(data)s, %(now)s)
 
 -- name: read_upload
-SELECT u.data FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s
+SELECT u.data FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s ORDER BY u.number
 
 -- name: delete_uploads
 DELETE FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = ANY (%(upload_ids)s)

@@ -102,6 +102,7 @@ uploads = Table(
     column("id", Uuid),
     column("data", BYTEA),
     time("created_at"),
-    PrimaryKeyConstraint("tenant_id", "id"),
+    column("number", Integer),  # position of the chunk in the upload
+    PrimaryKeyConstraint("tenant_id", "id", "number"),
     of_tenant(),
 )

@@ -42,6 +42,7 @@ PUBLISHED = {
     "0002_visible_principals.py": "1bd39415fea954243abbe4194dade8c7135ef3684db561ae2aa9d0b26672dffc",
     "0003_permissions.py": "7c8300bfab65b31d138191ab6bef81425551bc3f9ea0a01321fecee75b044f25",
     "0004_erasures.py": "6a3f42b28f8c62796cc84b58de3866312010b44d2b32c98e794caaf191387a29",
+    "0005_upload_chunks.py": "3d73ff063189beb3346ae76c49ec4ce503404d70a65c31a2fa4bb6a36d416ff3",
 }
 
 

@@ -1,5 +1,6 @@
 """Pages of the console for a tenant's resources: documents, jobs, health."""
 
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -23,10 +24,12 @@ from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor, JobId
 from kosmos_rag.apps.http.schemas import JobPage
-from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.apps.http.uploads import enqueue_upload
+from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, MonitorRun, SourceDocument
 from kosmos_rag.evaluation.monitor.store import MonitorStore
+from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 from kosmos_rag.storage.tenants import tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -57,25 +60,38 @@ async def documents(
 @router.post("/documents")
 async def upload(request: Request, caller: ConsoleWriter) -> Response:
     """Enqueue the uploaded files; scripts get the jobs, browsers are redirected to them."""
-    async with request.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS) as fields:
-        jobs = await caller.run(_enqueue, caller, fields)
+    uploads = caller.service.uploads
+    with uploads.reserve(caller.identity.tenant):
+        async with request.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS) as fields:
+            jobs = await _enqueue(caller, fields)
     if wants_page(request):
         return redirect("/jobs")
     accepted = JobPage(jobs=jobs, next=None)
     return JSONResponse(accepted.model_dump(mode="json"), HTTPStatus.ACCEPTED)
 
 
-def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
+async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
     files = [file for file in fields.getlist("files") if isinstance(file, UploadFile) and file.filename]
     if not files:
         raise RequestError("no file was chosen; choose one and send the form again")
-    acl = [reader for name in _field(fields, "acl").split(",") if (reader := name.strip())]
-    queue = caller.tenant(_field(fields, "collection") or None).jobs
-    ids = [
-        queue.enqueue(SourceDocument(source=file.filename or "", data=file.file.read(), acl=tuple(acl or [EVERYONE])))
-        for file in files
-    ]
-    return queue.find(ids=ids, limit=len(ids))
+    acl = tuple(reader for name in _field(fields, "acl").split(",") if (reader := name.strip())) or (EVERYONE,)
+    tenant, uploads = caller.tenant(_field(fields, "collection") or None), caller.service.uploads
+    database = caller.service.engine.parts.database
+    ids = []
+    for file in files:
+        document = SourceDocument(source=file.filename or "", data=b"", acl=acl)
+        stored = await uploads.store(tenant, _chunks(file))
+        try:
+            ids.append(await uploads.run(enqueue_upload, database, tenant, document, stored))
+        except KosmosError:
+            await uploads.discard(tenant, stored.id)
+            raise
+    return await uploads.run(tenant.jobs.find, ids=ids, limit=len(ids))
+
+
+async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
+    while chunk := await file.read(CHUNK_BYTES):
+        yield chunk
 
 
 def _field(fields: FormData, name: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -17,9 +16,9 @@ from kosmos_rag.apps.http.schemas import (
     JobPage,
     JobsChanged,
 )
-from kosmos_rag.apps.http.uploads import enqueue_once, spool_body
+from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_once
 from kosmos_rag.core.config.presets import shipped
-from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.errors import KosmosError, NotFound, RequestError
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     EVERYONE,
@@ -75,7 +74,7 @@ async def upload(
         # Boundaries and headers of the form would be ingested with it.
         raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
     tenant = caller.tenant(collection)
-    document_without_data = SourceDocument(
+    document = SourceDocument(
         source=source,
         data=b"",
         title=title,
@@ -83,23 +82,30 @@ async def upload(
         acl=tuple(reader or (EVERYONE,)),
         metadata=_metadata(metadata),
     )
-    database = caller.service.engine.parts.database
-    with await spool_body(request.stream()) as file:
-
-        def enqueue() -> int:
-            document = replace(document_without_data, data=file.read())
-            return enqueue_once(
-                database,
-                tenant,
-                document,
-                collection=collection or DEFAULT_COLLECTION,
-                subject=caller.identity.subject,
-                key=idempotency_key,
+    uploads = caller.service.uploads
+    with uploads.reserve(caller.identity.tenant):
+        stored = await uploads.store(tenant, request.stream())
+        try:
+            info = await uploads.run(
+                _enqueue_upload, caller, tenant, document, stored, collection or DEFAULT_COLLECTION, idempotency_key
             )
+        except KosmosError:
+            await uploads.discard(tenant, stored.id)
+            raise
+    response.headers["location"] = f"/v1/jobs/{info.id}"
+    return info
 
-        job_id = await caller.run(enqueue)
-    response.headers["location"] = f"/v1/jobs/{job_id}"
-    return await job(job_id, caller)
+
+def _enqueue_upload(
+    caller: Caller, tenant: Tenant, document: SourceDocument, stored: StoredUpload, collection: str, key: str | None
+) -> JobInfo:
+    database = caller.service.engine.parts.database
+    subject = caller.identity.subject
+    job_id = enqueue_once(database, tenant, document, stored, collection=collection, subject=subject, key=key)
+    rows = tenant.jobs.find(ids=[job_id])
+    if not rows:
+        raise NotFound("there is no such job")  # an earlier call with the key created it, and it is deleted
+    return rows[0]
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

@@ -1,0 +1,157 @@
+"""Large uploads: they take little memory and no slots of questions, and leave nothing behind where they are cut."""
+
+import asyncio
+import hashlib
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import psutil
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, read_upload
+from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.variants import changed
+
+MB = 1 << 20
+UPLOADS, UPLOAD_MB = 6, 24
+
+
+def _body(megabytes: int) -> Iterator[bytes]:
+    for number in range(16 * megabytes):
+        yield number.to_bytes(4, "big") * 16_384
+
+
+def _rows(running: Running) -> int:
+    with psycopg.connect(running.service.settings.database.admin_url or "") as connection:
+        row = connection.execute("SELECT count(*) FROM kosmos.uploads").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.fixture
+def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:
+    """A service with one slot for questions and two places for uploads."""
+    one = with_tokens(changed(settings, {"database.pool_size": 1}), signer, max_uploads=2, queue_timeout_s=0.5)
+    with Engine(one, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
+        yield started
+
+
+def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, signer: Signer) -> None:
+    two = with_tokens(changed(settings, {"database.pool_size": 2}), signer)
+    process, highest, over = psutil.Process(), [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            highest[0] = max(highest[0], process.memory_info().rss)
+
+    def upload(running: Running, number: int) -> int:
+        with running.client(scope="ingest") as client:
+            return client.post(f"/v1/documents?source=d{number}", content=_body(UPLOAD_MB), timeout=120).status_code
+
+    with Engine(two, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
+        engine.tenant("quiet").ingest(SourceDocument(source="a", data=b"Words."))
+        assert upload(running, 0) == 202
+        before = process.memory_info().rss
+        with ThreadPoolExecutor(UPLOADS + 1) as threads, running.client(tenant="quiet") as client:
+            watching = threads.submit(watch)
+            sent = [threads.submit(upload, running, number) for number in range(UPLOADS)]
+            searches = Counter()
+            while not all(one.done() for one in sent):
+                searches[client.post("/v1/search", json={"question": "words"}).status_code] += 1
+            statuses = [one.result() for one in sent]
+            over.set()
+            watching.result()
+        assert statuses == [202] * UPLOADS
+        assert set(searches) == {200}
+        assert highest[0] - before < 64 * MB
+        assert _rows(running) == (1 + UPLOADS) * UPLOAD_MB * MB // CHUNK_BYTES
+        tenant = engine.tenant("acme")
+        job = tenant.jobs.find(limit=1)[0]
+        with engine.parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            data = read_upload(connection, tenant.id, job.payload["upload"])
+        assert hashlib.sha256(data).digest() == hashlib.sha256(b"".join(_body(UPLOAD_MB))).digest()
+
+
+def test_upload__needs_no_slot(narrow: Running) -> None:
+    held = threading.Event()
+    asyncio.run_coroutine_threadsafe(narrow.service.limiter.run("loud", 1, held.wait, 20), narrow.loop)
+    eventually(lambda: narrow.service.limiter.in_flight == 1)
+    try:
+        with narrow.client(scope="ingest") as client:
+            assert client.post("/v1/documents?source=a", content=b"Words.").status_code == 202
+    finally:
+        held.set()
+
+
+def test_upload__that_is_cut_leaves_nothing(narrow: Running) -> None:
+    host, port = narrow.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        credentials = f"authorization: Bearer {narrow.signer.token(scope='ingest')}\r\n"
+        head = f"POST /v1/documents?source=a HTTP/1.1\r\nhost: x\r\n{credentials}content-length: {8 * MB}\r\n\r\n"
+        connection.sendall(head.encode())
+        connection.sendall(b"x" * 4 * MB)
+        eventually(lambda: _rows(narrow) > 0)
+    eventually(lambda: _rows(narrow) == 0)
+    assert not narrow.service.uploads._reserved
+
+
+def test_uploads__are_bounded_and_another_tenant_still_gets_in(narrow: Running) -> None:
+    over = threading.Event()
+
+    def slow() -> Iterator[bytes]:
+        yield b"Words."
+        over.wait(20)
+
+    def upload(tenant: str) -> int:
+        with narrow.client(scope="ingest", tenant=tenant) as client:
+            return client.post("/v1/documents?source=a", content=slow()).status_code
+
+    with ThreadPoolExecutor(3) as threads, ExitStack() as stack:
+        stack.callback(over.set)
+        first = [threads.submit(upload, "loud") for _ in range(2)]
+        eventually(lambda: narrow.service.uploads._reserved.total() == 2)
+        with narrow.client(scope="ingest", tenant="loud") as client:
+            refused = client.post("/v1/documents?source=b", content=b"Words.")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        with narrow.client(scope="ingest", tenant="quiet") as client:
+            assert client.post("/v1/documents?source=b", content=b"Words.").status_code == 202
+        over.set()
+        assert [one.result() for one in first] == [202, 202]
+
+
+def test_upload__with_a_used_key_leaves_one_copy(narrow: Running) -> None:
+    headers = {"idempotency-key": "1"}
+    with narrow.client(scope="ingest") as client:
+        jobs = {
+            client.post("/v1/documents?source=a", content=b"Words.", headers=headers).json()["id"] for _ in range(3)
+        }
+        other = client.post("/v1/documents?source=a", content=b"Other words.", headers=headers)
+    assert len(jobs) == 1
+    assert other.status_code == 422
+    assert _rows(narrow) == 1
+
+
+def test_upload__of_nothing_is_a_document_without_bytes(narrow: Running) -> None:
+    with narrow.client(scope="ingest") as client:
+        assert client.post("/v1/documents?source=a", content=b"").status_code == 202
+    assert _rows(narrow) == 1
+
+
+def test_memory__of_a_large_upload_is_back_within_a_minute(narrow: Running) -> None:
+    process = psutil.Process()
+    with narrow.client(scope="ingest") as client:
+        client.post("/v1/documents?source=warm", content=b"Words.")
+        before = process.memory_info().rss
+        assert client.post("/v1/documents?source=a", content=_body(64), timeout=120).status_code == 202
+    began = time.monotonic()
+    eventually(lambda: process.memory_info().rss - before < 20 * MB, within_s=60)
+    assert time.monotonic() - began < 60
