@@ -100,7 +100,7 @@ def test_search__for_people_shows_places_and_shortfall(ingested: dict[str, Any],
     done = kosmos("search", "who is paged when the load is late?")
     assert done.exit_code == 0
     assert " 1. documents/runbook.txt | L1" in done.stdout
-    assert "asked for: only" in done.stdout
+    assert "requested: only" in done.stdout
 
 
 def test_search__within_a_source(ingested: dict[str, Any], kosmos: Run) -> None:
@@ -212,7 +212,7 @@ def test_collections__are_written_read_and_emptied_one_by_one(kosmos: Run, folde
     assert collections("-C", "default") == {"default"}
     assert collections("-C", "unknown") == set()
     cited = json.loads(kosmos("ask", "in", *tenant, "-C", "wiki", "-k", "1", "--json").stdout)
-    assert [Path(passage["citation"]["source"]).name for passage in cited["passages"]] == ["plan.sql"]
+    assert [Path(passage["citation"]["source"]).name for passage in cited["context"]["passages"]] == ["plan.sql"]
 
     refused = kosmos("delete", "pages/plan.sql", *tenant)
     assert refused.exit_code == 1

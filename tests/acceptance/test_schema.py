@@ -119,7 +119,7 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     assert len(scheduled) == 1
     refused = CliRunner().invoke(app, ["schema", "sync", "--url", "sqlite:///a.db", "--every", "3600", *common])
     assert refused.exit_code == 1
-    assert "--every keeps the source in the queue" in refused.output
+    assert "--every stores the source in the queue" in refused.output
     asked = json.loads(run("ask", "How many failures for program forest fire?", *common))
     assert "ProgramStatistics.failure_count" in [ref["name"] for ref in asked["schema_refs"]]
     assert "program_statistics" in run("ask", "failures of a program", "--config", str(config))
@@ -152,7 +152,7 @@ def test_sample_values__are_read_where_that_is_asked_for(tmp_path: Path) -> None
     for wrong in (["--url", f"sqlite:///{path}", "--samples", "good"], ["--file", "a.json", "--samples", "goods"]):
         done = CliRunner().invoke(app, ["schema", "export", *wrong])
         assert done.exit_code == 1
-        assert "there is no table good" in done.output or "--samples is for databases" in done.output
+        assert "there is no table good" in done.output or "--samples needs a database" in done.output
 
 
 def test_synonyms__are_proposed_as_a_file_of_them(tmp_path: Path) -> None:

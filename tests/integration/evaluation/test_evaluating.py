@@ -242,7 +242,7 @@ def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos
     own.write_text("- {question: mine, source: a.md}")
     for command in (("questions",), ("tune", "questions.yaml", "-o", "questions.yaml")):
         refused = kosmos("eval", *command)
-        assert (refused.exit_code, "is there already" in refused.stderr) == (1, True)
+        assert (refused.exit_code, "exists already" in refused.stderr) == (1, True)
         assert "there is no folder" in kosmos("eval", *command, "-o", "none/here.yaml").stderr
     assert own.read_text() == "- {question: mine, source: a.md}"
 
@@ -254,7 +254,7 @@ def test_questions__of_documents_that_a_log_is_kept_of_are_refused(
     assert not acme.audited
     acme.collections.create("hr", preset="corporate")
     assert acme.audited  # what is read without a collection is of this one too
-    assert "an audit log is kept" in kosmos("eval", "questions", "-t", tenant_name).stderr
+    assert "these documents have an audit log" in kosmos("eval", "questions", "-t", tenant_name).stderr
     assert kosmos("eval", "questions", "-t", tenant_name, "-C", "default", "-o", "made.yaml").exit_code == 0
 
 
