@@ -10,8 +10,7 @@ from typing import Literal, Protocol, Self, get_args
 
 from kosmos_rag.core.errors import IngestionError, ParseError, RequestError
 from kosmos_rag.retrieval.keyword.classic import ClassicRanking
-from kosmos_rag.retrieval.keyword.paragraphs import Paragraph, split_paragraphs
-from kosmos_rag.retrieval.keyword.text_file import read_text
+from kosmos_rag.retrieval.keyword.paragraphs import Paragraph, read_text, split_paragraphs
 
 Ranking = Literal["bm25", "classic"]
 

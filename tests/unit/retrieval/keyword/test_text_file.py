@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.core.errors import ParseError, SourceError
-from kosmos_rag.retrieval.keyword.text_file import read_text
+from kosmos_rag.retrieval.keyword.paragraphs import read_text
 
 TEXT = "Umsätze je Région\n\nπ ≈ 3.14 😀"
 
