@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
@@ -24,7 +25,7 @@ from kosmos_rag.storage.permissions import (
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import TenantRef
 
-BATCH_CHUNKS = 4096
+BATCH_CHUNKS = 2048
 """Chunks, or documents without chunks, whose acl changes in one transaction. Other writers of the collection wait."""
 
 
@@ -85,24 +86,50 @@ class PermissionSync:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class _Change:
+    """A document whose permissions a pass writes."""
+
+    id: uuid.UUID
+    before: Acl
+    """Its stored acl; nobody where the document is not ingested yet."""
+    after: Acl
+    size: int
+    """Number of its chunks, at least 1."""
+
+    @property
+    def order(self) -> tuple[bool, Acl, Acl]:
+        """Sort key: what takes a principal away comes first, and equal changes are together."""
+        return set(self.before) <= set(self.after), self.before, self.after
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
     """What a pass has to write."""
 
-    changes: list[tuple[uuid.UUID, Acl, int]]
-    """Document, its acl, and how many chunks it has, in the order of writing."""
+    changes: list[_Change]
+    """In the order of writing."""
     unnamed: frozenset[uuid.UUID]
     """Documents that the feed named once and names no more."""
 
     def batches(self) -> Iterator[dict[uuid.UUID, Acl]]:
-        """Yield the changes in batches of about `BATCH_CHUNKS`."""
+        """Yield the changes in batches of about `BATCH_CHUNKS`.
+
+        Equal changes are together where they fit: the lexical statistics change once for a batch, acl and lexeme, and
+        the rows of an acl whose documents all change at once are renamed.
+        """
         batch: dict[uuid.UUID, Acl] = {}
         size = 0
-        for key, acl, chunks in self.changes:
-            batch[key] = acl
-            size += max(1, chunks)
-            if size >= BATCH_CHUNKS:
+        for _, equal in groupby(self.changes, key=lambda change: change.order):
+            changes = list(equal)
+            if batch and size + sum(change.size for change in changes) > BATCH_CHUNKS:
                 yield batch
                 batch, size = {}, 0
+            for change in changes:
+                batch[change.id] = change.after
+                size += change.size
+                if size >= BATCH_CHUNKS:
+                    yield batch
+                    batch, size = {}, 0
         if batch:
             yield batch
 
@@ -116,24 +143,10 @@ def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID,
             raise RequestError(one_line(f"{message}take it out of {feed} and sync that first. Nothing was changed"))
     unnamed = frozenset(key for key, (feed, _) in stored.feeds.items() if feed == current.feed and key not in acls)
     changes = []
-    for key, acl in ({key: acl for key, (_, acl) in acls.items()} | dict.fromkeys(unnamed, NOBODY)).items():
-        document = stored.documents.get(key)
-        other_acl = document is not None and document[0] != acl
-        if stored.feeds.get(key) != (current.feed, acl) or other_acl or (key in unnamed and document is None):
-            changes.append((key, acl, document))
-    return _Plan(
-        changes=[
-            (key, acl, 0 if document is None else document[1]) for key, acl, document in sorted(changes, key=_order)
-        ],
-        unnamed=unnamed,
-    )
-
-
-def _order(change: tuple[uuid.UUID, Acl, tuple[Acl, int] | None]) -> tuple[bool, Acl, Acl]:
-    """Order changes: what takes a principal away comes first, and equal changes are together.
-
-    The lexical statistics change once for a batch, acl and lexeme.
-    """
-    _, acl, document = change
-    old = NOBODY if document is None else document[0]
-    return set(old) <= set(acl), old, acl
+    for key, after in ({key: acl for key, (_, acl) in acls.items()} | dict.fromkeys(unnamed, NOBODY)).items():
+        ingested = key in stored.documents
+        before, chunks = stored.documents.get(key, (NOBODY, 0))
+        other_acl = ingested and before != after
+        if stored.feeds.get(key) != (current.feed, after) or other_acl or (key in unnamed and not ingested):
+            changes.append(_Change(id=key, before=before, after=after, size=max(1, chunks)))
+    return _Plan(changes=sorted(changes, key=lambda change: change.order), unnamed=unnamed)

@@ -180,8 +180,7 @@ _ROWS = 4096
 """Maximum rows of one statement, so that a large document stays within the statement timeout."""
 
 
-def batches(columns: dict[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
+def batches(columns: dict[str, list[Any]], *, rows: int = _ROWS) -> Iterator[dict[str, list[Any]]]:
     """Yield slices of equal-length columns, one for each statement."""
-    rows = len(next(iter(columns.values())))
-    for start in range(0, rows, _ROWS):
-        yield {name: values[start : start + _ROWS] for name, values in columns.items()}
+    for start in range(0, len(next(iter(columns.values()))), rows):
+        yield {name: values[start : start + rows] for name, values in columns.items()}

@@ -5,6 +5,7 @@ Every write here runs under the lock on the collection (`lock_collection`): its 
 
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -154,36 +155,17 @@ class RemovedCounts:
 
 def count_removed(connection: psycopg.Connection, tenant_id: uuid.UUID, version_ids: list[uuid.UUID]) -> RemovedCounts:
     """Count what document versions contribute to the statistics of their collection."""
-    return RemovedCounts(version_ids=version_ids, counts=count_versions(connection, tenant_id, version_ids))
-
-
-def count_versions(
-    connection: psycopg.Connection,
-    tenant_id: uuid.UUID,
-    version_ids: list[uuid.UUID],
-    languages: Mapping[Acl, Collection[str]] | None = None,
-) -> dict[Acl, LexicalCounts]:
-    """Count the stored chunks of document versions by access control list.
-
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
-        version_ids: the document versions.
-        languages: text search configurations of their documents, by access control list, where the counts are added.
-    """
     scope = {"tenant_id": tenant_id, "version_ids": version_ids}
     sizes = connection.execute(statement("size_of_documents"), scope).fetchall() if version_ids else ()
     rows = connection.execute(statement("lexemes_of_documents"), scope).fetchall() if version_ids else ()
     lexemes = {tuple(acl): dict(zip(names, counts, strict=True)) for acl, names, counts in rows}
-    return {
-        tuple(acl): LexicalCounts(
-            chunks=chunks,
-            length=length,
-            lexemes=lexemes.get(tuple(acl), {}),
-            languages=frozenset((languages or {}).get(tuple(acl), ())),
-        )
-        for acl, chunks, length in sizes
-    }
+    return RemovedCounts(
+        version_ids=version_ids,
+        counts={
+            tuple(acl): LexicalCounts(chunks=chunks, length=length, lexemes=lexemes.get(tuple(acl), {}))
+            for acl, chunks, length in sizes
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,12 +222,48 @@ def update_statistics(
     return ids
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """A change of the access control list of documents."""
+
+    before: Acl
+    after: Acl
+
+
+def count_moves(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, moves: Mapping[uuid.UUID, Move]
+) -> dict[Move, LexicalCounts]:
+    """Count the chunks of document versions by move, without languages.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        moves: move by document version.
+    """
+    distinct = list(dict.fromkeys(moves.values()))
+    numbers = {move: number for number, move in enumerate(distinct)}
+    values = {
+        "tenant_id": tenant_id,
+        "version_ids": array(connection, "uuid", list(moves)),
+        "numbers": array(connection, "int4", [numbers[move] for move in moves.values()]),
+    }
+    cursor = connection.cursor(binary=True)
+    lexemes = {
+        number: dict(zip(names, counts, strict=True))
+        for number, names, counts in cursor.execute(statement("lexemes_of_moves"), values).fetchall()
+    }
+    return {
+        distinct[number]: LexicalCounts(chunks=chunks, length=length, lexemes=lexemes.get(number, {}))
+        for number, chunks, length in cursor.execute(statement("size_of_moves"), values).fetchall()
+    }
+
+
 def move_counts(
     connection: psycopg.Connection,
     scope: dict[str, Any],
     statistics: CollectionStatistics,
-    added: Mapping[Acl, LexicalCounts],
-    removed: Mapping[Acl, LexicalCounts],
+    counts: Mapping[Move, LexicalCounts],
+    languages: Mapping[Acl, Collection[str]],
 ) -> None:
     """Move the counts of chunks to other access control lists; the chunks and their lexemes keep their ids.
 
@@ -253,12 +271,18 @@ def move_counts(
         connection: connection of the worker role, with the tenant set.
         scope: `tenant_id` and `collection`.
         statistics: the statistics that the lock returned.
-        added: counts of the chunks by their new list.
-        removed: counts of the same chunks by their old list.
+        counts: what `count_moves` returned.
+        languages: text search configurations of the moved documents by their new list.
     """
-    # What is added comes first: the id of a lexeme is read from its rows, and the last one may be removed.
-    _update_lexemes(connection, scope, added, {}, statistics.next_lexeme_id)
-    _update_lexemes(connection, scope, {}, removed, statistics.next_lexeme_id)
+    whole = _whole_moves(connection, scope, counts)
+    for move in whole:
+        _rename_acl(connection, scope, move, counts[move])
+    _move_lexemes(connection, scope, {move: count for move, count in counts.items() if move not in whole})
+    added: dict[Acl, LexicalCounts] = {}
+    removed: dict[Acl, LexicalCounts] = {}
+    for move, count in counts.items():
+        added[move.after] = _sum_sizes(added.get(move.after), count, languages[move.after])
+        removed[move.before] = _sum_sizes(removed.get(move.before), count, ())
     unchanged = {
         "chunks": 0,
         "length": 0,
@@ -267,6 +291,69 @@ def move_counts(
     }
     for (epoch,) in connection.execute(statement("update_collection_statistics"), {**scope, **unchanged}):
         _update_acl_statistics(connection, {**scope, "epoch": epoch}, added, removed)
+
+
+def _sum_sizes(total: LexicalCounts | None, count: LexicalCounts, languages: Collection[str]) -> LexicalCounts:
+    before = total or LexicalCounts()
+    return LexicalCounts(
+        chunks=before.chunks + count.chunks, length=before.length + count.length, languages=frozenset(languages)
+    )
+
+
+WHOLE_MOVE_CHUNKS = 20
+"""Chunks from which on a statement of its own for a whole list pays."""
+
+
+def _whole_moves(
+    connection: psycopg.Connection, scope: dict[str, Any], counts: Mapping[Move, LexicalCounts]
+) -> set[Move]:
+    """Return the moves of all chunks of a list to one that has none, which no other move shares."""
+    lists = {acl for move in counts for acl in (move.before, move.after)}
+    values = {**scope, "acl_hashes": [_acl_hash(acl) for acl in lists]}
+    sizes = {tuple(acl): chunks for acl, chunks in connection.execute(statement("acl_sizes"), values).fetchall()}
+    targets = Counter(move.after for move in counts)
+    return {
+        move
+        for move, count in counts.items()
+        if count.chunks >= WHOLE_MOVE_CHUNKS
+        and sizes.get(move.before) == count.chunks
+        and not sizes.get(move.after)
+        and targets[move.after] == 1
+    }
+
+
+def _rename_acl(connection: psycopg.Connection, scope: dict[str, Any], move: Move, count: LexicalCounts) -> None:
+    values = {
+        "lexemes": array(connection, "text", list(count.lexemes)),
+        "before_hash": _acl_hash(move.before),
+        "after_hash": _acl_hash(move.after),
+        "after": list(move.after),
+    }
+    connection.execute(statement("rename_lexemes_acl"), {**scope, **values})
+
+
+def _move_lexemes(connection: psycopg.Connection, scope: dict[str, Any], counts: Mapping[Move, LexicalCounts]) -> None:
+    changes: Counter[_Pair] = Counter()
+    for move, count in counts.items():
+        changes.update({(lexeme, move.after): chunks for lexeme, chunks in count.lexemes.items()})
+        changes.subtract({(lexeme, move.before): chunks for lexeme, chunks in count.lexemes.items()})
+    # The changes of a lexeme add up to 0: where one list gets more chunks, another has fewer, and has the id.
+    ordered = sorted(changes.items())  # neighbours in the index
+    fewer = {pair: change for pair, change in ordered if change < 0}
+    more = {pair: change for pair, change in ordered if change > 0}
+    ids: dict[str, int] = {}
+    for name in ("delete_lexemes", "update_lexemes") if fewer else ():
+        pairs = list(fewer)
+        values = {**scope, **_lexeme_columns(connection, fewer)}
+        for number, lexeme_id in connection.cursor(binary=True).execute(statement(name), values).fetchall():
+            ids[pairs[number - 1][0]] = lexeme_id
+            del fewer[pairs[number - 1]]
+        if not fewer:
+            break
+    if more:
+        columns = _lexeme_columns(connection, more)
+        columns["ids"] = array(connection, "int4", [ids[lexeme] for lexeme, _ in more])
+        connection.execute(statement("upsert_lexemes"), {**scope, **columns})
 
 
 def _update_acl_statistics(

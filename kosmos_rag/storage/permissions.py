@@ -13,9 +13,12 @@ import psycopg
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import array, array_literal, batches
-from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics
+from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
+
+VECTOR_ROWS = 512
+"""Vectors of one statement: to insert them into an hnsw index again takes milliseconds each."""
 
 NOBODY: Acl = ()
 """No principal is in it: only the worker role, which reads all rows of a tenant, sees such a document."""
@@ -132,8 +135,13 @@ def update_permissions(
     if rows:
         batch = list(acls.items())
         moved = [
-            _Moved(id=batch[number - 1][0], version_id=version_id, acl=batch[number - 1][1], language=language)
-            for number, version_id, language in rows
+            _Moved(
+                id=batch[number - 1][0],
+                version_id=version_id,
+                move=Move(before=tuple(before), after=batch[number - 1][1]),
+                language=language,
+            )
+            for number, version_id, language, before in rows
         ]
         _move(connection, current, statistics, moved)
     return len(rows)
@@ -164,7 +172,7 @@ class _Moved:
 
     id: uuid.UUID
     version_id: uuid.UUID
-    acl: Acl
+    move: Move
     language: str
 
 
@@ -172,10 +180,10 @@ def _move(
     connection: psycopg.Connection, current: FeedPass, statistics: CollectionStatistics, moved: Sequence[_Moved]
 ) -> None:
     scope = _scope(current)
-    versions = [one.version_id for one in moved]
-    removed = lexical_statistics.count_versions(connection, current.tenant_id, versions)
-    acls = array(connection, "text", [array_literal(one.acl) for one in moved])
-    version_ids = array(connection, "uuid", versions)
+    moves = {one.version_id: one.move for one in moved}
+    counts = lexical_statistics.count_moves(connection, current.tenant_id, moves)
+    acls = array(connection, "text", [array_literal(one.move.after) for one in moved])
+    version_ids = array(connection, "uuid", list(moves))
     document_ids = array(connection, "uuid", [one.id for one in moved])
     connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
     connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
@@ -188,7 +196,7 @@ def _move(
         "sequences": [row[1] for row in chunks],
         "acls": [row[2] for row in chunks],
     }
-    for part in batches(columns):
+    for part in batches(columns, rows=VECTOR_ROWS):
         values = {
             **scope,
             "chunk_ids": array(connection, "uuid", part["chunk_ids"]),
@@ -199,6 +207,5 @@ def _move(
         connection.execute(statement("update_embedding_acls"), values)
     languages: dict[Acl, set[str]] = {}
     for one in moved:
-        languages.setdefault(one.acl, set()).add(one.language)
-    added = lexical_statistics.count_versions(connection, current.tenant_id, versions, languages)
-    lexical_statistics.move_counts(connection, scope, statistics, added, removed)
+        languages.setdefault(one.move.after, set()).add(one.language)
+    lexical_statistics.move_counts(connection, scope, statistics, counts, languages)

@@ -55,8 +55,8 @@ DELETE FROM kosmos.document_permissions p
        OFFSET 0)
 
 -- name: documents_with_other_acl
--- Documents of a batch whose acl is not the new one: row number of the batch, version, language.
-SELECT u.number, v.id, d.language
+-- Documents of a batch whose acl is not the new one: row number of the batch, version, language, acl.
+SELECT u.number, v.id, d.language, d.acl
   FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) WITH ORDINALITY AS u (id, acl, number)
  CROSS JOIN LATERAL (
        SELECT n.id, n.acl, n.language, n.version
@@ -104,3 +104,46 @@ UPDATE kosmos.embeddings e
    SET acl = u.acl::text[]
   FROM unnest(%(chunk_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
  WHERE e.tenant_id = %(tenant_id)s AND e.chunk_id = u.id AND e.chunk_id = ANY (%(chunk_ids)b::uuid[])
+
+-- name: lexemes_of_moves
+-- Counts the lexemes of versions by move: from one acl to another.
+SELECT n.number, array_agg(n.lexeme), array_agg(n.chunks)
+  FROM (SELECT m.number, u.lexeme, count(*)::integer AS chunks
+          FROM unnest(%(version_ids)b::uuid[], %(numbers)b::integer[]) AS m (version_id, number)
+         CROSS JOIN LATERAL (
+               SELECT c.tsv
+                 FROM kosmos.chunks c
+                WHERE c.tenant_id = %(tenant_id)s AND c.version_id = m.version_id
+               OFFSET 0) c
+         CROSS JOIN LATERAL unnest(c.tsv) u
+         GROUP BY m.number, u.lexeme) n
+ GROUP BY n.number
+
+-- name: size_of_moves
+SELECT m.number, count(*), sum(c.length)::bigint
+  FROM unnest(%(version_ids)b::uuid[], %(numbers)b::integer[]) AS m (version_id, number)
+ CROSS JOIN LATERAL (
+       SELECT n.length
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.version_id = m.version_id
+       OFFSET 0) c
+ GROUP BY m.number
+
+-- name: upsert_lexemes
+INSERT INTO kosmos.lexemes AS l (tenant_id, collection, lexeme, acl_hash, acl, id, chunks)
+SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id, u.chunks
+  FROM unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(acls)b::text[], %(ids)b::integer[], %(counts)b::integer[])
+       AS u (lexeme, acl_hash, acl, id, chunks)
+ON CONFLICT (tenant_id, collection, lexeme, acl_hash) DO UPDATE SET chunks = l.chunks + excluded.chunks
+
+-- name: acl_sizes
+SELECT s.acl, s.chunks
+  FROM kosmos.acl_statistics s
+ WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.acl_hash = ANY (%(acl_hashes)s::uuid[])
+
+-- name: rename_lexemes_acl
+-- All rows of one access control list; the new list has none.
+UPDATE kosmos.lexemes l
+   SET acl_hash = %(after_hash)s, acl = %(after)s::text[]
+ WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = ANY (%(lexemes)b::text[])
+   AND l.acl_hash = %(before_hash)s

@@ -39,10 +39,13 @@ RETURNING id
 
 -- name: delete_lexemes
 -- Deletes lexemes that no chunk contains any more: a deleted document leaves no word behind.
+-- Returns their ids by their position in the array.
 DELETE FROM kosmos.lexemes l
- USING unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(counts)b::integer[]) AS u (lexeme, acl_hash, chunks)
+ USING unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(counts)b::integer[]) WITH ORDINALITY
+       AS u (lexeme, acl_hash, chunks, number)
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = u.lexeme
-   AND l.acl_hash = u.acl_hash AND l.chunks + u.chunks <= 0
+   AND l.lexeme = ANY (%(lexemes)b::text[]) AND l.acl_hash = u.acl_hash AND l.chunks + u.chunks <= 0
+RETURNING u.number, l.id
 
 -- name: update_lexemes
 -- Returns the ids of existing lexemes by their position in the array; the others are new. The condition with ANY stays:

@@ -15,9 +15,10 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import IngestionError, RequestError, SourceError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED
+from kosmos_rag.ingestion import permissions as sync
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage import permissions
+from kosmos_rag.storage import lexical_statistics, permissions
 from kosmos_rag.storage.permissions import FeedPass
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import changed
@@ -295,9 +296,19 @@ STATISTICS = {
 }
 
 
+@pytest.mark.parametrize("whole", [1, 20], ids=["whole lists renamed", "row by row"])
+@pytest.mark.parametrize("batch", [5, 2048])
 def test_statistics__are_those_of_a_fresh_ingest(
-    engine: Engine, write: Write, tenant_name: str, database: DatabaseSettings
+    engine: Engine,
+    write: Write,
+    tenant_name: str,
+    database: DatabaseSettings,
+    whole: int,
+    batch: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(lexical_statistics, "WHOLE_MOVE_CHUNKS", whole)
+    monkeypatch.setattr(sync, "BATCH_CHUNKS", batch)
     documents = [
         *_pages(30),
         _document("german", "die Häuser und der churn", language="german"),
@@ -312,8 +323,14 @@ def test_statistics__are_those_of_a_fresh_ingest(
     scope.sync_permissions(write(principals, first))
     swapped = {**principals, "space-0": ["ben", "ann"], "space-1": ["ann"]}
     scope.sync_permissions(write(swapped, then | {"german": ["space-2"]}))
+    renamed: list[object] = []
+    rename = lexical_statistics._rename_acl
+    monkeypatch.setattr(lexical_statistics, "_rename_acl", lambda *given: (renamed.append(given), rename(*given)))
+    swapped["space-2"] = ["eve"]
+    scope.sync_permissions(write(swapped, then | {"german": ["space-2"]}))
+    assert bool(renamed) == (whole == 1)
     acls = {name: tuple(principal for space in held for principal in swapped[space]) for name, held in then.items()}
-    acls["german"] = ("cem",)
+    acls["german"] = ("eve",)
     fresh = f"{tenant_name}-fresh"
     engine.tenant(fresh).ingest(
         [replace(document, acl=acls.get(document.source, (PERMISSION_FEED,))) for document in documents]
@@ -325,12 +342,12 @@ def test_statistics__are_those_of_a_fresh_ingest(
         # Languages are only added, as in a publication (decision 13).
         (languages,) = connection.execute(
             "SELECT array_agg(DISTINCT l ORDER BY l) FROM kosmos.acl_statistics, unnest(languages) l"
-            " WHERE tenant_id = %s AND acl = '{cem}'",
+            " WHERE tenant_id = %s AND acl = '{eve}'",
             [tenant(tenant_name).id],
         ).fetchone() or ([],)
     assert languages == ["english", "german"]
     assert scope.search("churn").hits == ()
-    for principal in ("ann", "ben", "cem", "dan"):
+    for principal in ("ann", "ben", "cem", "dan", "eve"):
         moved, anew = (
             engine.tenant(one, principals=(principal,)).search("churn report team1", 100).hits
             for one in (tenant_name, fresh)
