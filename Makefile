@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-audit bench-schema bench-service bench-slo clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-slo clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -88,6 +88,9 @@ bench-schema: $(STAMP)
 
 bench-service: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.service
+
+bench-permissions: $(STAMP)
+	$(BIN)/python -m benchmarks.permissions
 
 bench-audit: $(STAMP)
 	$(BIN)/python -m benchmarks.audit

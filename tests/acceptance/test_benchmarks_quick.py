@@ -23,6 +23,7 @@ TABLES = {
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "peers": r"RRF, the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
     "peers.ingest": r"\| kosmos_rag, the files by a worker +\| +[\d.]+ \|",
+    "permissions": r"every container changes +300 documents +[\d.]+ s +[\d.]+ CPU s",
     "quality": r"fused as shipped +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
     "reranker.deadline": r"p50 [\d.]+ ms, p99 [\d.]+ ms, slowest [\d.]+ ms",
     "scale": r"lexical +kosmos +50 % +\S.* +500 +[\d.]+",
