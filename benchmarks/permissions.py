@@ -4,8 +4,8 @@
                                      [--json FILE] [--quick]
 
 Publishes documents of one chunk with random vectors, whose permissions are known, and builds the indexes. Then each
-pass is a feed in a file of JSON Lines. CPU seconds are those of this process and of the server, its background processes too. No
-text is embedded: the benchmark fails if one is.
+pass is a feed in a file of JSON Lines. CPU seconds are those of this process and of the server, its background
+processes too. No text is embedded: the benchmark fails if one is.
 """
 
 import json
