@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Protocol
 
@@ -22,7 +21,7 @@ from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, writable_spaces
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, server_time, writable_spaces
 
 INLINE_TEXTS = 16
 """Texts that are embedded within the publishing transaction, before it locks anything.
@@ -226,7 +225,7 @@ class Publisher:
         leased_documents = [document for document in documents if document.id in leased]
         if not leased_documents:
             return {}
-        now = datetime.now(UTC)
+        now = server_time(connection)
         ensure_tenant(connection, batch.tenant, batch.collection, batch.first_space, now=now)
         replaced = publish(connection, batch.tenant.id, leased_documents, collection=batch.collection, now=now)
         _require_unchanged_preset(connection, batch)

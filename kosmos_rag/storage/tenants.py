@@ -90,6 +90,17 @@ def ensure_tenant(
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})
 
 
+def server_time(connection: psycopg.Connection) -> datetime:
+    """Return the time of the server at which the transaction started; the clocks of processes may differ.
+
+    It is bound as a value: a distributed server refuses `now()` in an upsert.
+    """
+    row = connection.execute(statement("server_time")).fetchone()
+    assert row is not None
+    time: datetime = row[0]
+    return time
+
+
 def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: datetime) -> None:
     """Create the tenant if it is missing."""
     connection.execute(statement("create_tenant"), {"tenant_id": owner.id, "name": owner.name, "now": now})

@@ -22,7 +22,7 @@ from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, sto
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.storage.tenants import TenantRef, server_time
 
 CHANNEL = "kosmos_jobs"
 REQUEUE_INTERVAL_S = 0.5
@@ -368,10 +368,7 @@ class Queue:
     def server_time(self) -> datetime:
         """Return the time of the server."""
         with self._pool.untenanted() as connection:
-            row = connection.execute(statement("server_time")).fetchone()
-        assert row is not None
-        time: datetime = row[0]
-        return time
+            return server_time(connection)
 
     def count_dead_since(self, since: datetime, kinds: Sequence[str]) -> int:
         """Count the permanently failed jobs of all tenants since a time.

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import numpy as np
@@ -94,6 +94,23 @@ class Leases:
             "FROM kosmos.documents d WHERE d.id = ANY (%s)) WHERE tenant_id = %s",
             (list(completions), ACME.id),
         )
+
+
+class ClockAhead(datetime):
+    """The clock of a process that is a day ahead."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(days=1)
+
+
+def test_publish__takes_the_time_from_the_server(
+    publisher: Publisher, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kosmos_rag.ingestion.publisher.datetime", ClockAhead, raising=False)
+    _publish(publisher, _chunked("a"))
+    ahead = "SELECT count(*) FROM kosmos.documents WHERE greatest(created_at, updated_at) > now() + interval '1 hour'"
+    assert _rows(database, ahead) == [(0,)]
 
 
 def test_publish__drops_documents_whose_lease_is_lost(publisher: Publisher, database: DatabaseSettings) -> None:
