@@ -18,13 +18,13 @@ class EvaluationSettings(Section):
         description="Measures as ir-measures names them; RR is the reciprocal rank (MRR), AP is for MAP.",
     )
     depth: Annotated[int, Strict(), Ge(1), Le(1000)] = Field(
-        default=30, description="Hits that a question asks for; a document stands at the rank of its best one."
+        default=30, description="Number of hits for each question; a document has the rank of its best one."
     )
     targets: Mapping[str, Share] = Field(
         default={"R@10": 0.8, "RR@10": 0.6},
-        description="What a measure has to reach: `eval gate` exits with 1 below it.",
+        description="Minimum of a measure: `eval gate` exits with 1 below it.",
     )
     alerts: Mapping[str, Share] = Field(
         default={"R@10": 0.7, "RR@10": 0.5},
-        description="Where a measure is so low that somebody is to be told: `eval gate --alert` exits with 1 below it.",
+        description="Alert threshold of a measure: `eval gate --alert` exits with 1 below it.",
     )

@@ -13,10 +13,10 @@ class McpSettings(Section):
     Over HTTP, tokens and keys identify the caller.
     """
 
-    tenant: Annotated[str, Field(min_length=1)] = Field(default="default", description="Whose documents are asked.")
+    tenant: Annotated[str, Field(min_length=1)] = Field(default="default", description="Tenant of the documents.")
     principals: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = Field(
-        default=("everyone",), description="What the reader holds, all of it: everyone, department:hr."
+        default=("everyone",), description="All principals of the reader: everyone, department:hr."
     )
     subject: Annotated[str, Field(min_length=1, max_length=300)] = Field(
-        default="local", description="Who that is, for the audit log."
+        default="local", description="Id or name of the reader, for the audit log."
     )

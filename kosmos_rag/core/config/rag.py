@@ -42,11 +42,11 @@ class ChunkingSettings(Section):
     """
 
     strategy: Literal["semantic", "recursive", "markdown", "paragraph", "hierarchical"] = Field(
-        default="semantic", description="Splitter that is tried first."
+        default="semantic", description="Primary chunker."
     )
     fallback: Literal["recursive"] = Field(
         default="recursive",
-        description="Splitter for what the first cannot cut; the recursive one never fails.",
+        description="Chunker for text that the primary one cannot cut; the recursive one never fails.",
     )
     min_size: Count = Field(
         default=400,
@@ -62,23 +62,23 @@ class ChunkingSettings(Section):
     )
     breakpoint_threshold: Share = Field(
         default=0.5,
-        description="Cosine similarity of neighbouring sentences below which the semantic splitter cuts.",
+        description="Cosine similarity of neighbouring sentences below which the semantic chunker cuts.",
     )
     recursive_size: Count = Field(
-        default=512, description="Characters of a chunk that the recursive splitter makes, overlap included."
+        default=512, description="Characters of a chunk of the recursive chunker, overlap included."
     )
     separators: tuple[str, ...] = Field(
         default=("\n\n", "\n", ". ", " "),
         min_length=1,
-        description="Where the recursive splitter cuts, the most natural place first.",
+        description="Separators of the recursive chunker, in order of preference.",
     )
     whole_blocks: Switch = Field(
         default=False,
-        description="Never cut a fenced block (SQL) in Markdown: what the model does not read is found by words.",
+        description="Never cut a fenced block (SQL) in Markdown; lexical search covers text beyond the model's input.",
     )
     plain_headings: Switch = Field(
         default=False,
-        description="Take lines in capitals, title case or with numbers for headings where a text or PDF has none.",
+        description="Treat lines in capitals, title case or with numbers as headings if a text or PDF has none.",
     )
     section_size: Count = Field(
         default=2000,
@@ -116,7 +116,7 @@ class EmbeddingSettings(Section):
     )
     dimensions: Dimensions = Field(
         default=768,
-        description="Length of a vector; must be the model's own. 4000 is what a halfvec index takes.",
+        description="Dimensions of a vector; must be the model's own. 4000 is the limit of a halfvec index.",
     )
     batch_size: Count = Field(default=32, description="Texts per forward pass; more is faster until memory ends.")
     normalize: Switch = Field(
@@ -182,7 +182,7 @@ class RetrievalSettings(Section):
         default=0.0,
         description="Weight of pseudo-relevance feedback in the fusion: similarity to the best five; 0 is off.",
     )
-    top_k: Count = Field(default=20, description="Fused hits that go on to reranking.")
+    top_k: Count = Field(default=20, description="Number of fused hits for reranking.")
     similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
         default=0.0, description="Cosine similarity below which the dense retriever drops a candidate."
     )
@@ -242,7 +242,7 @@ class RerankingSettings(Section):
     )
     deadline_ms: Count = Field(
         default=500,
-        description="Milliseconds since the question came after which reranking is given up; the fused order stands.",
+        description="Milliseconds since the start of the query until reranking is cancelled; the fused order remains.",
     )
 
 
@@ -255,13 +255,15 @@ class ExpansionSettings(Section):
     synonyms: File | None = Field(
         default=None, description="YAML file of synonyms for the lexical retriever; null is none."
     )
-    synonym_weight: Share = Field(default=0.5, description="What a synonym counts for, beside 1 for a word asked for.")
+    synonym_weight: Share = Field(
+        default=0.5, description="Weight of a synonym, relative to 1 for a word of the query."
+    )
     queries: Annotated[int, Strict(), Ge(0), Le(8)] = Field(
-        default=0, description="Other wordings of the question that the language model writes, each asked as well."
+        default=0, description="Number of other wordings of the question by the language model, each searched too."
     )
     hyde: Switch = Field(
         default=False,
-        description="Let the language model write an answer, and look for passages like it (HyDE).",
+        description="Let the language model write an answer, and search for similar passages (HyDE).",
     )
 
 
@@ -274,7 +276,7 @@ class ContextSettings(Section):
         description="Put title, section and place above each passage; readers and models judge by them.",
     )
     citation_format: Annotated[str, AfterValidator(_check_citation)] = Field(
-        default="[{index}]", description="The marker of a passage; {index} stands for its number."
+        default="[{index}]", description="Format of a passage's marker; {index} is its number."
     )
     near_duplicate_threshold: Share = Field(
         default=0.9, description="Similarity from which a passage repeats a better one and is left out."
@@ -296,12 +298,13 @@ class AnswerSettings(Section):
         default=4, description="Sentences, code blocks, list items and table rows of an answer."
     )
     threshold: Share = Field(
-        default=0.5, description="Confidence below which the answer is a refusal; 0 never refuses what has evidence."
+        default=0.5,
+        description="Confidence below which the answer is a refusal; 0 refuses only without evidence.",
     )
     template: str = Field(
         default="grounded",
         pattern=r"^(grounded|corporate|.+\.j2)$",
-        description="What the model is told: grounded, corporate, or the path of a .j2 file of your own.",
+        description="Prompt template: grounded, corporate, or the path of a .j2 file.",
     )
     max_output_tokens: Count = Field(default=600, description="Tokens that the model may write for an answer.")
     link_hosts: tuple[HostPattern, ...] = Field(
@@ -310,7 +313,7 @@ class AnswerSettings(Section):
     )
     history_turns: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
         default=0,
-        description="Turns of a conversation that the model makes one question of, before it is searched; 0 is none.",
+        description="Turns of a conversation that the model condenses into one query; 0 ignores the conversation.",
     )
 
 
@@ -319,7 +322,7 @@ class AccessSettings(Section):
 
     department_from: Literal["metadata", "folder"] | None = Field(
         default=None,
-        description="Where a document's department is that may read it: metadata, or else the folder; null is nowhere.",
+        description="Source of a document's department, which may read it: metadata, or else the folder; null is none.",
     )
     key: str = Field(
         default="department", min_length=1, description="Key of the metadata, and kind of the principal: department:hr."
@@ -349,11 +352,9 @@ class AuditSettings(Section):
 
     enabled: Switch = Field(
         default=False,
-        description="Log each retrieval, context and answer before it is given out; it waits for the disk.",
+        description="Log each search, context and answer durably before it is returned.",
     )
-    questions: Switch = Field(
-        default=True, description="Log the text of questions; off, only its SHA-256, which tells equal ones."
-    )
+    questions: Switch = Field(default=True, description="Log the text of questions; if false, only its SHA-256.")
 
 
 class RagSettings(Section):
@@ -370,8 +371,8 @@ class RagSettings(Section):
     answer: AnswerSettings = AnswerSettings()
     audit: AuditSettings = AuditSettings()
     signals: Mapping[str, Mapping[str, Any]] = Field(
-        default={}, description="Rules that move hits after ranking, by name, with their parameters."
+        default={}, description="Rules that reorder hits after ranking, by name, with their parameters."
     )
     intents: Mapping[str, Mapping[str, Any]] = Field(
-        default={}, description="Kinds of questions by name: what tells them, and the signals that they change."
+        default={}, description="Kinds of queries by name: their conditions, and their changes of signals."
     )

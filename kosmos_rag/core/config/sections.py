@@ -70,8 +70,7 @@ class DatabaseSettings(Section):
 
     idle_transaction_timeout_ms: Amount = Field(
         default=30_000,
-        description="Milliseconds that the server lets a transaction wait for us, and a stopped process keep its "
-        "locks; 0 is no limit.",
+        description="Milliseconds that a transaction may be idle, and a stopped process hold its locks; 0 is no limit.",
     )
 
     @property
@@ -105,7 +104,7 @@ class ModelsSettings(Section):
         default=None,
         description="Folder of downloaded and exported models; null is the usual cache folders.",
     )
-    offline: Switch = Field(default=False, description="Use only what is in the cache; nothing is downloaded.")
+    offline: Switch = Field(default=False, description="Use cached models only; download nothing.")
 
     @model_validator(mode="after")
     def _check_device(self) -> Self:
@@ -131,7 +130,7 @@ class LanguageModelSettings(Section):
 
     protocol: Literal["openai", "ollama"] = Field(
         default="openai",
-        description="What the server speaks: openai as vLLM, llama.cpp and services do, or Ollama's own.",
+        description="Protocol of the server: openai (vLLM, llama.cpp, hosted services), or ollama.",
     )
     url: str | None = Field(
         default=None,
@@ -160,11 +159,11 @@ class ParsingSettings(Section):
     """
 
     memory_mb: Annotated[int, Strict(), Ge(256), Le(MAX_INTEGER)] = Field(
-        default=1024, description="Megabytes of memory that parsing one file may take."
+        default=1024, description="Memory limit of parsing one file, in megabytes."
     )
-    cpu_s: Count = Field(default=60, description="Seconds of computing that parsing one file may take.")
+    cpu_s: Count = Field(default=60, description="Processor time limit of parsing one file, in seconds.")
     timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=90.0, description="Seconds by the clock after which parsing a file is given up."
+        default=90.0, description="Time limit of parsing one file, in seconds."
     )
     text_mb: Count = Field(default=20, description="Megabytes of text above which a parsed file is refused.")
     pages: Count = Field(default=5000, description="Pages above which a file is refused.")
@@ -175,7 +174,7 @@ class ParsingSettings(Section):
 
     require_isolation: Switch = Field(
         default=False,
-        description="Parse no file where its process can reach network, processes or files of others: docs/parsing.md.",
+        description="Parse only in a process isolated from network, processes and files: docs/parsing.md.",
     )
 
     @model_validator(mode="after")
@@ -193,7 +192,7 @@ class UrlSettings(Section):
     """What may be fetched over HTTP."""
 
     allowed_hosts: tuple[HostPattern, ...] = Field(
-        default=(), description="Hosts that may be asked, *.example.org for all below one; empty: no URL is fetched."
+        default=(), description="Allowed hosts, *.example.org for all subdomains; empty: no URL is fetched."
     )
     allow_private: Switch = Field(
         default=False, description="Let an allowed host have a private or loopback address, for intranets."
@@ -226,7 +225,7 @@ class IndexSettings(Section):
 
     vector: Literal["auto", "ivfflat", "hnsw", "none"] = Field(
         default="auto",
-        description="Index of a large tenant's vectors; auto is ivfflat, or hnsw where ivfflat measures as too slow.",
+        description="Vector index of a large tenant; auto is ivfflat, or hnsw if ivfflat is measured to be too slow.",
     )
     precision: Literal["half", "bit"] = Field(
         default="half",
@@ -253,9 +252,7 @@ class IndexSettings(Section):
         default=2_000,
         description="Chunks that the lexical retriever scans before they are packed into a segment.",
     )
-    postings_cache_mb: Count = Field(
-        default=64, description="Megabytes of packed postings that a process keeps for the next question."
-    )
+    postings_cache_mb: Count = Field(default=64, description="Cache of packed postings of a process, in megabytes.")
 
 
 class ObservabilitySettings(Section):
@@ -269,11 +266,11 @@ class ObservabilitySettings(Section):
         description="text for people, json for a log collector; one line a message either way.",
     )
     log_texts: Switch = Field(
-        default=False, description="Write to the log what tenants wrote: questions, names of documents, error texts."
+        default=False, description="Log texts of tenants: questions, names of documents, error texts."
     )
     slow_ms: Amount = Field(
         default=1000, description="Milliseconds from which a retrieval is logged, with its plan; 0 logs none."
     )
     top_tenants: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
-        default=0, description="Tenants that ask most whose retrievals are metrics by name; 0: no metric names tenants."
+        default=0, description="Number of the busiest tenants that have metrics by name; 0: no metric names tenants."
     )

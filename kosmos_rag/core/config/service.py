@@ -29,13 +29,13 @@ class TokenSettings(Section):
 
     keys: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Public keys: a file (JWKS or PEM) or the https URL of a JWKS; null takes no tokens.",
+        description="Public keys: a file (JWKS or PEM) or the https URL of a JWKS; null accepts no tokens.",
     )
     algorithms: Annotated[tuple[Literal["RS256", "ES256", "EdDSA"], ...], Field(min_length=1)] = Field(
-        default=("RS256", "ES256", "EdDSA"), description="Algorithms of signatures that are taken."
+        default=("RS256", "ES256", "EdDSA"), description="Accepted signature algorithms."
     )
-    issuer: Claim | None = Field(default=None, description="What the claim iss must be; needed with keys.")
-    audience: Claim | None = Field(default=None, description="What the claim aud must name; needed with keys.")
+    issuer: Claim | None = Field(default=None, description="Required value of the claim iss; needed with keys.")
+    audience: Claim | None = Field(default=None, description="Required value in the claim aud; needed with keys.")
     leeway_s: Amount = Field(default=30, description="Seconds that two clocks may differ.")
     tenant_claim: Claim = Field(default="tenant", description="Claim with the tenant's name.")
     departments_claim: Claim = Field(default="departments", description="Claim with the departments of a subject.")
@@ -56,7 +56,7 @@ class DevelopmentSettings(Section):
     """An identity for requests without a token, on a loopback address only."""
 
     tenant: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Tenant of whoever comes without a token or key; null lets nobody in without."
+        default=None, description="Tenant of requests without a token or key; null refuses them."
     )
     departments: tuple[str, ...] = Field(default=(), description="Departments of that identity.")
     roles: tuple[str, ...] = Field(default=(), description="Roles of that identity.")
@@ -105,7 +105,7 @@ class ServiceSettings(Section):
     queue_timeout_s: Seconds = Field(
         default=2.0, description="Seconds that a request may queue; tenants share database.pool_size slots."
     )
-    timeout_s: Seconds = Field(default=30.0, description="Seconds that a request may take, streams apart.")
+    timeout_s: Seconds = Field(default=30.0, description="Time limit of a request in seconds, except for streams.")
     max_streams: Count = Field(
         default=100,
         description="Answers streamed at once, one thread each; tenants below their share get up to twice as many.",
@@ -115,7 +115,7 @@ class ServiceSettings(Section):
         description="Uploads received at once, some megabytes of memory each; as streams, up to twice as many.",
     )
     heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
-    drain_s: Seconds = Field(default=10.0, description="Seconds that streams are given to end on SIGTERM.")
+    drain_s: Seconds = Field(default=10.0, description="Seconds that streams may take to finish on SIGTERM.")
     tokens: TokenSettings = TokenSettings()
     development: DevelopmentSettings = DevelopmentSettings()
     rates: RateSettings = RateSettings()

@@ -15,14 +15,14 @@ class WorkerSettings(Section):
 
     processes: Count = Field(default=1, description="Processes that work, each with the models of its own.")
     batch: Count = Field(
-        default=64, description="Jobs that a process takes at once; documents of a batch are embedded together."
+        default=64, description="Jobs that a process claims at once; documents of a batch are embedded together."
     )
     lease_s: Annotated[float, Strict(), Ge(0.3), Le(MAX_INTEGER)] = Field(
-        default=60.0, description="Seconds after which the jobs of a worker that is gone are given to another."
+        default=60.0, description="Seconds after which the jobs of a lost worker are released to others."
     )
     poll_s: Seconds = Field(
         default=2.0,
-        description="Seconds between two looks into the queue, for workers that a pooler keeps from hearing of news.",
+        description="Seconds between two polls of the queue, for workers behind a pooler without notifications.",
     )
     max_attempts: Count = Field(default=3, description="Attempts after which a job that fails is dead.")
     max_lost: Count = Field(default=3, description="Workers that end while they hold a job before it is dead.")
@@ -34,19 +34,19 @@ class WorkerSettings(Section):
         description="Megabytes of memory at which a process is ended; from three quarters of it, after its batch.",
     )
     drain_s: Seconds = Field(
-        default=25.0, description="Seconds that running work is given to end when the worker is to stop."
+        default=25.0, description="Seconds that running jobs may take to finish when the worker stops."
     )
     maintenance_every_s: Seconds = Field(
         default=300.0,
         description="Seconds between two rounds of maintenance of a tenant: indexes, leftovers, old jobs.",
     )
-    keep_days: Count = Field(default=7, description="Days that finished jobs and runs are kept.")
-    keep_dead_days: Count = Field(default=90, description="Days that dead jobs are kept.")
+    keep_days: Count = Field(default=7, description="Retention of finished jobs and runs, in days.")
+    keep_dead_days: Count = Field(default=90, description="Retention of dead jobs, in days.")
     keep_audit_months: Count = Field(
-        default=12, description="Months before the running one that the log of retrievals is kept."
+        default=12, description="Retention of the audit log, in months before the current one."
     )
     keep_experiment_days: Count = Field(
-        default=30, description="Days that results of experiments are kept, and experiments after they were stopped."
+        default=30, description="Retention of results of experiments, and of stopped experiments, in days."
     )
     health_port: Annotated[int, Strict(), Ge(1), Le(65535)] | None = Field(
         default=None, description="Port of /livez, /readyz and /metrics; null opens none."
