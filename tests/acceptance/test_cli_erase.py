@@ -37,7 +37,7 @@ def test_erase__shows_then_erases_and_records(kosmos: Run, tmp_path: Path) -> No
     for arguments, message in (
         ((), "0 selectors are given; erase by one of subject, source and metadata"),
         (("--source", "a", "--subject", "b"), "2 selectors are given"),
-        (("--metadata", "employee"), "--metadata 'employee' is no KEY=VALUE; write --metadata employee=4711"),
+        (("--metadata", "employee"), "--metadata 'employee' is not KEY=VALUE; write --metadata employee=4711"),
     ):
         refused = kosmos("erase", *arguments, "--yes")
         assert (refused.exit_code, message in refused.stderr) == (1, True), refused.stderr

@@ -103,7 +103,7 @@ class ApiKeys:
             return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
 
     def rotate(self, owner: TenantRef, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
-        """Replace a key by one of the same name, scopes, principals and lifetime.
+        """Replace a key by one with the same properties and lifetime.
 
         Returns None, and changes nothing, where the old key is not valid, or ends before the overlap does.
         Raises ConfigError, DatabaseError.
@@ -160,7 +160,9 @@ class ApiKeys:
 
     @staticmethod
     def find(key: ParsedKey, pool: ConnectionPool) -> StoredKey | None:
-        """Return the stored key with this id; None where it is unknown, revoked or expired.
+        """Return the stored key with this id.
+
+        Returns None where it is unknown, revoked or expired.
 
         The secret is not compared. Raises DatabaseError.
         """
@@ -169,8 +171,8 @@ class ApiKeys:
             row = connection.execute(statement("valid_api_key"), values).fetchone()
         if row is None:
             return None
-        found = ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
-        return StoredKey(key=found, secret_sha256=row[3])
+        api_key = ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
+        return StoredKey(key=api_key, secret_sha256=row[3])
 
 
 def _insert_key(

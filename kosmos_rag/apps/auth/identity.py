@@ -18,7 +18,10 @@ _INVALID_CREDENTIALS = "no valid credentials; send a token or a key: Authorizati
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """A caller, taken from verified credentials or the configuration, never from the request itself."""
+    """A caller.
+
+    It comes from verified credentials or the configuration, never from the request itself.
+    """
 
     tenant: str
     subject: str
@@ -38,7 +41,10 @@ class Identity:
 def build_principals(
     subject: str, departments: Iterable[str], roles: Iterable[str], *, department_key: str
 ) -> list[str]:
-    """Build the principals of a subject; the prefix separates roles from departments of the same name."""
+    """Build the principals of a subject.
+
+    The prefix separates roles from departments of the same name.
+    """
     principals = {f"{department_key}:{name}" for name in departments} | {f"role:{name}" for name in roles}
     return [EVERYONE, f"user:{subject}", *sorted(principals)]
 

@@ -96,7 +96,10 @@ class TokenVerifier:
 
 
 class PublicKeys:
-    """Public keys of the token issuer, by key id: from a JWKS address, or from a JWKS or PEM file."""
+    """Public keys of the token issuer, by key id.
+
+    They come from a JWKS URL, or from a JWKS or PEM file.
+    """
 
     def __init__(self, settings: TokenSettings) -> None:
         assert settings.keys is not None, "created only where tokens are configured"
@@ -108,7 +111,10 @@ class PublicKeys:
         self._loaded_at = self._tried_at = time.monotonic()
 
     async def get(self, key_id: Any) -> Any:
-        """Return the key (a `PyJWK`) of an id; None where it is unknown. A token without an id gets the only key."""
+        """Return the key (a `PyJWK`) of an id.
+
+        Returns None where it is unknown. A token without an id gets the only key.
+        """
         # An unknown key waits for a refresh in progress, which may bring it. A known key does not wait.
         if self._find(key_id) is None or (self._is_older(_REFRESH_S) and not self._refresh_lock.locked()):
             async with self._refresh_lock:

@@ -34,7 +34,9 @@ class _Lookup:
 
 
 class KeyVerifier:
-    """Verifies the keys of requests. A lookup is cached for `service.key_cache_s`: a revoked key works for as long.
+    """Verifies the keys of requests.
+
+    A lookup is cached for `service.key_cache_s`: a revoked key works for as long.
 
     Keys that were valid before have a thread and a connection of their own, so that a flood of made-up keys does not
     delay them. Not thread-safe: for one event loop.
@@ -54,7 +56,9 @@ class KeyVerifier:
         return lookup is not None and lookup.matches(key)
 
     async def verify(self, key: ParsedKey) -> ApiKey | None:
-        """Return the stored key; None where it is unknown, revoked, expired, or has another secret.
+        """Return the stored key.
+
+        Returns None where it is unknown, revoked, expired, or has another secret.
 
         Raises TimedOut, DatabaseError.
         """

@@ -114,7 +114,7 @@ def rotate(
     *,
     common: TenantOptions,
 ) -> None:
-    """Replace a key by one of the same name, scopes and principals, and print it."""
+    """Replace a key by one with the same properties, and print it."""
     key_id = _id(key)
     with common.open_engine() as engine:
         key_text = _keys(engine).rotate(_tenant_ref(common.tenant), key_id, overlap=timedelta(seconds=overlap))

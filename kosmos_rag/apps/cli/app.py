@@ -86,6 +86,9 @@ app.add_typer(config.app, name="config")
 
 
 def main() -> None:
-    """Run the command line. Its environment holds URLs and keys, so parser processes must not read its memory."""
+    """Run the command line.
+
+    Its environment holds URLs and keys, so parser processes must not read its memory.
+    """
     clear_dumpable()
     app()

@@ -24,7 +24,7 @@ def ask(
         bool, typer.Option("--context", help="Show the numbered evidence for a prompt, without an answer.")
     ] = False,
 ) -> None:
-    """Answer a question from the documents with citations, or refuse, and show the sources."""
+    """Answer a question with citations, or refuse, and show the sources."""
     filter_ = options.filter()
     with options.open_engine() as engine:
         tenant = options.open_reader(engine)

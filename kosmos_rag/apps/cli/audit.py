@@ -105,7 +105,10 @@ def who_saw(
     *,
     common: TenantOptions,
 ) -> None:
-    """List who received passages of a document, also a deleted one, the newest first."""
+    """List who received passages of a document, the newest first.
+
+    The document may be deleted.
+    """
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
         who_saw = partial(owner.audit.list_document_access, since=first, until=last, limit=limit)
@@ -141,7 +144,10 @@ def failed(
 @app.command("seal")
 @command
 def seal(*, common: TenantOptions) -> None:
-    """Seal new records and rotate the partitions of the log. Workers do this regularly."""
+    """Seal new records and rotate the partitions of the log.
+
+    Workers do this regularly.
+    """
     with common.open_tenant() as owner:
         seals = owner.audit.seal()
     if common.as_json:

@@ -17,15 +17,18 @@ def backup(
     *,
     common: CommonOptions,
 ) -> None:
-    """Write all tenants' data as of one moment into a file. Service and workers go on meanwhile."""
+    """Write all tenants' data as of one moment into a file.
+
+    Service and workers go on meanwhile.
+    """
     settings = common.load_settings()
     from kosmos_rag.storage.backup import back_up
 
-    done = back_up(settings.database, file)
+    result = back_up(settings.database, file)
     if common.as_json:
-        print_json({"file": str(done.file), "bytes": done.size, "revision": done.revision})
+        print_json({"file": str(result.file), "bytes": result.size, "revision": result.revision})
     else:
-        typer.echo(f"{done.file}: {done.size / _MB:.1f} MB, revision {done.revision}")
+        typer.echo(f"{result.file}: {result.size / _MB:.1f} MB, revision {result.revision}")
 
 
 @command
@@ -38,9 +41,11 @@ def restore(
     settings = common.load_settings()
     from kosmos_rag.storage.backup import restore
 
-    done = restore(settings.database, file)
+    result = restore(settings.database, file)
     if common.as_json:
-        print_json({"tenants": done.tenants, "before": done.before, "after": done.after})
+        print_json({"tenants": result.tenants, "before": result.before, "after": result.after})
         return
-    migrated = "" if done.before == done.after else f", migrated from {done.before}"
-    typer.echo(f"{done.tenants} tenants restored at revision {done.after}{migrated}; row-level security is in force")
+    migrated = "" if result.before == result.after else f", migrated from {result.before}"
+    typer.echo(
+        f"{result.tenants} tenants restored at revision {result.after}{migrated}; row-level security is in force"
+    )

@@ -37,7 +37,10 @@ def create(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -
 @app.command("set-preset")
 @command
 def set_preset(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -> None:
-    """Change the preset of a collection; it applies to documents at their next ingestion."""
+    """Change the preset of a collection.
+
+    It applies to documents at their next ingestion.
+    """
     with common.open_tenant() as tenant:
         info = tenant.collections.set_preset(name, preset=preset)
     if common.as_json:

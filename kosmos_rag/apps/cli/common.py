@@ -59,14 +59,20 @@ def overrides(pairs: list[str] | None) -> dict[str, Any]:
 
 
 def require_not_blank(values: list[str] | None, label: str, *, remedy: str = "name a file or folder") -> list[str]:
-    """Return the values. Raises RequestError for a blank one: an unset shell variable must not select everything."""
+    """Return the values.
+
+    Raises RequestError for a blank one: an unset shell variable must not select everything.
+    """
     if any(not value.strip() for value in values or ()):
         raise RequestError(f"{label} is empty; {remedy}")
     return values or []
 
 
 def open_reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "Tenant":
-    """Open a tenant with the principals of a reader. Raises RequestError for a malformed name."""
+    """Open a tenant with the principals of a reader.
+
+    Raises RequestError for a malformed name.
+    """
     from kosmos_rag.core.types import EVERYONE
 
     names = require_not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
@@ -74,7 +80,10 @@ def open_reader(engine: "Engine", tenant: str, collection: str | None, principal
 
 
 def fail(error: KosmosError, *, as_json: bool) -> NoReturn:
-    """Print one line on standard error, with `--json` also an object on standard output, and exit with 1."""
+    """Print an error on standard error and exit with 1.
+
+    With `--json`, also print an object on standard output.
+    """
     if as_json:
         body = {"type": type(error).__name__, "message": str(error)}
         if isinstance(error, IngestionError):
@@ -108,7 +117,10 @@ def table(*columns: str, right: Collection[str] = ()) -> "Table":
 
 @contextmanager
 def progress(*, visible: bool) -> "Iterator[Callable[[int, int, str], None] | None]":
-    """Show a progress bar on standard error; yields a callback `(done, total, label)`."""
+    """Show a progress bar on standard error.
+
+    Yields a callback `(done, total, label)`.
+    """
     if not visible:
         yield None
         return
@@ -128,7 +140,10 @@ def progress(*, visible: bool) -> "Iterator[Callable[[int, int, str], None] | No
 
 
 def console() -> "Console":
-    """Create the console: colours on a terminal only, no markup in texts of documents."""
+    """Create the console.
+
+    It has colours on a terminal only, and no markup in texts of documents.
+    """
     from kosmos_rag.apps.cli.output import PlainConsole
 
     # Output to a file or a pipe is not wrapped.
@@ -136,7 +151,10 @@ def console() -> "Console":
 
 
 def display_source(source: str) -> str:
-    """Return a source on one line, relative to the current folder where it is below it."""
+    """Return a source on one line.
+
+    A path below the current folder is relative to it.
+    """
     with suppress(ValueError):
         source = str(Path(source).relative_to(Path.cwd()))
     return one_line(source)

@@ -16,7 +16,10 @@ def _group() -> None:
 @app.command("show")
 @command
 def show(*, common: CommonOptions) -> None:
-    """Print every setting with its value and origin: default, file, environment or argument."""
+    """Print every setting with its value and origin.
+
+    Origins are default, file, environment and argument.
+    """
     from kosmos_rag.core.config import Settings, flatten
 
     settings, origins = Settings.load_with_origins(common.config, overrides=overrides(common.set_))

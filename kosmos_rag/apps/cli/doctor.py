@@ -129,7 +129,10 @@ def _disk(settings: Settings) -> str:
 
 @command
 def doctor(*, common: CommonOptions) -> None:
-    """Check database, extension, roles, revision, models, isolation of parsers, disk. Exits with 1 for a problem."""
+    """Check database, extension, roles, revision, models, isolation of parsers, disk.
+
+    Exits with 1 for a problem.
+    """
     settings = common.load_settings()
     checks = diagnose(settings)
     healthy = all(check.ok for check in checks)

@@ -45,7 +45,10 @@ def enqueue(
     *,
     common: WriteOptions,
 ) -> None:
-    """Enqueue files, folders, other sources and permission feeds for workers. Prints the jobs."""
+    """Enqueue files, folders, other sources and permission feeds for workers.
+
+    Prints the jobs.
+    """
     items: list[str | Mapping[str, Any]] = [
         *require_not_blank(paths, "PATH"),
         *(_spec(file, "--source", "folder") for file in source or ()),

@@ -56,7 +56,10 @@ def delete(
     *,
     common: CommonOptions,
 ) -> None:
-    """Erase a tenant with all its rows. Its audit log stays until its retention ends."""
+    """Erase a tenant with all its rows.
+
+    Its audit log stays until its retention ends.
+    """
     with common.open_engine() as engine:
         report = engine.tenant(name).erase_all(preview=not yes)
         _finish(engine, report, purge=purge, as_json=common.as_json)
@@ -65,7 +68,7 @@ def delete(
 def _pair(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not (key and separator and value):
-        raise RequestError(f"--metadata {text!r} is no KEY=VALUE; write --metadata employee=4711")
+        raise RequestError(f"--metadata {text!r} is not KEY=VALUE; write --metadata employee=4711")
     return key, value
 
 
@@ -91,8 +94,11 @@ def _print(report: "ErasureReport", *, purged: bool) -> None:
         rows.add_row(name, f"{count:,}")
     if report.erased:
         out.print(rows)
-    for kept in report.retained:
-        out.print(f"retained: {kept.rows:,} rows of {kept.table}, until {kept.until}, the end of the audit retention")
+    for retained in report.retained:
+        out.print(
+            f"retained: {retained.rows:,} rows of {retained.table}, "
+            f"until {retained.until}, the end of the audit retention"
+        )
     for warning in report.warnings:
         out.print(f"warning: {warning}")
     total = f"{sum(report.erased.values()):,} rows of tenant {report.tenant}"

@@ -43,7 +43,10 @@ ReferenceArgument = Annotated[str, typer.Argument(metavar="EVALUATION", help="As
 @app.command("run")
 @command
 def run(set_name: SetArgument, *, grid: GridOption = None, options: EvaluationOptions) -> None:
-    """Evaluate a set of questions and store the results. A BEIR set is ingested into a tenant of its own."""
+    """Evaluate a set of questions and store the results.
+
+    A BEIR set is ingested into a tenant of its own.
+    """
     from kosmos_rag.evaluation.grid import parse_grid
 
     configurations = parse_grid(grid or ())
@@ -75,7 +78,10 @@ def list_(limit: LimitOption = 20, *, common: TenantOptions) -> None:
 @app.command("compare")
 @command
 def compare(evaluations: ReferencesArgument, *, common: TenantOptions) -> None:
-    """Compare evaluations with the first one, the baseline, and test the differences for significance."""
+    """Compare evaluations with a baseline, the first one.
+
+    Differences are tested for significance.
+    """
     from dataclasses import asdict
 
     from kosmos_rag.evaluation import compare, list_changes
@@ -116,7 +122,10 @@ def gate(
     *,
     common: TenantOptions,
 ) -> None:
-    """Exit with 1 where a measure is below evaluation.targets: for CI and scheduled checks."""
+    """Exit with 1 where a measure is below evaluation.targets.
+
+    For CI and scheduled checks.
+    """
     from kosmos_rag.evaluation import check_thresholds, compare
 
     with common.open_engine() as engine:
@@ -151,7 +160,10 @@ def gate(
 def report(
     evaluations: ReferencesArgument, output: OutputOption = Path("evaluation.html"), *, common: TenantOptions
 ) -> None:
-    """Write an HTML report: quality, time by stage, and questions better or worse than the baseline."""
+    """Write an HTML report of evaluations.
+
+    It shows quality, time by stage, and questions that are better or worse than in the baseline.
+    """
     from kosmos_rag.evaluation.report import report
 
     with common.open_engine() as engine:

@@ -28,7 +28,7 @@ def questions(
     *,
     common: ReadOptions,
 ) -> None:
-    """Generate questions from a tenant's documents, for tenants without questions of their own."""
+    """Generate a question file from a tenant's documents."""
     from kosmos_rag.core.types import EVERYONE
     from kosmos_rag.core.types.questions import dump_questions
     from kosmos_rag.evaluation.synthetic import generate_questions, generate_with_model, read_chunks

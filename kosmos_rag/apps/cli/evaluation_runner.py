@@ -48,7 +48,10 @@ class EvaluationOptions(ReadOptions):
 
 @dataclass(kw_only=True)
 class EvaluationRunner:
-    """Evaluates configurations with a set of questions. Configurations with the same model share it."""
+    """Evaluates configurations with a set of questions.
+
+    Configurations with the same model share it.
+    """
 
     config: Path | None
     setting_overrides: dict[str, Any]
@@ -65,7 +68,10 @@ class EvaluationRunner:
 
     @classmethod
     def create(cls, set_name: str, options: EvaluationOptions) -> Self:
-        """Create a runner for a set. Raises RequestError, and SourceError where the set cannot be fetched."""
+        """Create a runner for a set.
+
+        Raises RequestError, and SourceError where the set cannot be fetched.
+        """
         from kosmos_rag.core.types import EVERYONE
         from kosmos_rag.evaluation import load_beir, read_questions
         from kosmos_rag.evaluation.download import fetch_set, is_url
@@ -98,7 +104,10 @@ class EvaluationRunner:
         return Settings.load(self.config, overrides={**self.setting_overrides, **changes})
 
     def describe_changes(self, changes: "Mapping[str, Any]") -> dict[str, Any]:
-        """Return the differences to file and environment: `rag` overrides of `--set`, and changes."""
+        """Return the differences to file and environment.
+
+        These are the `rag` overrides of `--set`, and the changes.
+        """
         return {key: value for key, value in self.setting_overrides.items() if key.startswith("rag.")} | {**changes}
 
     def evaluate_configuration(self, changes: "dict[str, Any]", questions: "QuestionSet | None" = None) -> "Evaluation":
@@ -151,7 +160,7 @@ class EvaluationRunner:
 
 
 def require_new(output: Path) -> None:
-    """Raise RequestError where the file exists or its folder does not: before the work starts."""
+    """Raise RequestError where the file exists or its folder does not."""
     if output.exists():
         raise RequestError(f"{output} exists already; name another file with --output, or remove it")
     if not output.absolute().parent.is_dir():

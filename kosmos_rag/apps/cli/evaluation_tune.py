@@ -34,7 +34,10 @@ def tune(
     output: OutputOption = Path("tuned.yaml"),
     options: EvaluationOptions,
 ) -> None:
-    """Tune fusion, weights, candidates and thresholds, or the --grid, and write improvements to a file."""
+    """Tune settings, and write improvements to a file.
+
+    Without --grid it tunes fusion, weights, candidates and thresholds.
+    """
     from kosmos_rag.evaluation.grid import parse_grid
     from kosmos_rag.evaluation.tuning import TEST, default_stages, render_configuration, tune
 

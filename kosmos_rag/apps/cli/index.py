@@ -45,7 +45,10 @@ def tune(*, common: TenantOptions) -> None:
 @app.command("rebuild")
 @command
 def rebuild(*, common: TenantOptions) -> None:
-    """Rebuild all indexes; queries use the old ones until the new ones are ready."""
+    """Rebuild all indexes.
+
+    Queries use the old ones until the new ones are ready.
+    """
     _run(lambda tenant, report: tenant.indexes.rebuild(report), common)
 
 

@@ -110,7 +110,10 @@ def runs(
     *,
     common: TenantOptions,
 ) -> None:
-    """List the sync runs of sources: seen = new + changed + unchanged + removed + failed."""
+    """List the sync runs of sources.
+
+    seen = new + changed + unchanged + removed + failed.
+    """
     with common.open_tenant() as owner:
         rows = owner.jobs.runs(run_id=_run_id(run), limit=limit)
     if run is not None and not rows:

@@ -26,7 +26,9 @@ def keyword_context(
     ranking: Annotated[Ranking, typer.Option(help="Scoring function.")] = Ranking.bm25,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the paragraphs of a text file that match a query; without a match, the first ten.
+    """Show the paragraphs of a text file that match a query.
+
+    Without a match, shows the first ten.
 
     Needs no model and no database.
     """

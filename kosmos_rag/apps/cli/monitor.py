@@ -23,7 +23,10 @@ app = typer.Typer(help="Measure the recall of live queries and of questions with
 @app.command("run")
 @command
 def run(*, common: TenantOptions) -> None:
-    """Measure now, due or not, and repair as monitor.auto_repair says. Exit with 1 on an alarm."""
+    """Measure now, due or not, and repair as monitor.auto_repair says.
+
+    Exit with 1 on an alarm.
+    """
     with common.open_engine() as engine:
         from kosmos_rag.engine.monitor import recall_monitor
 

@@ -74,7 +74,7 @@ class TenantOptions(CommonOptions):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions(TenantOptions):
-    """The options of a command that reads one collection or all of them."""
+    """The options of a command that reads one or all collections."""
 
     collection: ReadCollectionOption = None
 
@@ -87,7 +87,7 @@ class WriteOptions(TenantOptions):
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Create a command from a function whose parameters may be dataclasses of options.
+    """Create a command from a function with dataclasses of options.
 
     Each field of such a dataclass becomes an option. A KosmosError is printed as one line, with `--json` also as an
     object, and the process exits with 1.

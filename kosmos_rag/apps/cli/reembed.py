@@ -49,7 +49,10 @@ def start(
     *,
     common: TenantOptions,
 ) -> None:
-    """Embed all chunks with the other model into a second space; continue after an interruption."""
+    """Embed all chunks with the other model into a second space.
+
+    Continue after an interruption.
+    """
     _run(
         lambda tenant, report: tenant.spaces.start(
             chunks_per_second=chunks_per_second, engine=engine.value, on_progress=report
@@ -70,7 +73,10 @@ def cutover(
     *,
     common: TenantOptions,
 ) -> None:
-    """Answer queries from the space of the other model, if it is complete and good enough."""
+    """Answer queries from the space of the other model.
+
+    The space must be complete and good enough.
+    """
     with common.open_engine() as running, progress(visible=not common.as_json) as report:
         quality = running.tenant(common.tenant).spaces.cutover(questions=questions, force=force, on_progress=report)
     if common.as_json:
@@ -93,7 +99,10 @@ def drop(
     *,
     common: TenantOptions,
 ) -> None:
-    """Drop a space that is not live, with its vectors and its index; continue after an interruption."""
+    """Drop a space that is not live.
+
+    Deletes its vectors and its index; continues after an interruption.
+    """
     _run(lambda tenant, report: tenant.spaces.drop(space, report), common)
 
 

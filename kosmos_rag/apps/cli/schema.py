@@ -85,7 +85,10 @@ class SourceOptions:
     ] = None
 
     def source(self) -> "SchemaSource | None":
-        """Return the source; None for --url or without one. Raises RequestError for several."""
+        """Return the source; None for --url or without one.
+
+        Raises RequestError for several.
+        """
         from kosmos_rag.text2sql.catalog.sources import SchemaSource
 
         options: dict[SourceKind, str | None] = {
@@ -140,7 +143,10 @@ def build(
     *,
     common: TenantOptions,
 ) -> None:
-    """Build a collection of a schema: a document for each table, column and recipe."""
+    """Build a collection of a schema.
+
+    Each table, column and recipe becomes a document.
+    """
     schema = options.read()
     with common.open_engine() as engine:
         if collection not in _list_collections_with_preset(engine, common.tenant):
@@ -190,7 +196,10 @@ def ask(
     *,
     common: TenantOptions,
 ) -> None:
-    """Show the tables, columns and joins that a question needs, as text for a prompt."""
+    """Show the tables, columns and joins that a question needs.
+
+    The output is text for a prompt.
+    """
     from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 
     with common.open_engine() as engine:
@@ -284,7 +293,7 @@ def evaluate(
     *,
     common: TenantOptions,
 ) -> None:
-    """Measure how many tables, columns and joins of the gold SQL are selected.
+    """Measure the selection of tables, columns and joins against gold SQL.
 
     Replaces all schemas in the collection schema-eval.
     """
@@ -314,7 +323,7 @@ def suggest(
     ],
     minimum: Annotated[int, typer.Option("--minimum", help="Minimum number of questions that agree.")] = 3,
 ) -> None:
-    """Suggest synonyms from questions and the columns chosen for them, for manual review."""
+    """Suggest synonyms from questions and their chosen columns, for review."""
     import yaml
 
     from kosmos_rag.text2sql.linking.synonym_mining import read_log, suggest_synonyms

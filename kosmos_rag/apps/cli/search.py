@@ -51,7 +51,10 @@ class SearchOptions(ReadOptions):
         return open_reader(engine, self.tenant, self.collection, self.principal)
 
     def filter(self) -> "Filter | None":
-        """Build the filter; a document must match all options. Raises RequestError for a malformed one."""
+        """Build the filter; a document must match all options.
+
+        Raises RequestError for a malformed one.
+        """
         from kosmos_rag.core.types import Filter
         from kosmos_rag.ingestion.sources.files import name_of
 

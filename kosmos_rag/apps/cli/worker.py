@@ -21,7 +21,9 @@ def worker(
     *,
     common: CommonOptions,
 ) -> None:
-    """Run the jobs of all tenants: documents, sources, maintenance. SIGTERM drains the worker.
+    """Run the jobs of all tenants: documents, sources, maintenance.
+
+    SIGTERM drains the worker.
 
     With --until-idle, exits with 1 where a job failed.
     """

@@ -154,7 +154,10 @@ def upload(document: SourceDocument, *, collection: str | None = None, key: str 
 def documents(
     *, collection: str | None = None, limit: int = 100, cursor: str | None = None
 ) -> Call[Page[DocumentInfo]]:
-    """List the documents that you may read, by source; `cursor` is `next` of the previous page."""
+    """List the documents that you may read, by source.
+
+    `cursor` is `next` of the previous page.
+    """
     params = {"collection": collection, "limit": limit, "cursor": cursor}
     read = partial(_read_page, items="documents", kind=DocumentInfo)
     return Call(method="GET", path="/v1/documents", params=params, read=read)
@@ -171,7 +174,10 @@ def delete_document(document_id: uuid.UUID) -> Call[None]:
 
 
 def jobs(*, states: Sequence[JobState] = (), limit: int = 50, cursor: str | None = None) -> Call[Page[JobInfo]]:
-    """List the jobs of the tenant, the newest first; `cursor` is `next` of the previous page."""
+    """List the jobs of the tenant, the newest first.
+
+    `cursor` is `next` of the previous page.
+    """
     params = {"state": [str(state) for state in states], "limit": limit, "cursor": cursor}
     return Call(method="GET", path="/v1/jobs", params=params, read=partial(_read_page, items="jobs", kind=JobInfo))
 
@@ -192,7 +198,7 @@ def retry_job(job_id: int) -> Call[bool]:
 
 
 def collections() -> Call[list[CollectionInfo]]:
-    """List the collections that have a preset, or documents that you may read."""
+    """List the collections with a preset or readable documents."""
 
     def read(payload: Mapping[str, Any]) -> list[CollectionInfo]:
         return [from_dict(CollectionInfo, values) for values in payload["collections"]]
@@ -212,7 +218,10 @@ def create_collection(name: str, *, preset: str) -> Call[CollectionInfo]:
 
 
 def delete_collection(name: str) -> Call[None]:
-    """Delete a collection with its preset and all its documents, including those that you may not read."""
+    """Delete a collection with its preset and all its documents.
+
+    This includes documents that you may not read.
+    """
     return Call(method="DELETE", path=f"/v1/collections/{quote(name, safe='')}", read=_read_nothing)
 
 
@@ -225,7 +234,9 @@ def feedback(
     comment: str | None = None,
     collection: str | None = None,
 ) -> Call[Feedback]:
-    """Rate a result, a question or one passage; a new rating replaces your previous one.
+    """Rate a result, a question or one passage.
+
+    A new rating replaces your previous one.
 
     Args:
         rating: `up`, `down` or `click`.
@@ -256,7 +267,7 @@ def ground_schema(
     collection: str = "schema",
     explain: bool = False,
 ) -> Call[Grounding]:
-    """Find the tables, columns and joins that a question needs, and write them as a block for a prompt.
+    """Find the tables, columns and joins that a question needs.
 
     Args:
         question: The question about a database.
@@ -285,7 +296,7 @@ def stats() -> Call[Stats]:
 
 
 def reload() -> Call[list[int]]:
-    """Queue the recurring sources for workers now, and return the ids of their jobs."""
+    """Queue the recurring sources now, and return their job ids."""
     return Call(method="POST", path="/v1/reload", read=itemgetter("jobs"))
 
 

@@ -99,7 +99,9 @@ def _options(url: str, credentials: str | None, timeout_s: float) -> dict[str, A
 
 
 class Client(_Calls):
-    """A client of the service. Thread-safe; close it, or use it as a context manager.
+    """A client of the service. Thread-safe.
+
+    Close it, or use it as a context manager.
 
     with Client("https://kosmos.example", "kosmos.acme.…") as client:
         print(client.answer("How many days of leave do I have?").text)
@@ -125,7 +127,10 @@ class Client(_Calls):
         return call.parse(self._send(call, stream=False))
 
     def stream(self, request: Request) -> Iterator[AnswerEvent]:
-        """Send a request and yield the events of its answer; closing the iterator cancels the answer."""
+        """Send a request and yield the events of its answer.
+
+        Closing the iterator cancels the answer.
+        """
         response = self._send(request, stream=True)
         decoder = EventDecoder()
         try:
@@ -170,7 +175,9 @@ class Client(_Calls):
 
 
 class AsyncClient(_Calls):
-    """The same client for an event loop: every call is awaited, `stream_answer` is iterated by `async for`.
+    """The client for an event loop.
+
+    Every call is awaited; iterate `stream_answer` with `async for`.
 
     async with AsyncClient("https://kosmos.example", "kosmos.acme.…") as client:
         print((await client.answer("How many days of leave do I have?")).text)
@@ -186,7 +193,10 @@ class AsyncClient(_Calls):
         return call.parse(await self._send(call, stream=False))
 
     async def stream(self, request: Request) -> AsyncIterator[AnswerEvent]:
-        """Send a request and yield the events of its answer; closing the iterator cancels the answer."""
+        """Send a request and yield the events of its answer.
+
+        Closing the iterator cancels the answer.
+        """
         response = await self._send(request, stream=True)
         decoder = EventDecoder()
         try:

@@ -18,7 +18,10 @@ class EventDecoder:
         self._done = False
 
     def feed(self, data: bytes) -> Iterator[AnswerEvent]:
-        """Yield the events that end in `data`. Raises the error of an error event, or ServiceUnreachable."""
+        """Yield the events that end in `data`.
+
+        Raises the error of an error event, or ServiceUnreachable.
+        """
         # An event ends with an empty line. str.splitlines would also split at U+2028 and U+0085, which a text may hold.
         *blocks, self._buffer = (self._buffer + data).split(b"\n\n")
         for block in blocks:

@@ -54,7 +54,10 @@ class Call(Request, Generic[T]):
     """Builds the result from the JSON body; None for an empty body."""
 
     def parse(self, response: httpx.Response) -> T:
-        """Parse a response. Raises ServiceUnreachable where it is not one of this service."""
+        """Parse a response.
+
+        Raises ServiceUnreachable where it is not one of this service.
+        """
         try:
             return self.read(response.json() if response.content else None)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -107,7 +110,10 @@ def parse_error(response: httpx.Response) -> KosmosError:
 
 
 def parse_problem(payload: Mapping[str, Any], *, retry_after_s: int = 0) -> KosmosError:
-    """Return the error of a problem document: the class that the library raises itself."""
+    """Return the error of a problem document.
+
+    It has the class that the library raises itself.
+    """
     name, detail = str(payload["type"]).removeprefix(TYPE), str(payload["detail"])
     faults = [f"{'.'.join(map(str, fault['location']))}: {fault['message']}" for fault in payload.get("errors", ())]
     message = "; ".join([detail, *faults])
@@ -143,7 +149,10 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grounding:
-    """The tables and columns that a question needs; docs/schema.md names the members of the mappings."""
+    """The tables and columns that a question needs.
+
+    The members of the mappings are those of docs/schema.md.
+    """
 
     question: str
     database: str | None

@@ -1,4 +1,4 @@
-"""The HTTP service: who asks is found out here, and row-level security does the rest.
+"""The HTTP service: authenticates callers; row-level security limits what they read.
 
-No module but those that serve imports FastAPI: keys are made on the command line without the extra.
+The command line creates API keys without the extra: only modules that serve import FastAPI.
 """

@@ -110,7 +110,7 @@ async def handle_library_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_validation_error(_: Request, error: Exception) -> Response:
-    """Respond to an invalid request with a problem document that lists each fault."""
+    """Respond to an invalid request with a problem that lists each fault."""
     assert isinstance(error, RequestValidationError)
     errors = [{"location": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
     return _response(INVALID, "values are missing or invalid; `errors` names each", {}, errors=errors)

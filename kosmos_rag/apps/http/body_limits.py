@@ -27,10 +27,11 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 class BodyLimits:
-    """Limits bodies by the bytes that arrive, not by their headers, and times out stalled clients.
+    """Limits the size of bodies, and times out stalled clients.
 
-    A chunk of a body or a response takes at most `service.body_wait_s` seconds. All waits for a body together take at
-    most that and one second for each 1,024 bytes, so that a body of one byte a second ends.
+    The size is that of the bytes that arrive, not of the header. A chunk of a body or a response takes at most
+    `service.body_wait_s` seconds. All waits for a body together take at most that and one second for each 1,024 bytes,
+    so that a body of one byte a second ends.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -77,7 +78,7 @@ class _Exchange:
 
     @property
     def exceeds_limit(self) -> bool:
-        """Whether the content length exceeds the limit: the body is not read then."""
+        """Whether the content length exceeds the limit; then the body is not read."""
         if self._content_length > self._limit:
             self._abort(PROBLEMS[PayloadTooLarge], self._too_large_detail())
         return self.aborted
@@ -94,7 +95,10 @@ class _Exchange:
         return f"no data of the body arrived for {self._timeout_s:g} seconds; send it again"
 
     async def receive(self) -> Message:
-        """Return the next chunk of the body; after its end, wait for the client to disconnect."""
+        """Return the next chunk of the body.
+
+        After its end, wait for the client to disconnect.
+        """
         if self._ended:
             return await self._receive()
         began = time.monotonic()
@@ -117,7 +121,10 @@ class _Exchange:
         self._ended = message["type"] != "http.request" or not message.get("more_body", False)
 
     async def send(self, message: Message) -> None:
-        """Send a chunk of the response; drop it where the exchange is aborted."""
+        """Send a chunk of the response.
+
+        Drop it where the exchange is aborted.
+        """
         if not self.aborted:
             await self._forward(message)
 

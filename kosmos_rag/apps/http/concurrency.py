@@ -19,7 +19,9 @@ _CHARS_OF_ONE_SLOT, _PASSAGES_OF_ONE_SLOT, _TOKENS_OF_ONE_SLOT = 1000, 100, 4000
 
 
 def question_cost(base: int, question: str, *, k: int | None = None, max_tokens: int | None = None) -> int:
-    """Return the slots of a call about a question. Its time grows with each of the arguments.
+    """Return the slots of a call about a question.
+
+    Its time grows with each of the arguments.
 
     Args:
         base: `SEARCH` or `ANSWER`.
@@ -54,7 +56,9 @@ class _Call:
 
 
 class FairSlots:
-    """Slots that tenants share by weight; unused ones go to any tenant that waits.
+    """Slots that tenants share by weight.
+
+    Unused ones go to any tenant that waits.
 
     A free slot goes to the waiting tenant with the lowest cost in flight by its weight (max-min fairness), then to the
     call that has waited longest. Calls cost one slot or more. Together they cost at most `capacity`, except that a
@@ -131,10 +135,11 @@ class FairSlots:
 
 
 class ConcurrencyLimiter:
-    """Runs calls of the library in threads, at most `database.pool_size` at once: each needs a connection.
+    """Runs calls of the library in threads.
 
-    Tenants share the slots by `service.tenant_weights`. Callers wait at most `service.queue_timeout_s` to start and
-    `service.timeout_s` for the result.
+    At most `database.pool_size` calls run at once: each needs a connection. Tenants share the slots by
+    `service.tenant_weights`. Callers wait at most `service.queue_timeout_s` to start and `service.timeout_s` for the
+    result.
     """
 
     def __init__(self, engine: AsyncEngine, settings: Settings) -> None:

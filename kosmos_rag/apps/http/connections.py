@@ -40,7 +40,10 @@ class OncePerPeriod:
         self._counts: dict[str, int] = {}
 
     def admit(self, event: str) -> int:
-        """Return how often an event has happened since it was admitted last; 0 where it is not admitted now."""
+        """Return how often an event has happened since it was admitted last.
+
+        Returns 0 where it is not admitted now.
+        """
         now = time.monotonic()
         count = self._counts[event] = self._counts.get(event, 0) + 1
         if event in self._last and now - self._last[event] < self._period_s:

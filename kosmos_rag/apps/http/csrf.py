@@ -14,7 +14,9 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_same_origin(headers: Headers) -> bool | None:
-    """Whether a page of this origin sent the request; None without a browser.
+    """Whether a page of this origin sent the request.
+
+    Returns None without a browser.
 
     Browsers set these headers; no page can change them.
     """
@@ -26,7 +28,10 @@ def is_same_origin(headers: Headers) -> bool | None:
 
 
 def is_loopback_host(headers: Headers) -> bool:
-    """Whether the request names the loopback host: another name may point here by DNS rebinding."""
+    """Whether the request names the loopback host.
+
+    Another name may point here by DNS rebinding.
+    """
     try:
         return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK
     except ValueError:
@@ -34,7 +39,7 @@ def is_loopback_host(headers: Headers) -> bool:
 
 
 class SameOriginOnly:
-    """Refuses requests to other host names, and unsafe methods from pages of other origins.
+    """Refuses other host names, and unsafe methods from other origins.
 
     Any page can make a browser send a simple request, and its host name can resolve to this machine.
     """

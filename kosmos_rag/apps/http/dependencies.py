@@ -53,14 +53,20 @@ class Caller:
     service: Service
 
     def tenant(self, collection: str | None = None) -> Tenant:
-        """Open the tenant with the caller's principals. Raises RequestError on a malformed collection."""
+        """Open the tenant with the caller's principals.
+
+        Raises RequestError on a malformed collection.
+        """
         identity = self.identity
         return self.service.engine.tenant(
             identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
         )
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a call of the library in one slot of the tenant. Raises Overloaded, TimedOut, and its own errors."""
+        """Run a call of the library in one slot of the tenant.
+
+        Raises Overloaded, TimedOut, and its own errors.
+        """
         return await self.run_at_cost(1, call, *args, **kwargs)
 
     async def run_at_cost(self, cost: int, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

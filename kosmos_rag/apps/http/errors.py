@@ -52,7 +52,10 @@ def extension_members(error: Exception) -> dict[str, Any]:
 
 
 def encode_problem(problem: Problem, detail: str, **extensions: Any) -> bytes:
-    """Encode a problem document as JSON; characters that UTF-8 cannot encode become `?`."""
+    """Encode a problem document as JSON.
+
+    Characters that UTF-8 cannot encode become `?`.
+    """
     members = problem_document(problem, detail, **extensions)
     return json.dumps(members, ensure_ascii=False, default=str).encode(errors="replace")
 

@@ -74,7 +74,7 @@ class SchemaDocumentView(BaseModel):
 
 
 class GroundingView(BaseModel):
-    """The tables and columns that a question needs, and a prompt that lists them."""
+    """Tables and columns that a question needs, with a prompt."""
 
     question: str
     database: str | None
@@ -118,7 +118,10 @@ def _document(scores: dict[str, Any], *, explain: bool) -> SchemaDocumentView:
 
 
 class GroundingCache:
-    """LRU cache of `SchemaGrounding` per caller and collection: building one reads all schemas."""
+    """LRU cache of `SchemaGrounding` per caller and collection.
+
+    Building one reads all schemas.
+    """
 
     def __init__(self) -> None:
         self._cache: LRUCache[tuple[str, ...], SchemaGrounding] = LRUCache(maxsize=_CACHE_SIZE)

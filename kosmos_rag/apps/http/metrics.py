@@ -22,7 +22,10 @@ Histograms = dict[str, tuple[list[int], float]]
 
 
 class ServiceMetrics:
-    """Metrics of one service and its engine, in a registry of its own. Thread-safe."""
+    """Metrics of one service and its engine.
+
+    They have a registry of their own. Thread-safe.
+    """
 
     def __init__(self, settings: ObservabilitySettings) -> None:
         self.observer = PrometheusObserver((*ENGINE, *HTTP), top_tenants=settings.top_tenants)

@@ -28,7 +28,10 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 class RequestMiddleware:
-    """Adds ids to log lines and responses, counts requests, and turns uncaught errors into problems."""
+    """Adds request ids, and counts requests.
+
+    Uncaught errors become problems.
+    """
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self._app = app

@@ -15,7 +15,10 @@ def encode_cursor(*position: str | int) -> str:
 
 
 def decode_cursor(cursor: str, *kinds: type[str] | type[int]) -> tuple[Any, ...]:
-    """Decode a cursor. Raises RequestError where its values are not of these types."""
+    """Decode a cursor.
+
+    Raises RequestError where its values are not of these types.
+    """
     try:
         position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError, RecursionError):

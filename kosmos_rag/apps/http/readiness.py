@@ -19,7 +19,10 @@ class Readiness:
         self._check: asyncio.Task[bool] | None = None
 
     async def is_ready(self) -> bool:
-        """Check that the database is reachable, at a supported revision, with its row-level security."""
+        """Check the database.
+
+        It must be reachable, at a supported revision, with its row-level security.
+        """
         if self._check is None or self._check.done():
             self._check = asyncio.create_task(asyncio.to_thread(self._check_database))
         try:

@@ -74,7 +74,10 @@ def to_turns(history: list[TurnRequest]) -> list[Turn]:
 
 
 class FeedbackRequest(RequestBody):
-    """A rating of a result, by its `retrieval_id`, or of a question; of one passage where a chunk is named."""
+    """A rating of a result, a question or a passage.
+
+    The result is named by its `retrieval_id`, the passage by its chunk.
+    """
 
     rating: Rating
     retrieval_id: uuid.UUID | None = Field(default=None, description="`retrieval_id` of the search result.")
@@ -92,14 +95,20 @@ class CollectionRequest(RequestBody):
 
 
 class DocumentPage(BaseModel):
-    """Documents by source; `next` is the cursor of the next page, null on the last one."""
+    """Documents by source.
+
+    `next` is the cursor of the next page, null on the last one.
+    """
 
     documents: list[DocumentInfo]
     next: str | None
 
 
 class JobPage(BaseModel):
-    """Jobs, newest first; `next` is the cursor of the next page, null on the last one."""
+    """Jobs, newest first.
+
+    `next` is the cursor of the next page, null on the last one.
+    """
 
     jobs: list[JobInfo]
     next: str | None

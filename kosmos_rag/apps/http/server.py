@@ -54,7 +54,10 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT with exit status 0: uvicorn would raise the signal again."""
+        """Stop at SIGTERM and SIGINT with exit status 0.
+
+        uvicorn would raise the signal again.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return

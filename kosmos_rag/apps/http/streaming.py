@@ -59,7 +59,10 @@ class Streams:
         return self._reserved.total()
 
     def reserve(self, tenant: str) -> None:
-        """Reserve one stream. Raises Overloaded at the limit, or while the service stops."""
+        """Reserve one stream.
+
+        Raises Overloaded at the limit, or while the service stops.
+        """
         if self._stopped:
             raise Overloaded(_STOPPING)
         if not has_room(self._reserved, tenant, self._limit):
@@ -72,7 +75,7 @@ class Streams:
         self._reserved = +self._reserved  # without tenants that have none
 
     def stop(self) -> None:
-        """End every stream with an error event, and refuse new ones: the service stops."""
+        """End every stream with an error event, and refuse new ones."""
         self._stopped = True
         for events in self._open:
             events.fail(Overloaded(_STOPPING))
@@ -82,7 +85,10 @@ class Streams:
         self._threads.shutdown(wait=False)
 
     def start(self, stream: AnswerStream, tenant: str) -> "AnswerEventStream":
-        """Read an answer in a thread and return its events. The reservation is released when the thread ends."""
+        """Read an answer in a thread and return its events.
+
+        The reservation is released when the thread ends.
+        """
         events = AnswerEventStream(stream, heartbeat_s=self._heartbeat_s)
         self._open.add(events)
         if self._stopped:
@@ -99,18 +105,21 @@ class Streams:
         return events
 
 
-def has_room(held: Counter[str], tenant: str, limit: int) -> bool:
-    """Whether a tenant may hold one more of `limit` places that are held for long.
+def has_room(reserved: Counter[str], tenant: str, limit: int) -> bool:
+    """Whether a tenant may reserve one more of `limit` places.
 
-    Beyond the limit only a tenant below its share of the limit may, so that tenants that came first shut out no other;
-    all hold fewer than twice the limit.
+    Places are used for long. Beyond the limit only a tenant below its share of the limit may, so that tenants that came
+    first shut out no other; all have fewer than twice the limit.
     """
-    total, tenants = held.total(), len({*held, tenant})
-    return total < limit or (held[tenant] < limit // tenants and total < 2 * limit)
+    total, tenants = reserved.total(), len({*reserved, tenant})
+    return total < limit or (reserved[tenant] < limit // tenants and total < 2 * limit)
 
 
 class AnswerEventStream:
-    """The events of one answer as bytes, with a comment as heartbeat while there is none."""
+    """The events of one answer as bytes.
+
+    A comment is sent as heartbeat while there is no event.
+    """
 
     def __init__(self, stream: AnswerStream, *, heartbeat_s: float) -> None:
         self._stream = stream
@@ -127,12 +136,18 @@ class AnswerEventStream:
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
 
     def fail(self, error: Exception) -> None:
-        """Make an error the next event and the last one; items that were not sent yet are dropped."""
+        """Make an error the next event and the last one.
+
+        Items that were not sent yet are dropped.
+        """
         self._failure = error
         self._items.put_nowait(error)
 
     def close(self) -> None:
-        """Cancel the answer and its request to a language model; after the end it does nothing."""
+        """Cancel the answer and its request to a language model.
+
+        After the end it does nothing.
+        """
         self._stream.close()
 
     async def encode(
@@ -159,7 +174,10 @@ class AnswerEventStream:
                 return
 
     async def answer(self, receive: Receive) -> Answer | None:
-        """Wait for the complete answer; None where the client disconnects first. Raises what the answer raises."""
+        """Wait for the complete answer; None where the client disconnects first.
+
+        Raises what the answer raises.
+        """
         return await _cancel_on_disconnect(self._complete(), receive, self)
 
     async def _complete(self) -> Answer:
@@ -212,7 +230,10 @@ def _encode_item(item: AnswerEvent | Exception, warning: str | None, *, explain:
 
 
 def format_event(name: str, data: Mapping[str, Any]) -> bytes:
-    """Encode an event. Texts of documents and models may have characters without an encoding, which become `?`."""
+    """Encode an event.
+
+    Texts of documents and models may have characters without an encoding, which become `?`.
+    """
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode(errors="replace")
 
 

@@ -66,7 +66,10 @@ class Uploads:
             self._reserved = +self._reserved  # without tenants that have none
 
     async def store(self, tenant: Tenant, body: AsyncIterator[bytes]) -> StoredUpload:
-        """Write a body to the database. What is written of one that does not end is deleted. Raises DatabaseError."""
+        """Write a body to the database.
+
+        What is written of one that does not end is deleted. Raises DatabaseError.
+        """
         writer = _UploadWriter(self._database, tenant)
         buffer = bytearray()
         try:
@@ -83,7 +86,10 @@ class Uploads:
         return StoredUpload(id=writer.id, sha256=writer.sha256.hexdigest())
 
     async def discard(self, tenant: Tenant, upload_id: uuid.UUID) -> None:
-        """Delete an upload without a job. Where that fails, maintenance deletes it a day later."""
+        """Delete an upload without a job.
+
+        Where that fails, maintenance deletes it a day later.
+        """
         with suppress(KosmosError):
             await asyncio.shield(self.run(_delete, self._database, tenant, upload_id))
 
@@ -124,7 +130,10 @@ def _delete(database: Database, tenant: Tenant, upload_id: uuid.UUID) -> None:
 
 
 def enqueue_upload(database: Database, tenant: Tenant, document: SourceDocument, upload: StoredUpload) -> int:
-    """Enqueue a document whose bytes are stored. Returns the job's id. Raises SourceError, DatabaseError."""
+    """Enqueue a document whose bytes are stored. Returns the job's id.
+
+    Raises SourceError, DatabaseError.
+    """
     with database.worker.transaction(tenant.id, [EVERYONE]) as connection:
         return tenant.jobs.enqueue_upload(document, upload.id, connection)
 
@@ -139,7 +148,9 @@ def enqueue_once(
     subject: str,
     key: str | None,
 ) -> int:
-    """Enqueue an uploaded document; return the job that an earlier call with the key created.
+    """Enqueue an uploaded document.
+
+    Return the job that an earlier call with the key created.
 
     Key and job are written in one transaction. Where there is an earlier job, the upload is deleted.
 

@@ -18,7 +18,10 @@ _LLM_FIELD = "reference"
 
 
 class KosmosRetriever(BaseRetriever):
-    """Retrieves the passages that the tenant's reader may see, best first. Raises as `search`."""
+    """Retrieves the passages that the tenant's reader may see, best first.
+
+    Raises as `search`.
+    """
 
     def __init__(self, tenant: Tenant, *, k: int | None = None, filter: Filter | None = None) -> None:  # noqa: A002
         """Create a retriever.

@@ -8,7 +8,10 @@ _FIELDS = ("source", "title", "collection", "section", "lines", "pages", "locati
 
 
 def metadata_of(hit: Passage) -> dict[str, Any]:
-    """Return the document's own metadata, overridden by the passage's location, rank and score."""
+    """Return the metadata of a passage.
+
+    The document's own metadata is overridden by the passage's location, rank and score.
+    """
     values = hit.to_dict()
     return {
         **hit.metadata,

@@ -43,7 +43,10 @@ class Server(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. Raises ToolError with one line where the sender can correct the call."""
+        """Call a tool.
+
+        Raises ToolError with one line where the sender can correct the call.
+        """
         known = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
         if unknown := sorted(arguments.keys() - known.get(name, arguments)):
             # The SDK ignores unknown arguments, and an agent would believe that they had an effect.

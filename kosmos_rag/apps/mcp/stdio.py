@@ -27,7 +27,10 @@ logger = logging.getLogger("kosmos_rag.apps.mcp")
 
 
 def serve(settings: Settings) -> None:
-    """Serve until standard input ends or a signal arrives. Raises ConfigError, RequestError, DatabaseError."""
+    """Serve until standard input ends or a signal arrives.
+
+    Raises ConfigError, RequestError, DatabaseError.
+    """
     reader = settings.mcp
     identity = Identity(
         tenant=validate_name("tenant", reader.tenant),

@@ -29,7 +29,10 @@ class Assign:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Revoke:
-    """To a process: the leases of these jobs are lost; their results would be refused."""
+    """To a process: the leases of these jobs are lost.
+
+    Their results would be refused.
+    """
 
     tokens: frozenset[uuid.UUID]
 
@@ -46,7 +49,10 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """To the supervisor: the process is alive; ended jobs, and metrics since the last message."""
+    """To the supervisor: the process is alive.
+
+    Ended jobs, and metrics since the last message.
+    """
 
     ended: frozenset[uuid.UUID] = frozenset()
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -67,7 +73,7 @@ RELEASE_TIMEOUT_S = 30.0
 
 
 class JobRunner(Protocol):
-    """Runs the jobs of a process: finishes, fails or releases each of them."""
+    """Runs the jobs of a process, and finishes, fails or releases each."""
 
     @property
     def database(self) -> Database:
@@ -170,14 +176,17 @@ class SupervisorChannel:
         self._send(Progress(gauges=gauges))
 
     def release(self, jobs: Sequence[Job]) -> None:
-        """Return jobs to the queue as if they had not been claimed; waits for the database."""
+        """Return jobs to the queue as if they had not been claimed.
+
+        Waits for the database.
+        """
         if jobs:
             log.info("%d jobs are released", len(jobs), extra={"action": "jobs_released"})
             self.retry_until_available(lambda: self.queue.release([job.token for job in jobs]))
             self.report_ended(jobs)
 
     def retry_until_available(self, write: Callable[[], object]) -> None:
-        """Call `write` until the database is available, or until the leases have expired."""
+        """Retry `write` until the database is available or leases have expired."""
         deadline = time.monotonic() + RELEASE_TIMEOUT_S
         while True:
             try:
@@ -202,7 +211,7 @@ class SupervisorChannel:
 
 
 class CounterBuffer(defaultdict[tuple[str, str], float]):
-    """Counters of a child process, by name and label, until they are sent to the supervisor.
+    """Counters of a child process until they are sent to the supervisor.
 
     Attached to an engine it collects the metrics of ingestion: a child process exports none itself.
     """

@@ -64,12 +64,18 @@ class WorkerMetrics:
             self._totals[name, label] += amount
 
     def set_tenant_gauges(self, values: Mapping[tuple[str, str], tuple[float, float]]) -> None:
-        """Set gauges measured by a child process: `{(name, tenant): (value, seconds that it holds)}`."""
+        """Set gauges that a child process measured.
+
+        `values` is `{(name, tenant): (value, seconds that it holds)}`.
+        """
         for (name, tenant), (value, hold_s) in values.items():
             self._tenants.set(name, tenant, value, hold_s)
 
     def total(self, name: str, label: str | None = None) -> float:
-        """Return the value of a counter; summed over its labels where `label` is None."""
+        """Return the value of a counter.
+
+        Summed over its labels where `label` is None.
+        """
         return sum(
             value
             for (counter, counter_label), value in self._totals.items()
@@ -97,7 +103,7 @@ class WorkerMetrics:
 
 
 class TenantGauges(Collector):
-    """Gauges measured for each tenant, exported as the minimum or maximum over all.
+    """Gauges by tenant, exported as minimum or maximum over all.
 
     A value expires unless it is measured again: another worker may have taken over the tenant.
     """
@@ -148,7 +154,10 @@ class _JobGauges(Collector):
 
 
 class DatabaseGauges(Collector):
-    """Size, age, rows, revision and preflight of the database. Exports nothing while it is unavailable."""
+    """Size, age, rows, revision and preflight of the database.
+
+    Exports nothing while it is unavailable.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -54,7 +54,10 @@ _MB = 1024 * 1024
 
 
 class WorkerProcess:
-    """A child process and the leases of its jobs; creating the object starts the process."""
+    """A child process and the leases of its jobs.
+
+    Creating the object starts the process.
+    """
 
     def __init__(self, number: int, settings: Settings, create_runner: JobRunnerFactory) -> None:
         # Not forked: a child must not inherit connections and threads.
@@ -97,7 +100,10 @@ class WorkerProcess:
         self._send(Assign(jobs=tuple(jobs)))
 
     def revoke(self, tokens: Collection[uuid.UUID]) -> int:
-        """Revoke those of its jobs whose leases are lost. Returns how many. Thread-safe."""
+        """Revoke those of its jobs whose leases are lost. Returns how many.
+
+        Thread-safe.
+        """
         with self._tokens_lock:
             owned = self.tokens & frozenset(tokens)
             self.tokens -= owned
@@ -106,7 +112,10 @@ class WorkerProcess:
         return len(owned)
 
     def stop(self) -> None:
-        """Let the process finish its started jobs and exit; kill it where it has not loaded its model yet."""
+        """Let the process finish its started jobs and exit.
+
+        Kill it where it has not loaded its model yet.
+        """
         if self.retired:
             return
         self.retired, self.ready = True, False
@@ -142,7 +151,10 @@ class WorkerProcess:
         return 0.0
 
     def reap(self, timeout_s: float | None = None) -> int | None:
-        """Wait for the process to end and release its handles. Returns the exit code, negative for a signal."""
+        """Wait for the process to end and release its handles.
+
+        Returns the exit code, negative for a signal.
+        """
         self._process.join(timeout_s)
         code = self._process.exitcode
         if code is not None:

@@ -41,7 +41,10 @@ _MAX_BACKOFF_S = 30.0
 
 
 class Supervisor:
-    """Runs worker processes until it is stopped, or until the queue is empty with `until_idle`."""
+    """Runs worker processes until it is stopped.
+
+    With `until_idle` it stops when the queue is empty.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,10 @@ class Supervisor:
         self._dead_jobs = 0
 
     def stop(self) -> None:
-        """Claim no more jobs, drain for `worker.drain_s`, return from `run`. Safe in a signal handler."""
+        """Claim no more jobs, drain for `worker.drain_s`, return from `run`.
+
+        Safe in a signal handler.
+        """
         self._stopping = True
         with suppress(OSError):
             self._wakeup_sender.send(b"\0")
@@ -91,7 +97,10 @@ class Supervisor:
 
     @property
     def failed(self) -> int:
-        """Number of dead jobs and listing failures of this run; complete when `run` has returned."""
+        """Number of dead jobs and listing failures of this run.
+
+        Complete when `run` has returned.
+        """
         return self._dead_jobs + int(self.metrics.total("listing_failures"))
 
     @property
@@ -112,10 +121,11 @@ class Supervisor:
         )
 
     def run(self) -> None:
-        """Run jobs until `stop` is called, or until the queue is empty with `until_idle`.
+        """Run jobs until `stop` is called, or the queue is empty.
 
-        Raises DatabaseError where the database is not usable at the start; later the supervisor waits for it. Raises
-        ConfigError where files are to be parsed in isolation and cannot be.
+        Returns at an empty queue with `until_idle` only. Raises DatabaseError where the database is not usable at the
+        start; later the supervisor waits for it. Raises ConfigError where files are to be parsed in isolation and
+        cannot be.
         """
         if kinds.DOCUMENT in self._kinds:
             self._check_isolation()
@@ -383,7 +393,9 @@ def run_worker(
     until_idle: bool = False,
     on_progress: Callable[[Supervisor], None] | None = None,
 ) -> Supervisor:
-    """Run jobs until SIGTERM or SIGINT, or until the queue is empty. Main thread only.
+    """Run jobs until SIGTERM or SIGINT, or until the queue is empty.
+
+    Main thread only.
 
     Args:
         settings: the settings.

@@ -243,7 +243,7 @@ def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos
     for command in (("questions",), ("tune", "questions.yaml", "-o", "questions.yaml")):
         refused = kosmos("eval", *command)
         assert (refused.exit_code, "exists already" in refused.stderr) == (1, True)
-        assert "there is no folder" in kosmos("eval", *command, "-o", "none/here.yaml").stderr
+        assert "does not exist" in kosmos("eval", *command, "-o", "none/here.yaml").stderr
     assert own.read_text() == "- {question: mine, source: a.md}"
 
 

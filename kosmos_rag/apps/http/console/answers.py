@@ -73,7 +73,10 @@ def build_reply(answer: Answer) -> Reply:
 
 
 def sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> Iterator[Source]:
-    """Yield the passages of the evidence; `quotes` are the cited sentences by passage number."""
+    """Yield the passages of the evidence.
+
+    `quotes` are the cited sentences by passage number.
+    """
     for passage in passages:
         citation = passage.citation
         yield Source(

@@ -38,7 +38,10 @@ class Histogram:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """Recall of a vector index at its tuning; x coordinates from 0 to 100."""
+    """Recall of a vector index at its tuning.
+
+    The x coordinates are from 0 to 100.
+    """
 
     name: str
     at_10: float
@@ -54,7 +57,10 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One run of the recall monitor; coordinates from 0 to 100: time to the right, recall upwards."""
+    """One run of the recall monitor.
+
+    Coordinates from 0 to 100: time to the right, recall upwards.
+    """
 
     x: float
     y: float
@@ -153,7 +159,10 @@ def axis_ticks(bounds: Sequence[float]) -> Iterator[tuple[float, str]]:
 
 
 def build_recall_rows(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
-    """Return the start of the axis, and the recall of each tuned index and of the rejected one."""
+    """Return the start of the axis, and the rows of recall.
+
+    Each tuned index has a row, and the rejected candidate.
+    """
     measured = [
         (name, info, health)
         for info in indexes
@@ -196,7 +205,10 @@ def _health_records(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def build_recall_history(runs: Sequence[MonitorRun]) -> RecallHistory | None:
-    """Build the recall history of runs, newest first; None where no run measured recall."""
+    """Build the recall history of runs, newest first.
+
+    Returns None where no run measured recall.
+    """
     measured = [run for run in reversed(runs) if "ann_recall_at_10" in run.figures]
     if not measured:
         return None

@@ -14,7 +14,10 @@ _MAX_MARKS = 20
 
 
 def source_url(passage: Citation | Passage, quotes: Iterable[Citation] = ()) -> str:
-    """Return the URL of the source page at a passage; it highlights `quotes`, else the whole passage."""
+    """Return the URL of the source page at a passage.
+
+    It highlights `quotes`, else the whole passage.
+    """
     marked: Sequence[Citation | Passage] = list(quotes) or [passage]
     query = [
         ("version", str(passage.version)),

@@ -51,7 +51,7 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 
 
 class PageRoute(APIRoute):
-    """A route of the console: browsers get errors as pages, scripts as problems."""
+    """A console route: browsers get errors as pages, scripts as problems."""
 
     def get_route_handler(self) -> Handler:
         """Return the handler of a request."""
@@ -101,7 +101,10 @@ def redirect(path: str) -> Response:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the non-empty fields of a form. Raises RequestError where the body is not a form."""
+    """Return the non-empty fields of a form.
+
+    Raises RequestError where the body is not a form.
+    """
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise RequestError("the body is not a form; send application/x-www-form-urlencoded")
     try:

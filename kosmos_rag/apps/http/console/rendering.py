@@ -30,7 +30,10 @@ def assets() -> dict[str, tuple[bytes, str]]:
 
 @cache
 def assets_version() -> str:
-    """Return a hash of all assets for their path, so that browsers may cache them forever."""
+    """Return a hash of all assets, a part of their path.
+
+    Browsers may cache the assets forever.
+    """
     digest = hashlib.sha256()
     for name, (content, _) in assets().items():
         digest.update(f"{name} {len(content)} ".encode() + content)

@@ -59,7 +59,10 @@ async def documents(
 
 @router.post("/documents")
 async def upload(request: Request, caller: ConsoleWriter) -> Response:
-    """Enqueue the uploaded files; scripts get the jobs, browsers are redirected to them."""
+    """Enqueue the uploaded files.
+
+    Scripts get the jobs, browsers are redirected to them.
+    """
     uploads = caller.service.uploads
     with uploads.reserve(caller.identity.tenant):
         async with request.form(max_files=_MAX_FILES, max_fields=_MAX_FIELDS) as fields:
@@ -146,7 +149,9 @@ async def retry(caller: ConsoleWriter, job_id: JobId) -> Response:
 
 @router.get("/health")
 async def health(request: Request, caller: ConsoleReader) -> Response:
-    """Show the state of the service; details of the tenant and the process only to administrators.
+    """Show the state of the service.
+
+    Only administrators see details of the tenant and the process.
 
     While the database is unavailable, only the state of the process is shown.
     """

@@ -58,7 +58,7 @@ async def authenticate(request: Request, credentials: str | None) -> Identity:
 
 
 def current_identity(request: Request) -> Identity | None:
-    """Return the identity of a request that a route has authenticated; else None."""
+    """Return the identity of an authenticated request; else None."""
     identity: Identity | None = getattr(request.state, "identity", None)
     return identity
 

@@ -1,1 +1,1 @@
-"""The routes: each sets the identity, calls the library, and tells what came of it."""
+"""Routes: each calls the library with the caller's identity."""

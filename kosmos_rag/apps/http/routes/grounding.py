@@ -13,7 +13,7 @@ router = APIRouter(tags=["schema"])
 
 @router.post("/v1/schema/grounding")
 async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
-    """Find the tables, columns and joins that a question needs, and write them as a block for a prompt."""
+    """Find the tables, columns and joins that a question needs."""
     if query.explain:
         caller.identity.require(ADMIN)
     needed("dateparser", "rapidfuzz", extra="schema")

@@ -31,7 +31,10 @@ async def livez() -> str:
     },
 )
 async def readyz(request: Request) -> PlainTextResponse:
-    """Answer whether the database is reachable, at a known revision and with its row-level security."""
+    """Answer whether the database is ready.
+
+    It must be reachable, at a known revision, with its row-level security.
+    """
     service: Service = request.app.state.service
     if await service.readiness.is_ready():
         return PlainTextResponse("ok\n")

@@ -69,7 +69,10 @@ async def upload(
     metadata: Annotated[str | None, Query(description="A JSON object.")] = None,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> JobInfo:
-    """Queue a document, the bytes of the body; a worker ingests it, and the job has its state."""
+    """Queue a document, the bytes of the body.
+
+    A worker ingests it, and the job has its state.
+    """
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         # Boundaries and headers of the form would be ingested with it.
         raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
@@ -177,7 +180,10 @@ async def job(job_id: JobId, caller: Writer) -> JobInfo:
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
 async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
-    """Cancel a job; a finished one stays as it is. Only administrators cancel maintenance and permission feeds."""
+    """Cancel a job; a finished one stays as it is.
+
+    Only administrators cancel maintenance and permission feeds.
+    """
     if (await job(job_id, caller)).kind in kinds.OPERATORS_ONLY:
         caller.identity.require(ADMIN)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.cancel, [job_id]))
@@ -185,14 +191,17 @@ async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
 
 @router.post("/v1/jobs/{job_id}/retry", tags=["jobs"])
 async def retry(job_id: JobId, caller: Writer) -> JobsChanged:
-    """Queue a dead or cancelled job again; any other stays as it is."""
+    """Queue a dead or cancelled job again.
+
+    Any other stays as it is.
+    """
     await job(job_id, caller)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.retry, [job_id]))
 
 
 @router.get("/v1/collections", tags=["collections"])
 async def collections(caller: Reader) -> CollectionList:
-    """List the collections that have a preset, or documents that you may read."""
+    """List the collections with a preset or readable documents."""
     return CollectionList(collections=await caller.run(caller.tenant().collections.infos))
 
 
@@ -216,7 +225,10 @@ async def create(body: CollectionRequest, caller: Administrator) -> CollectionIn
 
 @router.delete("/v1/collections/{name}", status_code=204, tags=["collections"])
 async def remove(name: str, caller: Administrator) -> None:
-    """Delete a collection with its preset and all its documents, including those that you may not read."""
+    """Delete a collection with its preset and all its documents.
+
+    This includes documents that you may not read.
+    """
     await collection(name, caller)
     await caller.run(caller.tenant().collections.delete, name)
 
@@ -241,7 +253,10 @@ async def stats(caller: Reader) -> Stats:
 
 @router.post("/v1/reload", status_code=202, tags=["operations"])
 async def reload(caller: Administrator) -> JobsChanged:
-    """Queue the recurring sources for workers now; uploaded documents have nothing to reload."""
+    """Queue the recurring sources for workers now.
+
+    Uploaded documents have nothing to reload.
+    """
     return JobsChanged(jobs=await caller.run(_enqueue_recurring, caller))
 
 

@@ -68,7 +68,10 @@ async def context(query: ContextRequest, caller: Reader) -> Response:
 
 @router.post("/v1/answer", responses={200: {"model": Answer, "content": EVENTS}})
 async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Response:
-    """Answer a question from the evidence, or refuse; as events with `Accept: text/event-stream`."""
+    """Answer a question from the evidence, or refuse.
+
+    The answer is sent as events with `Accept: text/event-stream`.
+    """
     _check_scope(query, caller)
     options = {
         "k": query.k,
@@ -110,7 +113,10 @@ async def start_answer(
 
 @router.post("/v1/feedback")
 async def feedback(body: FeedbackRequest, caller: Reader) -> Feedback:
-    """Rate a result or one of its passages; a new rating replaces your previous one of the same."""
+    """Rate a result or one of its passages.
+
+    A new rating replaces your previous one of the same.
+    """
     return await caller.run(
         caller.tenant(body.collection).feedback,
         body.rating,

@@ -32,7 +32,10 @@ class ChatRequest(RequestBody):
     responses={200: {"description": "The events of the answer.", "content": EVENTS}},
 )
 async def chat(body: ChatRequest, caller: Reader) -> Response:
-    """Answer a question by events, as `/v1/answer`: `sources`, `token`s, `citations`, `done`; or `error`."""
+    """Answer a question by events, as `/v1/answer`.
+
+    The events are `sources`, `token`s, `citations` and `done`, or `error`.
+    """
     settings = caller.service.settings
     generates = settings.rag.answer.mode == "generative"
     served = settings.language_model.model

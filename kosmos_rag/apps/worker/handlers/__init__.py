@@ -38,7 +38,10 @@ class EngineJobRunner:
         )
 
     def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
-        """Run document jobs in batches and the others one by one; release those past the time slice."""
+        """Run document jobs in batches and the others one by one.
+
+        Release those past the time slice.
+        """
         deadline = time.monotonic() + documents.BATCH_TIME_SLICE_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, deadline)
         handlers: dict[str, _Handler] = {
@@ -65,7 +68,10 @@ class EngineJobRunner:
 
 
 def create_runner(settings: Settings) -> EngineJobRunner:
-    """Open an engine and load its model: a process needs it before its first job. Raises ModelUnavailable."""
+    """Open an engine and load its model.
+
+    A process needs the model before its first job. Raises ModelUnavailable.
+    """
     engine = Engine(settings)
     engine.parts.ingest_pipeline.processor.warm_up()
     return EngineJobRunner(engine)

@@ -90,7 +90,10 @@ class _JobLeases:
         self._started = 0
 
     def may_start(self, document: PendingDocument) -> bool:
-        """Whether to start the job of a document; past the deadline, release all that have not started."""
+        """Whether to start the job of a document.
+
+        Past the deadline, release all that have not started.
+        """
         job = _get_job(document)
         self._channel.report_progress()
         if self._started and (self._channel.stopping or time.monotonic() > self._deadline):
@@ -149,7 +152,10 @@ class _JobOutcomes:
             self._channel.report_ended([_get_job(document) for document in documents], counts)
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
-        """Release the jobs where this machine or its connection is at fault, else fail them."""
+        """Fail the jobs, or release them.
+
+        They are released where this machine or its connection is at fault.
+        """
         jobs = [_get_job(document) for document in documents]
         if isinstance(error, IngestionError) and error.code == "lease_lost":
             self._channel.report_ended(jobs)  # the supervisor counts those
@@ -226,7 +232,10 @@ class _BackgroundExecutor:
 
 
 class DocumentHandler:
-    """Ingests the documents of jobs, of any tenant. One thread parses, `PUBLISH_THREADS` publish."""
+    """Ingests the documents of jobs, of any tenant.
+
+    One thread parses, `PUBLISH_THREADS` publish.
+    """
 
     def __init__(self, database: Database, pipeline: IngestPipeline, counters: CounterBuffer) -> None:
         self._database = database
@@ -311,7 +320,10 @@ def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
 
 
 def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> None:
-    """Record an error that is a bug: retry the job, and log the traceback."""
+    """Record an error that is a bug.
+
+    The job is retried, and the log has the traceback.
+    """
     log.error(
         "job %d raised an unexpected error", job.id, exc_info=error,
         extra={
@@ -322,6 +334,9 @@ def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> N
 
 
 def source_name(job: Job) -> str:
-    """Return the source name of a job's document; the job's key where it has no document."""
+    """Return the source name of a job's document.
+
+    The job's key where it has no document.
+    """
     document = job.payload.get("entry") or job.payload.get("document") or {}
     return str(document.get("source", job.key))

@@ -145,7 +145,10 @@ def _index_gauges(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
 
 
 def count_orphans(database: Database, owner: TenantRef) -> Mapping[str, int]:
-    """Count orphaned rows and wrong statistics, by category; all zero where the rows are consistent."""
+    """Count orphaned rows and wrong statistics, by category.
+
+    All zero where the rows are consistent.
+    """
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         connection.execute(statement("no_statement_timeout"))
         rows = connection.execute(statement("orphans"), {"tenant_id": owner.id}).fetchall()

@@ -41,7 +41,10 @@ class MonitorHandler:
         self._interval_s = interval_s
 
     def run(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
-        """Run what is due. A failed run is logged, and the rest of maintenance goes on."""
+        """Run what is due.
+
+        A failed run is logged, and the rest of maintenance goes on.
+        """
 
         def report(step: str) -> None:
             channel.report_progress()

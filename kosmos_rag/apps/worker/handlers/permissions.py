@@ -1,4 +1,4 @@
-"""Jobs about a permission feed: bring the readers of its documents up to it."""
+"""Handler of permission jobs: updates the readers of documents from a feed."""
 
 import logging
 
