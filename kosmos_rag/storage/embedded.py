@@ -6,6 +6,7 @@ list of these processes; one killed with -9 stays on it, so this module removes 
 
 import json
 import re
+import shutil
 import threading
 import warnings
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ _starting = threading.Lock()
 DATABASE = "kosmos"
 
 _OURS = "# added by kosmos-rag; change it as you like"
+
+_MIN_FREE = 2 * 16 * 2**20
+"""Bytes: PostgreSQL recovers into a new segment of its write-ahead log, of 16 MB."""
 
 # The package passes the folder to PostgreSQL in one option string, which a space would split.
 _USABLE = re.compile(r"[\w./~+,@:%=-]+")
@@ -161,6 +165,12 @@ def start(data_dir: Path) -> EmbeddedServer:
 
 
 def _not_started(data_dir: Path, error: Exception) -> DatabaseUnavailable:
+    free = shutil.disk_usage(data_dir).free if data_dir.is_dir() else _MIN_FREE
+    if free < _MIN_FREE:
+        return DatabaseUnavailable(
+            f"the embedded PostgreSQL in {data_dir} does not start: its disk is full ({free / 2**20:.0f} MB free); "
+            "make room and start again, what was stored is kept"
+        )
     return DatabaseUnavailable(
         f"the embedded PostgreSQL in {data_dir} does not start: {error or type(error).__name__}; see "
         f"{data_dir / 'log'}, or set database.data_dir to a folder that can be written to"

@@ -20,6 +20,12 @@ def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")
 
 
+def _remedy(error: psycopg.OperationalError) -> str:
+    if isinstance(error, psycopg.errors.DiskFull):
+        return "; the server's disk is full: make room and try again, what was stored before is kept"
+    return ""
+
+
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Translate errors of the driver and its pool into subclasses of DatabaseError.
@@ -40,6 +46,6 @@ def translate_errors() -> Iterator[None]:
         # A cancelled statement or a full disk is operational too, but the server answered: the error has a code.
         if error.sqlstate is None or (error.sqlstate[:2] in {"08", "28", "3D", "57"} and error.sqlstate != "57014"):
             raise _unavailable(error) from error
-        raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error
+        raise StatementFailed(f"{first_line(error)}{_remedy(error)}", sqlstate=error.sqlstate) from error
     except psycopg.Error as error:
         raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error

@@ -1,0 +1,172 @@
+"""A disk that fills up during ingestion: nothing stored is lost, the error says why, and it goes on with room."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.apps.cli.doctor import diagnose
+from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
+from kosmos_rag.apps.worker.supervisor import Supervisor
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseUnavailable
+from kosmos_rag.core.types import JobState
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.queue import kinds
+from tests.reliability.engine_work import create_runner
+
+pytestmark = pytest.mark.slow
+SMALL_MB = 160
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with room for a server and a few documents."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_MB}m,mode=755", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can only be mounted by root, outside containers")
+    yield folder
+    pidfile = folder / "data" / "postmaster.pid"
+    if pidfile.exists():
+        with suppress(psutil.Error, ValueError):
+            server = psutil.Process(int(pidfile.read_text().splitlines()[0]))
+            server.kill()
+            server.wait(20)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(disk: Path) -> Path:
+    """Write a file that takes all the room."""
+    filler = disk / "filler"
+    descriptor = os.open(filler, os.O_CREAT | os.O_WRONLY)
+    for size in (2**16, 1):
+        with suppress(OSError):
+            while True:
+                os.write(descriptor, b"x" * size)
+    os.close(descriptor)
+    return filler
+
+
+@pytest.fixture
+def small(loaded_settings: Settings, disk: Path) -> Settings:
+    """Settings with an embedded server on that disk."""
+    return loaded_settings.model_copy(update={"database": DatabaseSettings(data_dir=disk / "data")})
+
+
+def _document(number: int) -> SourceDocument:
+    words = " ".join(f"word{number}x{position}" for position in range(4000))
+    return SourceDocument(source=f"document-{number}", data=f"number{number} {words}".encode())
+
+
+def _ingest_until_full(engine: Engine) -> tuple[list[str], str]:
+    """Ingest documents one by one. Returns those that were stored, and the message of the one that was not."""
+    tenant = engine.tenant("acme")
+    stored: list[str] = []
+    for number in range(1000):
+        report = tenant.ingest([_document(number)], prune=False)
+        if report.failed:
+            (failure,) = report.failed
+            assert failure.code == "storage"
+            return stored, failure.message
+        stored.append(f"document-{number}")
+    raise AssertionError("the disk was not full after a thousand documents")
+
+
+def _is_whole(engine: Engine, stored: list[str]) -> bool:
+    tenant = engine.tenant("acme")
+    orphans = count_orphans(engine.parts.database, tenant._tenant)
+    assert not any(orphans.values()), orphans
+    for source in (stored[0], stored[-1]):
+        hits = tenant.search(f"number{source.rpartition('-')[2]}", 5).hits
+        assert source in {hit.source for hit in hits}
+    return set(tenant.sources()) == set(stored)
+
+
+def test_ingestion__on_a_full_disk_keeps_what_was_stored_and_goes_on_with_room(small: Settings, disk: Path) -> None:
+    with Engine(small, embedder=HashingEmbedder()) as engine:
+        stored, message = _ingest_until_full(engine)
+        assert len(stored) > 3
+        assert "No space left on device; the server's disk is full: make room and try again" in message
+        assert _is_whole(engine, stored), "it answers on a full disk"
+        subprocess.run(["mount", "-o", f"remount,size={3 * SMALL_MB}m", str(disk)], check=True)
+        failed = _document(len(stored))
+        assert engine.tenant("acme").ingest([failed], prune=False).new == 1
+        assert _is_whole(engine, [*stored, failed.source])
+
+
+def test_server__that_a_full_disk_stopped_comes_back_with_room(small: Settings, disk: Path) -> None:
+    """The log of transactions cannot be written: PostgreSQL stops, and does not start until there is room."""
+    stored = [f"document-{number}" for number in range(5)]
+    with Engine(small, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest([_document(number) for number in range(5)], prune=False)
+        filler = _fill(disk)
+        with suppress(psycopg.Error):
+            for _ in range(50):  # each takes a new segment of the log
+                with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+                    connection.execute("SELECT pg_switch_wal()")
+                    connection.execute("CREATE TABLE public.takes_room (a int)")
+                    connection.execute("DROP TABLE public.takes_room")
+        until(lambda: "shut down" in (disk / "data" / "log").read_text().splitlines()[-1])
+        with pytest.raises(DatabaseUnavailable):
+            engine.tenant("acme").ingest([_document(9)], prune=False)
+    with pytest.raises(DatabaseUnavailable, match=r"its disk is full \(0 MB free\); make room") as caught:
+        Engine(small, embedder=HashingEmbedder())
+    assert "\n" not in str(caught.value)
+    checks = {check.name: check for check in diagnose(small)}
+    assert "its disk is full" in checks["database"].detail
+    assert checks["disk"].detail.startswith("0 MB free at ")
+    filler.unlink()
+    with Engine(small, embedder=HashingEmbedder()) as engine:
+        assert _is_whole(engine, stored)
+        assert engine.tenant("acme").ingest([_document(9)], prune=False).new == 1
+
+
+def test_worker__stopped_by_a_full_disk_loses_no_job(small: Settings, disk: Path, tmp_path: Path) -> None:
+    """Jobs fail or the server goes, whichever comes first: with room, a worker that is started again does them all."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number}.txt").write_bytes(_document(number).data)
+    limits = small.worker.model_copy(update={"processes": 1, "lease_s": 10.0, "drain_s": 5.0})
+    settings = small.model_copy(update={"worker": limits})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").jobs.enqueue(folder)
+        supervisor = _supervisor(settings)
+        thread = threading.Thread(target=supervisor.run)
+        thread.start()
+        try:
+            until(lambda: "No space left on device" in (disk / "data" / "log").read_text(), seconds=120)
+        finally:
+            supervisor.stop()
+            thread.join()
+    subprocess.run(["mount", "-o", f"remount,size={4 * SMALL_MB}m", str(disk)], check=True)
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        tenant = engine.tenant("acme")
+        _supervisor(settings).run()
+        assert tenant.jobs.find(states=[JobState.DEAD]) == []
+        (run,) = tenant.jobs.runs()
+        assert (run.seen, run.new, run.failed) == (40, 40, 0)
+        assert len(tenant.sources()) == 40
+        assert not any(count_orphans(engine.parts.database, tenant._tenant).values())
+
+
+def _supervisor(settings: Settings) -> Supervisor:
+    return Supervisor(settings, kinds=[kinds.DOCUMENT, kinds.SYNC], create_runner=create_runner, until_idle=True)
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
