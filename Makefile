@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-slo clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -91,6 +91,9 @@ bench-service: $(STAMP) $(PEERS_STAMP)
 
 bench-permissions: $(STAMP)
 	$(BIN)/python -m benchmarks.permissions
+
+bench-fairness: $(STAMP)
+	$(BIN)/python -m benchmarks.fairness
 
 bench-audit: $(STAMP)
 	$(BIN)/python -m benchmarks.audit

@@ -54,13 +54,13 @@ def _ms(call: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _summary(times: list[float]) -> dict[str, float]:
+def summarize(times: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(times, n=100)
     return {"p50_ms": round(statistics.median(times), 2), "p95_ms": round(cuts[94], 2), "p99_ms": round(cuts[98], 2)}
 
 
 @contextmanager
-def _running(*command: str | Path) -> Iterator[Running]:
+def run_server(*command: str | Path) -> Iterator[Running]:
     """Run a server in a process of its own, `--port` with a free one behind its command, until the block ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -100,7 +100,7 @@ def ours(folder: str, *, quick: bool = False) -> Iterator[Running]:
     pairs = [f"{key}={json.dumps(value)}" for key, value in {**MODEL, **own}.items()]
     options = [part for pair in pairs for part in ("--set", pair)]
     module = "benchmarks.service_quick" if quick else "kosmos_rag.apps.cli"
-    with _running(sys.executable, "-m", module, "serve", *options) as running:
+    with run_server(sys.executable, "-m", module, "serve", *options) as running:
         yield running
 
 
@@ -110,7 +110,7 @@ def peer(python: Path, folder: str, texts: list[str]) -> Iterator[Running]:
     file = Path(folder).with_suffix(".texts.json")
     file.write_text(json.dumps(texts), encoding="utf-8")
     command: list[str | Path] = [python, "-m", "benchmarks.peers.langchain_service", "--texts", file]
-    with Server(Path(folder)).database("bench_langchain_service") as url, _running(*command, "--url", url) as running:
+    with Server(Path(folder)).database("bench_langchain_service") as url, run_server(*command, "--url", url) as running:
         yield running
 
 
@@ -135,7 +135,7 @@ def in_turns(engine: Engine, servers: Mapping[str, str], questions: list[str], r
         f"{name}, added": [after - before for before, after in zip(times["library"], times[name], strict=True)]
         for name in servers
     }
-    return {name: _summary(taken) for name, taken in (times | added).items()}
+    return {name: summarize(taken) for name, taken in (times | added).items()}
 
 
 def _post(client: httpx.Client, question: str) -> int:
@@ -167,7 +167,7 @@ def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Told:
     for thread in threads:
         thread.join()
     errors = sum(count for status, count in statuses.items() if status != 200 and status not in _TO_COME_AGAIN)
-    return {"per_s": round(len(times) / seconds, 1), **_summary(times), "statuses": dict(statuses), "errors": errors}
+    return {"per_s": round(len(times) / seconds, 1), **summarize(times), "statuses": dict(statuses), "errors": errors}
 
 
 def by_http(server: Running, questions: list[str], clients: int, seconds: float) -> Told:

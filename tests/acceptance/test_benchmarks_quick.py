@@ -19,6 +19,7 @@ TABLES = {
     "audit": r'"who_saw_p50_ms": [\d.]+',
     "corporate": r"corporate, own +recall@1 [\d.]+  recall@5 [\d.]+",
     "dashboards": r"picture: .+\.png",
+    "fairness": r'"targets": \{',
     "ingest": r"ratio_to_bare +[\d.]+",
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "peers": r"RRF, the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
