@@ -179,7 +179,7 @@ class SearchPipeline:
             self._rerank_stage = resources.rerank.with_settings(settings.rag.reranking) if enabled else None
         retrieval, reranks = settings.rag.retrieval, self._rerank_stage is not None
         # Hits of a query that names no number, and passages to load at least, because later stages reorder them.
-        self._top_k = settings.rag.reranking.top_k if reranks else retrieval.top_k
+        self._top_k = retrieval.default_k or (settings.rag.reranking.top_k if reranks else retrieval.top_k)
         self._min_loaded = retrieval.top_k if reranks or rules.enabled else 0
 
     def with_settings(self, settings: Settings, settings_hash: str) -> "SearchPipeline":

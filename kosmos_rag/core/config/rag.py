@@ -183,6 +183,10 @@ class RetrievalSettings(Section):
         description="Weight of pseudo-relevance feedback in the fusion: similarity to the best five; 0 is off.",
     )
     top_k: Count = Field(default=20, description="Number of fused hits for reranking.")
+    default_k: Count | None = Field(
+        default=None,
+        description="Hits of a question that names no number; null is reranking.top_k, or top_k without reranking.",
+    )
     similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
         default=0.0, description="Cosine similarity below which the dense retriever drops a candidate."
     )
@@ -360,6 +364,10 @@ class AuditSettings(Section):
 class RagSettings(Section):
     """From document to context."""
 
+    preset: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Preset of the whole process, by name or path: its values take the place of the defaults.",
+    )
     chunking: ChunkingSettings = ChunkingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     next_embedding: NextEmbeddingSettings = NextEmbeddingSettings()

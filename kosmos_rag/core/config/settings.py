@@ -1,6 +1,6 @@
-"""The whole configuration, and how it is put together: defaults < file < environment < arguments."""
+"""The whole configuration, and how it is put together: defaults < preset < file < environment < arguments."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +17,7 @@ from kosmos_rag.core.config.keys import keys_of, nest
 from kosmos_rag.core.config.loading import (
     DELIMITER,
     PREFIX,
+    Layer,
     Origin,
     read_arguments,
     read_environment,
@@ -25,6 +26,7 @@ from kosmos_rag.core.config.loading import (
 )
 from kosmos_rag.core.config.mcp import McpSettings
 from kosmos_rag.core.config.monitor import MonitorSettings
+from kosmos_rag.core.config.preset_files import check_preset_keys, read_preset_file
 from kosmos_rag.core.config.rag import RagSettings
 from kosmos_rag.core.config.sections import (
     DatabaseSettings,
@@ -37,6 +39,8 @@ from kosmos_rag.core.config.sections import (
 from kosmos_rag.core.config.service import ServiceSettings
 from kosmos_rag.core.config.worker import WorkerSettings
 from kosmos_rag.core.errors import ConfigError
+
+_PRESET = "rag.preset"
 
 
 class Settings(BaseSettings):
@@ -85,6 +89,7 @@ class Settings(BaseSettings):
     ) -> tuple[Self, dict[str, Origin]]:
         """Load as `load` does, with the origin of each dotted key."""
         layers = [*read_files(cls, path), *read_environment(cls), read_arguments(cls, overrides or {})]
+        layers = [*_process_preset(cls, layers), *layers]
         faults = [fault for layer in layers for fault in layer.faults]
         values: dict[str, Any] = {}
         origins = {key: Origin(level="default") for key, _ in keys_of(cls)}
@@ -161,6 +166,21 @@ class Settings(BaseSettings):
         `load` reads the sources, to know the origins.
         """
         return (init_settings,)
+
+
+def _process_preset(settings: type[BaseSettings], layers: Sequence[Layer]) -> list[Layer]:
+    """Read the preset that `rag.preset` names; nothing where no layer names one."""
+    named = [(layer.values[_PRESET], layer.origin) for layer in layers if _PRESET in layer.values]
+    if not named or not isinstance(named[-1][0], str):
+        return []
+    source, origin = named[-1]
+    try:
+        name, values = read_preset_file(source)
+        layer = read_preset(settings, name, values)
+        check_preset_keys(name, layer.values)
+    except ConfigError as error:
+        return [Layer(origin=origin, faults=[f"{_PRESET} is {show(source)} ({origin}): {error}"])]
+    return [layer]
 
 
 def preset_keys(name: str, values: Mapping[str, Any]) -> list[str]:

@@ -263,7 +263,7 @@ def test_key__unknown_or_misplaced_is_named_with_the_nearest(text: str, message:
         ("KOSMOS_INDEXES__LEXICAL_TAIL_CHUNKS", "5", "it was renamed to KOSMOS_INDEXES__UNSEGMENTED_CHUNKS"),
         ("KOSMOS_DATABSE__URL", "x", "did you mean KOSMOS_DATABASE__URL?"),
         ("KOSMOS_RAG__", "x", "rag. (environment KOSMOS_RAG__) is not a key"),
-        ("KOSMOS_RAG", "5", "rag is 5 (environment KOSMOS_RAG): it must be a mapping of chunking"),
+        ("KOSMOS_RAG", "5", "rag is 5 (environment KOSMOS_RAG): it must be a mapping of preset, chunking"),
         ("KOSMOS_RAG", "[" * 20_000, "(environment KOSMOS_RAG): it must be JSON"),
         ("KOSMOS_RAG", "{", 'rag is "{" (environment KOSMOS_RAG): it must be JSON'),
         (

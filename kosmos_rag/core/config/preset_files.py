@@ -1,0 +1,92 @@
+"""Presets as files: shipped or of the user, with those that they extend."""
+
+from collections.abc import Iterable, Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from kosmos_rag.core.config.loading import read_yaml
+from kosmos_rag.core.errors import ConfigError
+
+_FOLDER = "kosmos_rag.core.config.presets"
+EXTENDS = "extends"
+COLLECTION_KEYS = (
+    *("rag.chunking.", "rag.retrieval.", "rag.reranking.enabled", "rag.reranking.top_k", "rag.reranking.threshold"),
+    *("rag.reranking.deadline_ms", "rag.context.", "rag.access.", "rag.answer.", "rag.audit.", "rag.signals"),
+    *("rag.intents", "ingestion.language"),
+)
+"""Keys that a preset may set. The others say what the process does for all collections alike: models, caches."""
+PROCESS_KEYS = ("rag.retrieval.query_embedding_cache", "rag.retrieval.result_cache")
+_NULL_REMOVES = (("rag", "signals"), ("rag", "intents"))
+
+
+def shipped() -> list[str]:
+    """Return the names of the presets that come with the library."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in files(_FOLDER).iterdir() if _is_yaml(entry.name))
+
+
+def read_preset_file(source: str) -> tuple[str, dict[str, Any]]:
+    """Read name and values of a preset, merged with those it extends.
+
+    Args:
+        source: Name of a shipped preset, or path of a YAML file.
+
+    Raises:
+        ConfigError: The name is unknown, a file cannot be read, or presets extend each other in a circle.
+    """
+    return _read(source, Path(), ())
+
+
+def check_preset_keys(name: str, keys: Iterable[str]) -> None:
+    """Raise ConfigError unless a preset may set these keys."""
+    for key in keys:
+        if not key.startswith(COLLECTION_KEYS) or key in PROCESS_KEYS:
+            raise ConfigError(f"{key} (preset {name}) is not a setting of a collection: set it in rag-config.yaml")
+
+
+def _read(source: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """Read name and values of a preset, merged with those it extends."""
+    if _is_yaml(source):
+        path = folder / Path(source).expanduser()
+        name, identity = path.stem, str(path.resolve())
+        data = read_yaml(path, f"preset {path}")
+    else:
+        if source not in shipped():
+            raise ConfigError(
+                f"there is no preset {source!r}; use {', '.join(shipped())} or the path of a YAML file, ./mine.yaml"
+            )
+        name = identity = source
+        with as_file(files(_FOLDER) / f"{source}.yaml") as path:
+            data = read_yaml(path, f"preset {source}")
+    if identity in extended_by:
+        circle = " extends ".join([*extended_by[extended_by.index(identity) :], identity])
+        raise ConfigError(f"presets extend each other in a circle: {circle}; take one of these lines out")
+    if not isinstance(data, dict):
+        raise ConfigError(f"preset {name} holds {data!r}: its top level must be a mapping of settings")
+    base = data.pop(EXTENDS, None)
+    if base is None:
+        return name, _merge({}, data, ())
+    if not isinstance(base, str):
+        raise ConfigError(f"{EXTENDS} of the preset {name} is {base!r}: name one preset")
+    return name, _merge(_read(base, path.parent, (*extended_by, identity))[1], data, ())
+
+
+def _merge(base: Mapping[Any, Any], over: Mapping[Any, Any], path: tuple[str, ...]) -> dict[Any, Any]:
+    """Merge a mapping over another, recursively.
+
+    In signals and intents null removes an entry.
+    """
+    merged = dict(base)
+    for key, value in over.items():
+        if isinstance(value, Mapping):
+            nested = merged.get(key)
+            merged[key] = _merge(nested if isinstance(nested, Mapping) else {}, value, (*path, key))
+        elif value is None and path in _NULL_REMOVES:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _is_yaml(name: str) -> bool:
+    return name.endswith((".yaml", ".yml"))

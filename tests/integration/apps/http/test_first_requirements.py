@@ -1,0 +1,68 @@
+"""The endpoints of the first requirements with the corporate settings, over the documents of departments."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
+
+QUERY = "How many days of annual leave do employees get?"
+CHAT = {"query": QUERY, "model": "llama3.1"}
+DEPARTMENTS = ("finance", "general", "hr", "it", "security")
+
+
+def _policies() -> list[SourceDocument]:
+    return [
+        SourceDocument(
+            source=f"{name}/leave_{number}.txt",
+            data=f"All employees of {name} get {20 + number} days of annual leave a year, by policy {number}.".encode(),
+        )
+        for name in DEPARTMENTS
+        for number in range(3)
+    ]
+
+
+@pytest.fixture
+def corporate(database: DatabaseSettings, signer: Signer, tmp_path: Path) -> Iterator[Running]:
+    """A service whose whole process goes by the preset `corporate`."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("rag: {preset: corporate}")
+    settings = Settings.load(path).model_copy(update={"database": database})
+    with (
+        Engine(with_tokens(settings, signer), embedder=HashingEmbedder()) as engine,
+        serving(engine, signer) as running,
+    ):
+        yield running
+
+
+def _sources(running: Running, body: dict[str, str], **claims: object) -> list[str]:
+    with running.client(**claims) as client, client.stream("POST", "/api/chat", json=body) as response:
+        assert response.status_code == 200
+        events = dict(events_of(response.iter_lines()))
+    passages = json.loads(events["sources"])["context"]["passages"]
+    return [passage["citation"]["source"] for passage in passages]
+
+
+def test_chat__uses_the_corporate_settings_of_the_process(corporate: Running) -> None:
+    corporate.service.engine.tenant("acme").ingest(_policies())
+    anybody = _sources(corporate, CHAT)
+    assert len(anybody) == 5
+    mine = _sources(corporate, CHAT, departments=["security"])
+    assert len(mine) == 5
+    own = {f"security/leave_{number}.txt" for number in range(3)}
+    assert own <= set(mine)
+    assert not own <= set(anybody)
+
+
+def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporate: Running) -> None:
+    acme = corporate.service.engine.tenant("acme", collection="wide")
+    corporate.service.engine.tenant("acme").collections.create("wide", preset="adr")
+    acme.ingest(_policies())
+    hits = acme.search(QUERY).hits
+    assert not any(hit.signals for hit in hits)
+    assert len(hits) == 5, "default_k is of the process: adr states none"
