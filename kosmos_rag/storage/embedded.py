@@ -5,8 +5,11 @@ list of these processes; one killed with -9 stays on it, so this module removes 
 """
 
 import json
+import os
 import re
 import shutil
+import stat
+import tempfile
 import threading
 import warnings
 from dataclasses import dataclass
@@ -20,6 +23,11 @@ from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable
 _starting = threading.Lock()
 
 DATABASE = "kosmos"
+
+_TEMPORARY = (Path(tempfile.gettempdir()), Path("/dev/shm"))  # noqa: S108 — no file is made there
+
+_PASSAGE = stat.S_IXGRP | stat.S_IXOTH
+"""The group's bit too: the server keeps the group of root."""
 
 _OURS = "# added by kosmos-rag; change it as you like"
 
@@ -147,6 +155,7 @@ def start(data_dir: Path) -> EmbeddedServer:
     with _starting:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
+            _keep_permissions(package)
             with package.PostgresServer._lock:  # noqa: SLF001 — the lock that its own start and stop take
                 _remove_dead_users(data_dir)
                 _remove_stale_locks(data_dir)
@@ -156,12 +165,38 @@ def start(data_dir: Path) -> EmbeddedServer:
             if not _is_server(server.get_postmaster_info().pid):
                 # This process knows the server, but it was killed or stopped since.
                 server.start()
+        except ConfigError:
+            raise
         except (OSError, RuntimeError, AssertionError, ValueError) as error:
             raise _not_started(data_dir, error) from error
         except Exception as error:  # pg_ctl's failures come as subprocess errors
             raise _not_started(data_dir, error) from error
         info = server.get_postmaster_info()
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
+
+
+def _keep_permissions(package: Any) -> None:
+    """Have the package open no folder of others for its system user, as it does when root runs it."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        package.postgres_server.ensure_prefix_permissions = _require_passage
+
+
+def _require_passage(path: Path) -> None:
+    """Raise ConfigError unless every user may enter the folders above a path.
+
+    Only a private folder in the temporary folder of the system is opened, and only for passing through.
+    """
+    for folder in path.parents:
+        mode = folder.stat().st_mode
+        if mode & _PASSAGE == _PASSAGE:
+            continue
+        if not any(root in folder.parents for root in _TEMPORARY):
+            raise ConfigError(
+                f"run by root, the embedded PostgreSQL runs as the user pgserver, which may not enter {folder}; "
+                "choose a place that every user may enter, like database.data_dir=/var/lib/kosmos-rag/postgres, "
+                "or run as another user"
+            )
+        folder.chmod(mode | _PASSAGE)
 
 
 def _not_started(data_dir: Path, error: Exception) -> DatabaseUnavailable:

@@ -4,6 +4,7 @@ Building a section directly raises pydantic's own `ValidationError`; `Settings.l
 `ConfigError`, which also says where each value came from.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -80,7 +81,12 @@ class DatabaseSettings(Section):
 
         usual = platformdirs.user_data_path("kosmos-rag", appauthor=False) / "postgres"
         # The embedded server takes no path with a space, and the usual place on a Mac has one.
-        return (self.data_dir or (Path.home() / ".kosmos-rag" if " " in str(usual) else usual)).absolute()
+        default = Path.home() / ".kosmos-rag" if " " in str(usual) else usual
+        # Run by root, the server itself runs as another user, which may not enter the home folder of root.
+        by_root = hasattr(os, "geteuid") and os.geteuid() == 0
+        if by_root and Path.home() in default.parents and not default.exists():
+            default = Path("/var/lib/kosmos-rag/postgres")
+        return (self.data_dir or default).absolute()
 
     @model_validator(mode="after")
     def _check_urls(self) -> Self:

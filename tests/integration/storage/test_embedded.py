@@ -2,10 +2,13 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -69,6 +72,28 @@ def test_processes_that_start_it_at_once_share_one_server_until_the_last_leaves(
     assert _postmaster(folder) == server
     _leave(users[2])
     assert _gone(folder)
+
+
+@pytest.fixture
+def closed_folder() -> Iterator[Path]:
+    """A folder that only root may enter, outside of the temporary folder."""
+    if os.geteuid() != 0:
+        pytest.skip("only root's server runs as another user")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        yield Path(name)
+
+
+def test_folders_above_the_data__keep_their_permissions(closed_folder: Path, tmp_path: Path) -> None:
+    closed_folder.chmod(0o700)
+    with pytest.raises(ConfigError, match=f"the user pgserver, which may not enter {closed_folder}"):
+        embedded.start(closed_folder / "below" / "data")
+    assert stat.S_IMODE(closed_folder.stat().st_mode) == 0o700
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    user = _user(private / "data")
+    assert _ready(user)
+    _leave(user)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o711
 
 
 def test_a_killed_user_keeps_the_server_neither_broken_nor_alive(tmp_path: Path) -> None:

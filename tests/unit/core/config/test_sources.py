@@ -151,6 +151,19 @@ def test_cache_dir__default_is_in_the_users_cache_folder(tmp_path: Path, monkeyp
     assert settings.models.resolved_cache_dir == tmp_path / "ours"
 
 
+def test_data_dir__default_of_root_is_outside_of_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    usual = tmp_path / "data" / "kosmos-rag" / "postgres"
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert Settings().database.resolved_data_dir == Path("/var/lib/kosmos-rag/postgres")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert Settings().database.resolved_data_dir == usual
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    usual.mkdir(parents=True)
+    assert Settings().database.resolved_data_dir == usual, "a database that is there is found again"
+
+
 def test_data_dir__relative_and_home_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for given, resolved in [("server", tmp_path / "server"), ("~/server", tmp_path / "home" / "server")]:
