@@ -3,13 +3,34 @@
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def vectors() -> Iterator[dict[str, Any]]:
+    """Vectors of the real model by text: both examples read the same documents, and embed each text once."""
+    from sentence_transformers import SentenceTransformer
+
+    vectors: dict[str, Any] = {}
+    encode = SentenceTransformer.encode
+
+    def encode_new(model: SentenceTransformer, texts: list[str], **options: Any) -> Any:
+        if new := list(dict.fromkeys(text for text in texts if text not in vectors)):
+            vectors.update(zip(new, encode(model, new, **options), strict=True))
+        return np.stack([vectors[text] for text in texts])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SentenceTransformer, "encode", encode_new)
+        yield vectors
 
 
 def test_demo__ingests_the_sample_and_cites_the_right_places(

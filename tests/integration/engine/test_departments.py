@@ -113,9 +113,10 @@ def _readers(document: SourceDocument) -> set[str]:
     return {EVERYONE} if department == "general" else {f"department:{department}", "role:Manager"}
 
 
-@pytest.fixture
-def modes(settings: Settings) -> Iterator[dict[str, Engine]]:
+@pytest.fixture(scope="module")
+def modes(loaded_settings: Settings, shared_database: DatabaseSettings) -> Iterator[dict[str, Engine]]:
     """Engines over one database, one for each way of answering."""
+    settings = loaded_settings.model_copy(update={"database": shared_database})
     with ExitStack() as stack:
         yield {name: stack.enter_context(opened(settings, ENFORCED | mode)) for name, mode in MODES.items()}
 
@@ -125,13 +126,13 @@ def modes(settings: Settings) -> Iterator[dict[str, Engine]]:
     "seeds", [range(FAST), pytest.param(range(FAST, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
 )
 def test_random_worlds__show_each_reader_what_is_theirs_in_every_mode(
-    modes: dict[str, Engine], seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    modes: dict[str, Engine], seeds: range, tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = {"kind": "json_lines", "name": "wiki", "path": tmp_path / "feed.jsonl"}
     for seed in seeds:
         monkeypatch.setattr(lexical_statistics, "WHOLE_MOVE_CHUNKS", 1 + 19 * (seed % 2))
         world, dice = World.random(seed), random.Random(-seed)
-        name = f"w{seed}"
+        name = f"{tenant_name}-{seed}"
         modes["fused"].tenant(name).ingest(world.documents)
         if seed % 5 == 0:
             modes["fused"].tenant(name).indexes.build()
