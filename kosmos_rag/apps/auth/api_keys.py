@@ -119,8 +119,8 @@ class ApiKeys:
             if row is None:
                 return None
             name, scopes, principals, created_at, expires_at = row
-            until = None if expires_at is None else now + (expires_at - created_at)
-            return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=until)
+            new_expires_at = None if expires_at is None else now + (expires_at - created_at)
+            return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=new_expires_at)
 
     def infos(self, owner: TenantRef) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""

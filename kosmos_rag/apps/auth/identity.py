@@ -44,6 +44,12 @@ def build_principals(
     """Build the principals of a subject.
 
     The prefix separates roles from departments of the same name.
+
+    Args:
+        subject: name of the subject, for `user:NAME`.
+        departments: names of departments.
+        roles: names of roles.
+        department_key: prefix of department principals, `rag.access.key`.
     """
     principals = {f"{department_key}:{name}" for name in departments} | {f"role:{name}" for name in roles}
     return [EVERYONE, f"user:{subject}", *sorted(principals)]
@@ -81,7 +87,7 @@ class Authenticator:
         return identity
 
     def needs_lookup(self, authorization: str | None) -> bool:
-        """Whether a header holds a key that was not valid before: only the database can tell more."""
+        """Whether only the database can tell if a header has a valid key."""
         scheme, _, credentials = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not ApiKeys.is_api_key(credentials):
             return False

@@ -37,7 +37,10 @@ def restore(
     *,
     common: CommonOptions,
 ) -> None:
-    """Restore a backup into an empty database, migrate it, and check roles and row-level security."""
+    """Restore a backup into an empty database.
+
+    The database is migrated, and its roles and row-level security are checked.
+    """
     settings = common.load_settings()
     from kosmos_rag.storage.backup import restore
 

@@ -61,7 +61,13 @@ def overrides(pairs: list[str] | None) -> dict[str, Any]:
 def require_not_blank(values: list[str] | None, label: str, *, remedy: str = "name a file or folder") -> list[str]:
     """Return the values.
 
-    Raises RequestError for a blank one: an unset shell variable must not select everything.
+    Args:
+        values: values of an option or argument.
+        label: its name, for the error.
+        remedy: what to do, for the error.
+
+    Raises:
+        RequestError: a value is blank: an unset shell variable must not select everything.
     """
     if any(not value.strip() for value in values or ()):
         raise RequestError(f"{label} is empty; {remedy}")
@@ -71,7 +77,14 @@ def require_not_blank(values: list[str] | None, label: str, *, remedy: str = "na
 def open_reader(engine: "Engine", tenant: str, collection: str | None, principals: list[str] | None) -> "Tenant":
     """Open a tenant with the principals of a reader.
 
-    Raises RequestError for a malformed name.
+    Args:
+        engine: an open engine.
+        tenant: name of the tenant.
+        collection: the only collection to read; None for all.
+        principals: principals of the reader; None for `everyone` alone.
+
+    Raises:
+        RequestError: a name is malformed.
     """
     from kosmos_rag.core.types import EVERYONE
 

@@ -17,13 +17,13 @@ from kosmos_rag.apps.cli.options import ReadOptions, command
 def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None:
     """List the documents of a tenant, or of one of its collections."""
     with common.open_engine() as engine:
-        listed = open_reader(engine, common.tenant, common.collection, principal).documents()
+        infos = open_reader(engine, common.tenant, common.collection, principal).documents()
     if common.as_json:
-        print_json({"tenant": common.tenant, "documents": [asdict(document) for document in listed]})
+        print_json({"tenant": common.tenant, "documents": [asdict(document) for document in infos]})
         return
     columns = ("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated")
     rows = table(*columns, right={"version", "chunks", "bytes"})
-    for document in listed:
+    for document in infos:
         rows.add_row(
             display_source(document.source),
             document.collection,
@@ -36,8 +36,6 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
             f"{document.updated_at:%Y-%m-%d %H:%M}",
         )
     out = console()
-    if listed:
+    if infos:
         out.print(rows)
-    out.print(
-        f"{len(listed)} documents, {sum(document.chunks for document in listed)} chunks in tenant {common.tenant}"
-    )
+    out.print(f"{len(infos)} documents, {sum(document.chunks for document in infos)} chunks in tenant {common.tenant}")

@@ -40,7 +40,7 @@ def erase(
     *,
     common: TenantOptions,
 ) -> None:
-    """Erase documents, or what is stored about a reader, from all collections, and record the erasure."""
+    """Erase documents, or all data about a reader, and record the erasure."""
     pair = None if metadata is None else _pair(metadata)
     with common.open_engine() as engine:
         report = engine.tenant(common.tenant).erase(subject=subject, source=source, metadata=pair, preview=not yes)

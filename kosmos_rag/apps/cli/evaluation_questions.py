@@ -52,17 +52,17 @@ def questions(
             if engine.settings.language_model.url is None:
                 raise ConfigError("--model needs language_model.url; set it, or omit --model")
             with closing(ChatModel(engine.settings.language_model)) as model:
-                questions_ = generate_with_model(model, chunks, limit, on_progress)
+                generated = generate_with_model(model, chunks, limit, on_progress)
         else:
-            questions_ = generate_questions(chunks, limit)
-        if not questions_:
+            generated = generate_questions(chunks, limit)
+        if not generated:
             raise RequestError(
                 f"the documents of tenant {common.tenant!r} yield no questions; try --model, or write some by hand"
             )
-        write(output, dump_questions(questions_))
-    kinds = {kind: sum(of == kind for _, of in questions_) for kind in sorted({kind for _, kind in questions_})}
+        write(output, dump_questions(generated))
+    kinds = {kind: sum(origin == kind for _, origin in generated) for kind in sorted({kind for _, kind in generated})}
     if common.as_json:
-        print_json({"written": str(output), "questions": len(questions_), "made_by": kinds})
+        print_json({"written": str(output), "questions": len(generated), "made_by": kinds})
     else:
         summary = ", ".join(f"{count} by {kind}" for kind, count in kinds.items())
-        console().print(f"written: {output}, {len(questions_)} questions ({summary})")
+        console().print(f"written: {output}, {len(generated)} questions ({summary})")

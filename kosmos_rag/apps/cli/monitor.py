@@ -48,7 +48,7 @@ def status(
     *,
     common: TenantOptions,
 ) -> None:
-    """Show the latest runs, and the number of samples for the next one."""
+    """Show the latest runs, and the number of samples for the next."""
     with common.open_engine() as engine:
         from kosmos_rag.engine.monitor import recall_monitor
 

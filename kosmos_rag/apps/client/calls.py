@@ -156,7 +156,10 @@ def documents(
 ) -> Call[Page[DocumentInfo]]:
     """List the documents that you may read, by source.
 
-    `cursor` is `next` of the previous page.
+    Args:
+        collection: Only this collection; None for all.
+        limit: Page size.
+        cursor: `next` of the previous page; None for the first one.
     """
     params = {"collection": collection, "limit": limit, "cursor": cursor}
     read = partial(_read_page, items="documents", kind=DocumentInfo)
@@ -176,7 +179,10 @@ def delete_document(document_id: uuid.UUID) -> Call[None]:
 def jobs(*, states: Sequence[JobState] = (), limit: int = 50, cursor: str | None = None) -> Call[Page[JobInfo]]:
     """List the jobs of the tenant, the newest first.
 
-    `cursor` is `next` of the previous page.
+    Args:
+        states: Only jobs in these states; empty for all.
+        limit: Page size.
+        cursor: `next` of the previous page; None for the first one.
     """
     params = {"state": [str(state) for state in states], "limit": limit, "cursor": cursor}
     return Call(method="GET", path="/v1/jobs", params=params, read=partial(_read_page, items="jobs", kind=JobInfo))

@@ -155,9 +155,14 @@ class ConcurrencyLimiter:
         return self._slots.in_flight
 
     async def run(self, tenant: str, cost: int, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a call for a tenant and return its value, or raise its error.
+        """Run a call for a tenant, and return its value or raise its error.
 
         A call whose caller has disconnected keeps its slots until it ends: a thread cannot be stopped.
+
+        Args:
+            tenant: name of the tenant whose slots it takes.
+            cost: number of slots, see `question_cost`.
+            call: the function; further arguments are passed to it.
 
         Raises:
             Overloaded: no slot was free within `service.queue_timeout_s`.

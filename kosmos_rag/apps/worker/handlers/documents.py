@@ -146,7 +146,7 @@ class _JobOutcomes:
             self._channel.report_ended([_get_job(document) for document in documents], counts)
 
     def record_gone(self, documents: Sequence[PendingDocument]) -> None:
-        """End the jobs of documents that were removed from their source after they were listed."""
+        """End the jobs of documents that were removed after their listing."""
         if documents:
             counts = CounterBuffer.from_counter("documents", len(documents), Outcome.GONE)
             self._channel.report_ended([_get_job(document) for document in documents], counts)
