@@ -31,6 +31,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
+from kosmos_rag.engine.departments import count_departments
 from kosmos_rag.engine.experiments import TenantExperiments
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
@@ -46,6 +47,7 @@ from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
     list_documents,
     read_documents,
+    read_folder_totals,
     read_last_changes,
     read_lines,
     read_texts,
@@ -262,6 +264,21 @@ class Tenant:
         Of all collections. Raises DatabaseError.
         """
         return read_totals(self._parts.database.app, self._tenant.id, self._principals)
+
+    def department_totals(self) -> tuple[int, dict[str, int]]:
+        """Count the documents that this reader may read, and their chunks by department.
+
+        The department is in the metadata or is the folder, as the settings of the collection say; else it is the one of
+        the reader that may read the document, else `general`. Of all collections. Raises DatabaseError.
+        """
+        parts = self._parts
+        key = parts.settings.rag.access.key
+        documents, totals = read_folder_totals(parts.database.app, self._tenant.id, self._principals, key=key)
+        settings = {
+            name: parts.pipelines.get(parts.database.app, self._tenant, name).settings.rag
+            for name in {total.collection for total in totals}
+        }
+        return documents, count_departments(totals, settings.__getitem__)
 
     def texts(self) -> list[tuple[str, str]]:
         """Return source and text of each document that this reader may read, by source.

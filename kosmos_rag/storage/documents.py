@@ -2,6 +2,8 @@
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg.rows import class_row
@@ -81,6 +83,44 @@ def read_totals(
         by_acl = connection.execute(statement("chunks_by_acl"), values)
         (documents,) = count.fetchone() or (0,)
         return documents, {tuple(acl): chunks for acl, chunks in by_acl.fetchall()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FolderTotal:
+    """Readable chunks of documents that agree in what tells their department."""
+
+    collection: str
+    department: Any
+    """Value of the department's key in the metadata; None without one."""
+    folder: str
+    """Folder of the sources, with a slash at its end; empty without one."""
+    principals: tuple[str, ...]
+    """Principals of the reader that grant access."""
+    chunks: int
+
+
+def read_folder_totals(
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], *, key: str
+) -> tuple[int, list[FolderTotal]]:
+    """Count the readable documents, and the readable chunks by what tells a department.
+
+    Args:
+        pool: Connections of readers.
+        tenant_id: The tenant.
+        principals: What the reader holds.
+        key: Key of the department in the metadata.
+    """
+    values = {"tenant_id": tenant_id, "key": key}
+    with pool.transaction(tenant_id, principals) as connection:
+        count = connection.execute(statement("count_documents"), {"tenant_id": tenant_id})
+        rows = connection.execute(statement("chunks_by_folder"), values).fetchall()
+        (documents,) = count.fetchone() or (0,)
+    return documents, [
+        FolderTotal(
+            collection=collection, department=department, folder=folder, principals=tuple(held or ()), chunks=chunks
+        )
+        for collection, department, folder, held, chunks in rows
+    ]
 
 
 def read_texts(

@@ -162,7 +162,7 @@ _FEEDBACK = Feedback(
     source="handbook/leave.md",
     comment="of last year",
 )
-_STATS = Stats(total_documents=92, total_chunks=1450, departments={"everyone": 469, "hr": 167}, embedding_dimension=768)
+_STATS = Stats(total_documents=61, total_chunks=636, departments={"general": 469, "hr": 167}, embedding_dimension=768)
 _RECORDS = (
     _RESULT,
     _CONTEXT,

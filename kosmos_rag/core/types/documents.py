@@ -258,7 +258,7 @@ class Stats:
     total_documents: int
     total_chunks: int
     departments: Mapping[str, int]
-    """Chunks by those departments of the reader that may read them, or `everyone`; others count in the total only."""
+    """Chunks by department, `general` for documents without one; they add up to `total_chunks`."""
     embedding_dimension: int
 
 

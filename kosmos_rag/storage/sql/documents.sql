@@ -37,6 +37,21 @@ SELECT o.held, sum(r.chunks)::bigint
  WHERE r.tenant_id = %(tenant_id)s AND r.chunks > 0
  GROUP BY o.held
 
+-- name: chunks_by_folder
+-- Groups by what tells a department: collection, metadata, folder of the source, and the reader's own principals.
+SELECT d.collection, d.metadata -> %(key)s::text, coalesce(substring(d.source FROM '^(.*/)[^/]*$'), ''), o.held,
+       sum(v.chunks)::bigint
+  FROM kosmos.documents d
+  JOIN kosmos.document_versions v
+    ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
+ CROSS JOIN LATERAL (
+       SELECT array_agg(DISTINCT u.name ORDER BY u.name) AS held
+         FROM unnest(d.acl) AS u (name)
+        WHERE u.name = ANY (kosmos.current_principals())
+       OFFSET 0) o
+ WHERE d.tenant_id = %(tenant_id)s AND v.tenant_id = %(tenant_id)s
+ GROUP BY d.collection, d.metadata -> %(key)s::text, coalesce(substring(d.source FROM '^(.*/)[^/]*$'), ''), o.held
+
 -- name: document_texts
 SELECT d.source, v.text
   FROM kosmos.documents d

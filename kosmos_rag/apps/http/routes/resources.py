@@ -236,17 +236,11 @@ async def remove(name: str, caller: Administrator) -> None:
 @router.get("/v1/stats", tags=["operations"])
 async def stats(caller: Reader) -> Stats:
     """Count the documents and chunks that you may read."""
-    documents, chunks_by_acl = await caller.run(caller.tenant().totals)
-    prefix = f"{caller.service.settings.rag.access.key}:"
-    departments: dict[str, int] = {}
-    for acl, chunks in chunks_by_acl.items():
-        names = [principal.removeprefix(prefix) for principal in acl if principal.startswith(prefix)]
-        for name in names or ([EVERYONE] if EVERYONE in acl else []):
-            departments[name] = departments.get(name, 0) + chunks
+    documents, departments = await caller.run(caller.tenant().department_totals)
     return Stats(
         total_documents=documents,
-        total_chunks=sum(chunks_by_acl.values()),
-        departments=dict(sorted(departments.items())),
+        total_chunks=sum(departments.values()),
+        departments=departments,
         embedding_dimension=caller.service.engine.parts.embedder.dimensions,
     )
 

@@ -66,3 +66,45 @@ def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporat
     hits = acme.search(QUERY).hits
     assert not any(hit.signals for hit in hits)
     assert len(hits) == 5, "default_k is of the process: adr states none"
+
+
+def _stats(running: Running, **claims: object) -> dict[str, object]:
+    with running.client(**claims) as client:
+        response = client.get("/api/rag/stats")
+    assert response.status_code == 200
+    return response.json()
+
+
+def test_stats__count_all_departments_where_they_are_preferred(corporate: Running) -> None:
+    acme = corporate.service.engine.tenant("acme")
+    acme.ingest(_policies())
+    acme.ingest(SourceDocument(source="canteen.txt", data=b"The canteen of the company opens at eleven every day."))
+    assert _stats(corporate, departments=["hr"]) == {
+        "total_documents": 16,
+        "total_chunks": 16,
+        "departments": {"finance": 3, "general": 4, "hr": 3, "it": 3, "security": 3},
+        "embedding_dimension": corporate.service.engine.parts.embedder.dimensions,
+    }
+
+
+def test_stats__count_what_the_reader_may_read_where_departments_are_enforced(corporate: Running) -> None:
+    engine = corporate.service.engine
+    engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
+    scope = engine.tenant("acme", collection="policies")
+    scope.ingest(_policies())
+    below = SourceDocument(source="kb/hr/2026/leave.txt", data=b"Parental leave is six months for all employees.")
+    named = SourceDocument(
+        source="scan-7.txt",
+        data=b"The audit of the ledgers was in May of this year.",
+        metadata={"department": "finance"},
+    )
+    assert not scope.ingest([below, named]).failed
+    everyone, hr, manager = (
+        _stats(corporate, **claims) for claims in ({}, {"departments": ["hr"]}, {"roles": ["Manager"]})
+    )
+    assert everyone["departments"] == {"general": 3}
+    assert hr["departments"] == {"general": 3, "hr": 4}
+    assert manager["departments"] == {"finance": 4, "general": 3, "hr": 4, "it": 3, "security": 3}
+    for told in (everyone, hr, manager):
+        assert told["total_chunks"] == sum(told["departments"].values())
+        assert told["total_documents"] == told["total_chunks"]

@@ -250,12 +250,12 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
         ]
     )
     with running.client(roles=["Manager"]) as client:
-        assert _ok(client.get("/api/rag/stats"))["departments"] == {"everyone": 1}
+        assert _ok(client.get("/api/rag/stats"))["departments"] == {"general": 2}
     with running.client(departments=["hr"]) as client:
         assert _ok(client.get("/api/rag/stats")) == {
             "total_documents": 2,
             "total_chunks": 2,
-            "departments": {"everyone": 1, "hr": 1},
+            "departments": {"general": 1, "hr": 1},
             "embedding_dimension": running.service.engine.parts.embedder.dimensions,
         }
 
