@@ -28,7 +28,7 @@ def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]]
     """A round of the monitor within maintenance of the tenant: what is measured and shown for how long, and counts."""
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
-    counts = MonitorHandler(recall_monitor(engine), round_s=0.0).round(
+    counts = MonitorHandler(recall_monitor(engine), interval_s=0.0).run(
         tenant("acme"), SupervisorChannel(theirs, engine.tenant("acme").jobs._queue)
     )
     shown: dict[tuple[str, str], tuple[float, float]] = {}
