@@ -91,13 +91,14 @@ def _publish(engine: Engine, owner: TenantRef, count: int) -> None:
 
 
 def write_feed(path: Path, documents: int, containers: int, groups: Callable[[int], Sequence[str]]) -> None:
-    """Write a feed: document n lies in container n modulo their number, `groups` are the principals of a container."""
+    """Write a feed: documents lie in the containers one after the other; `groups` returns the principals of one."""
     with path.open("w") as file:
         for number in range(containers):
             file.write(json.dumps({"container": f"space-{number}", "principals": list(groups(number))}) + "\n")
         for number in range(documents):
             file.write(
-                json.dumps({"document": f"page-{number}", "containers": [f"space-{number % containers}"]}) + "\n"
+                json.dumps({"document": f"page-{number}", "containers": [f"space-{number * containers // documents}"]})
+                + "\n"
             )
 
 
