@@ -18,7 +18,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -89,9 +89,10 @@ async def _hold_open(url: str, data: bytes, pause_s: float) -> None:
             while not reader.at_eof():
                 writer.write(data)
                 await writer.drain()
-                await asyncio.wait([asyncio.ensure_future(reader.read(1))], timeout=pause_s)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1), pause_s)
             writer.close()
-        except (OSError, RuntimeError):
+        except OSError:
             await asyncio.sleep(_PAUSE_S)
 
 
