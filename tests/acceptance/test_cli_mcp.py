@@ -197,7 +197,7 @@ def _serves_until_it_is_told_to_stop() -> None:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url.replace("/mcp", "/readyz"), trust_env=False).status_code == 200
+        return httpx.get(url.replace("/mcp", "/readyz"), trust_env=False, verify=False).status_code == 200
     except httpx.HTTPError:
         return False
 

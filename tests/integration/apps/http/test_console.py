@@ -49,7 +49,7 @@ def served(running: Running) -> Running:
 def _visitor(served: Running, *scopes: str, principals: tuple[str, ...] = ()) -> Iterator[httpx.Client]:
     """Give a client that has signed in."""
     key = served.key("console", *scopes, principals=principals)
-    with httpx.Client(base_url=served.url, headers=OWN, timeout=30, trust_env=False) as client:
+    with httpx.Client(base_url=served.url, headers=OWN, timeout=30, trust_env=False, verify=False) as client:
         assert client.post("/sign-in", data={"credentials": f" {key} "}).status_code == 303
         yield client
 
@@ -93,7 +93,7 @@ def test_pages__are_for_whom_they_are(served: Running) -> None:
 
 
 def test_signing_in__keeps_credentials_where_no_script_and_no_route_of_the_api_reads_them(served: Running) -> None:
-    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False) as client:
+    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False, verify=False) as client:
         sent_away = client.get("/documents")
         assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/sign-in")
         assert client.get("/documents", headers={"accept": "application/json"}).status_code == 401
@@ -238,7 +238,7 @@ def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
 
 def test_visitors__land_where_they_may_go_and_can_leave_from_anywhere(served: Running) -> None:
     key = served.key("ingester", "ingest")
-    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False) as client:
+    with httpx.Client(base_url=served.url, headers=OWN, trust_env=False, verify=False) as client:
         assert client.post("/sign-in", data={"credentials": key}).headers["location"] == "/jobs"
         refused = client.get("/")
         assert refused.status_code == 403
@@ -291,7 +291,7 @@ def test_health__tells_of_a_database_that_is_away(
     with (
         Engine(hasty, embedder=HashingEmbedder()) as engine,
         serving(engine, signer) as served,
-        httpx.Client(base_url=served.url, headers=OWN, timeout=60, trust_env=False) as client,
+        httpx.Client(base_url=served.url, headers=OWN, timeout=60, trust_env=False, verify=False) as client,
     ):
         assert client.post("/sign-in", data={"credentials": signer.token(scope="admin")}).status_code == 303
         assert "not ready" not in client.get("/health").text
