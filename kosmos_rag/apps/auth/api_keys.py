@@ -15,7 +15,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _PREFIX = "kosmos."
@@ -39,6 +39,8 @@ class ApiKeyInfo:
     expires_at: datetime | None
     revoked_at: datetime | None
     """When the key stops being valid; a rotated key may be valid for some time."""
+    default_collection: str | None
+    """Collection of requests that name none; None for all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +51,8 @@ class ApiKey:
     name: str
     scopes: tuple[str, ...]
     principals: tuple[str, ...]
+    default_collection: str | None
+    """Collection of requests that name none; None for all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +86,7 @@ class ApiKeys:
         scopes: Sequence[str],
         principals: Sequence[str] = (),
         expires_at: datetime | None = None,
+        default_collection: str | None = None,
     ) -> str:
         """Create a key and return it; the secret cannot be read again.
 
@@ -91,16 +96,28 @@ class ApiKeys:
             scopes: any of `read`, `ingest`, `admin`.
             principals: principals of the holder, besides `everyone`.
             expires_at: when the key stops being valid; None for never.
+            default_collection: collection of requests that name none; None for all.
 
         Raises:
             RequestError: a value is invalid.
             KosmosError: ConfigError or DatabaseError.
         """
         _validate(name, scopes, principals, expires_at)
+        if default_collection is not None:
+            validate_name("collection", default_collection)
         now = datetime.now(UTC)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             create_tenant(connection, owner, now=now)
-            return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=expires_at)
+            return _insert_key(
+                connection,
+                owner,
+                name,
+                scopes,
+                principals,
+                now=now,
+                expires_at=expires_at,
+                collection=default_collection,
+            )
 
     def rotate(self, owner: TenantRef, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
         """Replace a key by one with the same properties and lifetime.
@@ -118,9 +135,11 @@ class ApiKeys:
             row = _end_key(connection, owner, key_id, now=now, ends_at=now + overlap)
             if row is None:
                 return None
-            name, scopes, principals, created_at, expires_at = row
+            name, scopes, principals, created_at, expires_at, collection = row
             new_expires_at = None if expires_at is None else now + (expires_at - created_at)
-            return _insert_key(connection, owner, name, scopes, principals, now=now, expires_at=new_expires_at)
+            return _insert_key(
+                connection, owner, name, scopes, principals, now=now, expires_at=new_expires_at, collection=collection
+            )
 
     def infos(self, owner: TenantRef) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
@@ -135,6 +154,7 @@ class ApiKeys:
                 created_at=row[4],
                 expires_at=row[5],
                 revoked_at=row[6],
+                default_collection=row[7],
             )
             for row in rows
         ]
@@ -171,7 +191,13 @@ class ApiKeys:
             row = connection.execute(statement("valid_api_key"), values).fetchone()
         if row is None:
             return None
-        api_key = ApiKey(tenant=key.tenant.name, name=row[0], scopes=tuple(row[1]), principals=tuple(row[2]))
+        api_key = ApiKey(
+            tenant=key.tenant.name,
+            name=row[0],
+            scopes=tuple(row[1]),
+            principals=tuple(row[2]),
+            default_collection=row[4],
+        )
         return StoredKey(key=api_key, secret_sha256=row[3])
 
 
@@ -184,6 +210,7 @@ def _insert_key(
     *,
     now: datetime,
     expires_at: datetime | None,
+    collection: str | None,
 ) -> str:
     key_id, secret = uuid.uuid4(), secrets.token_urlsafe(32)
     values = {
@@ -195,6 +222,7 @@ def _insert_key(
         "secret_sha256": _hash(secret),
         "now": now,
         "expires_at": expires_at,
+        "default_collection": collection,
     }
     connection.execute(statement("create_api_key"), values)
     return f"{_PREFIX}{owner.name}.{key_id.hex}.{secret}"

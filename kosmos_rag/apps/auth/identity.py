@@ -27,6 +27,8 @@ class Identity:
     subject: str
     principals: tuple[str, ...]
     scopes: frozenset[str]
+    default_collection: str | None = None
+    """Collection of requests that name none; None for all."""
 
     def has(self, scope: str) -> bool:
         """Whether this identity has a scope; `admin` has all."""
@@ -109,6 +111,7 @@ class Authenticator:
             subject=f"{KEY_SUBJECT}{key.name}",
             principals=(EVERYONE, *key.principals),
             scopes=frozenset(key.scopes),
+            default_collection=key.default_collection,
         )
 
     async def _identify_token(self, tokens: TokenVerifier, credentials: str) -> Identity | None:

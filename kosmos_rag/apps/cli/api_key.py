@@ -55,6 +55,10 @@ def create(
     days: Annotated[
         int | None, typer.Option("--days", min=1, max=36500, help="Lifetime in days; default: unlimited.")
     ] = None,
+    default_collection: Annotated[
+        str | None,
+        typer.Option("--default-collection", metavar="NAME", help="Collection of questions that name none."),
+    ] = None,
     *,
     common: TenantOptions,
 ) -> None:
@@ -63,7 +67,12 @@ def create(
     expires_at = datetime.now(UTC) + timedelta(days=days) if days else None
     with common.open_engine() as engine:
         key_text = _keys(engine).create(
-            _tenant_ref(common.tenant), name, scopes=scope or ["read"], principals=principals, expires_at=expires_at
+            _tenant_ref(common.tenant),
+            name,
+            scopes=scope or ["read"],
+            principals=principals,
+            expires_at=expires_at,
+            default_collection=default_collection,
         )
     if common.as_json:
         print_json({"tenant": common.tenant, "key": key_text})

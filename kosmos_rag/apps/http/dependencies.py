@@ -62,6 +62,13 @@ class Caller:
             identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
         )
 
+    def scope(self, collection: str | None) -> Tenant:
+        """Open the collection of a request, else the default one of its key, else all.
+
+        Raises RequestError on a malformed collection.
+        """
+        return self.tenant(self.identity.default_collection if collection is None else collection)
+
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call of the library in one slot of the tenant.
 

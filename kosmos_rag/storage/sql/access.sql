@@ -1,15 +1,17 @@
 -- name: create_api_key
-INSERT INTO kosmos.api_keys (tenant_id, id, name, scopes, principals, secret_sha256, created_at, expires_at)
-VALUES (%(tenant_id)s, %(id)s, %(name)s, %(scopes)s, %(principals)s, %(secret_sha256)s, %(now)s, %(expires_at)s)
+INSERT INTO kosmos.api_keys (tenant_id, id, name, scopes, principals, secret_sha256, created_at, expires_at,
+                             default_collection)
+VALUES (%(tenant_id)s, %(id)s, %(name)s, %(scopes)s, %(principals)s, %(secret_sha256)s, %(now)s, %(expires_at)s,
+        %(default_collection)s)
 
 -- name: list_api_keys
-SELECT k.id, k.name, k.scopes, k.principals, k.created_at, k.expires_at, k.revoked_at
+SELECT k.id, k.name, k.scopes, k.principals, k.created_at, k.expires_at, k.revoked_at, k.default_collection
   FROM kosmos.api_keys k
  WHERE k.tenant_id = %(tenant_id)s
  ORDER BY k.created_at, k.id
 
 -- name: valid_api_key
-SELECT k.name, k.scopes, k.principals, k.secret_sha256
+SELECT k.name, k.scopes, k.principals, k.secret_sha256, k.default_collection
   FROM kosmos.api_keys k
  WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s
    AND (k.revoked_at IS NULL OR k.revoked_at > %(now)s) AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
@@ -20,7 +22,7 @@ UPDATE kosmos.api_keys k
    SET revoked_at = %(ends_at)s
  WHERE k.tenant_id = %(tenant_id)s AND k.id = %(id)s
    AND (k.revoked_at IS NULL OR k.revoked_at > %(ends_at)s) AND (k.expires_at IS NULL OR k.expires_at > %(now)s)
-RETURNING k.name, k.scopes, k.principals, k.created_at, k.expires_at
+RETURNING k.name, k.scopes, k.principals, k.created_at, k.expires_at, k.default_collection
 
 -- name: delete_expired_idempotency_keys
 DELETE FROM kosmos.idempotency_keys u WHERE u.tenant_id = %(tenant_id)s AND u.created_at < %(before)s

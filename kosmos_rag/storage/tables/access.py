@@ -17,6 +17,7 @@ api_keys = Table(
     time("created_at"),
     time("expires_at", null=True),
     time("revoked_at", null=True),
+    column("default_collection", Text(collation="C"), null=True),  # of requests that name none
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'ingest', 'admin']"),
     of_tenant(),

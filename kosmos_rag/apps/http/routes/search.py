@@ -48,7 +48,7 @@ def _check_scope(query: SearchRequest, caller: Caller) -> None:
 async def search(query: SearchRequest, caller: Reader) -> Response:
     """Find the best passages for a question."""
     _check_scope(query, caller)
-    tenant = caller.tenant(query.collection)
+    tenant = caller.scope(query.collection)
     cost = question_cost(SEARCH, query.question, k=query.k)
     result = await caller.run_at_cost(cost, tenant.search, query.question, query.k, query.filter)
     return _respond(result, explain=query.explain)
@@ -58,7 +58,7 @@ async def search(query: SearchRequest, caller: Reader) -> Response:
 async def context(query: ContextRequest, caller: Reader) -> Response:
     """Collect numbered, cited evidence for a question within a budget of tokens."""
     _check_scope(query, caller)
-    tenant = caller.tenant(query.collection)
+    tenant = caller.scope(query.collection)
     cost = question_cost(SEARCH, query.question, k=query.k, max_tokens=query.max_tokens)
     result = await caller.run_at_cost(
         cost, tenant.context, query.question, query.k, query.filter, max_tokens=query.max_tokens
@@ -104,7 +104,7 @@ async def start_answer(
     cost = question_cost(ANSWER, question, k=options.get("k"), max_tokens=options.get("max_tokens"))
     streams.reserve(tenant)
     try:
-        stream = await caller.run_at_cost(cost, caller.tenant(collection).stream_answer, question, **options)
+        stream = await caller.run_at_cost(cost, caller.scope(collection).stream_answer, question, **options)
     except BaseException:
         streams.release(tenant)
         raise
@@ -118,7 +118,7 @@ async def feedback(body: FeedbackRequest, caller: Reader) -> Feedback:
     A new rating replaces your previous one of the same.
     """
     return await caller.run(
-        caller.tenant(body.collection).feedback,
+        caller.scope(body.collection).feedback,
         body.rating,
         retrieval_id=body.retrieval_id,
         question=body.question,

@@ -72,10 +72,12 @@ class Running:
         # Reading the certificates of all authorities takes 30 ms, and this is plain HTTP.
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
 
-    def key(self, name: str, *scopes: str, tenant_name: str = "acme", principals: tuple[str, ...] = ()) -> str:
+    def key(
+        self, name: str, *scopes: str, tenant_name: str = "acme", principals: tuple[str, ...] = (), **options: Any
+    ) -> str:
         """Make a key."""
         keys = ApiKeys(self.service.engine.parts.database)
-        return keys.create(tenant(tenant_name), name, scopes=scopes, principals=principals)
+        return keys.create(tenant(tenant_name), name, scopes=scopes, principals=principals, **options)
 
 
 @contextmanager

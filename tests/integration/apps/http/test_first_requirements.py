@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
 
 QUERY = "How many days of annual leave do employees get?"
@@ -108,3 +112,21 @@ def test_stats__count_what_the_reader_may_read_where_departments_are_enforced(co
     for told in (everyone, hr, manager):
         assert told["total_chunks"] == sum(told["departments"].values())
         assert told["total_documents"] == told["total_chunks"]
+
+
+def test_chat__of_a_key_asks_its_default_collection(corporate: Running) -> None:
+    engine = corporate.service.engine
+    engine.tenant("acme").ingest(_policies())
+    policy = SourceDocument(source="handbook.txt", data=b"By the handbook employees get 30 days of annual leave.")
+    engine.tenant("acme", collection="handbook").ingest(policy)
+    owner, keys = tenant("acme"), ApiKeys(engine.parts.database)
+    key = corporate.key("bot", "read", default_collection="handbook")
+    assert [info.default_collection for info in keys.infos(owner)] == ["handbook"]
+    rotated = keys.rotate(owner, keys.infos(owner)[0].id, overlap=timedelta(hours=1))
+    for credentials in (key, rotated):
+        assert _sources(corporate, CHAT, credentials=credentials) == ["handbook.txt"]
+    named = _sources(corporate, CHAT | {"collection": "default"}, credentials=key)
+    assert len(named) == 5
+    assert "handbook.txt" not in named
+    with pytest.raises(RequestError, match="collection"):
+        corporate.key("bad", "read", default_collection="No Such Name!")
