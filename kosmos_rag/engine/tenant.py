@@ -288,7 +288,7 @@ class Tenant:
         """
         if self.audited:
             raise RequestError(
-                "texts() gives out whole documents, which the audit log has no record of; use retrieve() or context(), "
+                "texts() gives out whole documents, which the audit log has no record of; use search() or context(), "
                 "or turn rag.audit.enabled off for what is read"
             )
         return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
