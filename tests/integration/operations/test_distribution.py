@@ -169,7 +169,7 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     assert "SELECT create_distributed_table('kosmos.documents', 'tenant_id', colocate_with => 'kosmos.tenants');" in out
     assert len(json.loads(run("--distribute", "--dry-run", "--json")[1])["statements"]) == len(out.splitlines())
     assert "citus" in run("--distribute")[2]
-    assert "give both" in run("--dry-run")[2]
+    assert "use both" in run("--dry-run")[2]
     assert "newest revision alone" in run("0001", "--distribute")[2]
 
 

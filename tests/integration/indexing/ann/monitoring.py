@@ -33,7 +33,7 @@ def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]]
     )
     shown: dict[tuple[str, str], tuple[float, float]] = {}
     while ours.poll(0):
-        shown |= ours.recv().measured
+        shown |= ours.recv().gauges
     return shown, counts
 
 
