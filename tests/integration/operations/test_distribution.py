@@ -170,7 +170,7 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     assert len(json.loads(run("--distribute", "--dry-run", "--json")[1])["statements"]) == len(out.splitlines())
     assert "citus" in run("--distribute")[2]
     assert "use both" in run("--dry-run")[2]
-    assert "newest revision alone" in run("0001", "--distribute")[2]
+    assert "needs the newest revision, not 0001" in run("0001", "--distribute")[2]
 
 
 def test_statements__can_each_be_explained(database: DatabaseSettings) -> None:
