@@ -66,7 +66,7 @@ class Tenant:
 
     Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
     `ingest`, `sync_permissions`, `delete` and `sources` reach every document of one collection (`default` where none
-    is named), whoever may read it, so give a scope to those only who may write.
+    is named), readable or not: give a scope only to callers that may write.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Tenant:
         return ErasureStore(parts.database, self._tenant, keep_audit_months=parts.settings.worker.keep_audit_months)
 
     def sources(self) -> list[str]:
-        """List the sources of all documents of the collection, whoever may read them. Raises DatabaseError."""
+        """List the sources of all documents of the collection, readable or not. Raises DatabaseError."""
         return list(self._parts.ingest_pipeline.list_sources(self._tenant, self._written))
 
     def documents(

@@ -46,7 +46,7 @@ class Restoration:
 
 
 def back_up(settings: DatabaseSettings, file: Path) -> Backup:
-    """Write all tenants' data as of one moment into a new file; whoever writes meanwhile goes on.
+    """Write all tenants' data as of one moment into a new file; other writers go on.
 
     Raises:
         RequestError: the file exists, or cannot be written.

@@ -72,6 +72,10 @@ RELEASE_TIMEOUT_S = 30.0
 """How long a process retries a write while the database is unavailable: leases expire soon after."""
 
 
+class JobInterrupted(Exception):
+    """The worker stops, or the lease of the job is lost: the job is released."""
+
+
 class JobRunner(Protocol):
     """Runs the jobs of a process, and finishes, fails or releases each."""
 
@@ -135,6 +139,11 @@ class SupervisorChannel:
     def is_revoked(self, job: Job) -> bool:
         """Whether a job was cancelled, or assigned to another worker."""
         return job.token in self._revoked
+
+    def require_running(self, job: Job) -> None:
+        """Raise JobInterrupted if the worker stops, or the job is not this worker's any more."""
+        if self.stopping or self.is_revoked(job):
+            raise JobInterrupted
 
     def report_progress(self) -> None:
         """Tell the supervisor that the process is alive."""

@@ -17,7 +17,7 @@ from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_lines import Line, read_lines, texts, titles
 
 _PDFIUM = threading.Lock()
-"""PDFium is not thread-safe: whoever calls it holds this."""
+"""Each call of PDFium holds this lock: it is not thread-safe."""
 
 _PAGE_SEPARATOR = "\n\n"
 _MAX_OUTLINE_ENTRIES = 10_000

@@ -123,8 +123,8 @@ def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, col
     The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
     """
     for kind in kinds.OF_COLLECTIONS:
-        values = {"tenant_id": owner.id, "collection": collection, "kinds": list(kind)}
-        connection.execute(statement("cancel_jobs_of_collection"), values)
+        values = {"tenant_id": owner.id, "ids": None, "collection": collection, "kinds": list(kind)}
+        connection.execute(statement("cancel_jobs"), values | {"reason": "the collection was deleted"})
 
 
 def change_jobs_preset(
@@ -306,8 +306,9 @@ class Queue:
 
         A running job cannot write its result.
         """
+        values = {"tenant_id": owner.id, "ids": list(ids), "collection": None, "kinds": None}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
-            return cursor.execute(statement("cancel_jobs"), {"tenant_id": owner.id, "ids": list(ids)}).fetchall()
+            return cursor.execute(statement("cancel_jobs"), values | {"reason": "cancelled by request"}).fetchall()
 
     def retry(self, owner: TenantRef, ids: Sequence[int] | None = None) -> list[int]:
         """Requeue dead and cancelled jobs, and return their ids.

@@ -74,7 +74,7 @@ SELECT r.rolname::text, r.rolsuper, r.rolbypassrls, r.rolcreaterole, r.rolreplic
  ORDER BY 1
 
 -- name: foreign_owners
--- What does not belong to kosmos_owner: the owner of a table may drop its policies, whoever that is.
+-- Objects that do not belong to kosmos_owner: the owner of a table may drop its policies.
 SELECT c.relname::text, CASE c.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view' ELSE 'table' END,
        pg_get_userbyid(c.relowner)::text
   FROM pg_catalog.pg_class c

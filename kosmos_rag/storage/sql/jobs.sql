@@ -187,34 +187,20 @@ UPDATE kosmos.jobs j
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: cancel_jobs
--- Without its token a worker cannot finish a running job, and it notices when it renews the lease.
-WITH cancelled AS (
-    UPDATE kosmos.jobs j
-       SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
-           outcome = 'failed', code = 'cancelled', error = 'cancelled by request'
-     WHERE j.tenant_id = %(tenant_id)s AND j.id = ANY (%(ids)s) AND j.state IN ('scheduled', 'queued', 'running')
- RETURNING j.tenant_id, j.id, j.sync_run_ids
-), accounted AS (
-    UPDATE kosmos.sync_runs r
-       SET failed = r.failed + c.jobs
-      FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.sync_run_ids) AS run GROUP BY 1, 2) c
-     WHERE r.tenant_id = c.tenant_id AND r.id = c.run
-)
-SELECT id FROM cancelled
-
--- name: cancel_jobs_of_collection
--- Locks in the order of `lock_leases`: no deadlock with a worker that publishes.
+-- Cancels jobs by id, or those of a collection by kind. Without its token a worker cannot finish a running job, and it
+-- notices when it renews the lease. Locks in the order of `lock_leases`: no deadlock with a worker that publishes.
 WITH unfinished AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
-     WHERE j.tenant_id = %(tenant_id)s AND j.collection = %(collection)s AND j.kind = ANY (%(kinds)s)
+     WHERE j.tenant_id = %(tenant_id)s
+       AND (j.id = ANY (%(ids)s::bigint[]) OR j.collection = %(collection)s AND j.kind = ANY (%(kinds)s::text[]))
        AND j.state IN ('scheduled', 'queued', 'running')
      ORDER BY j.tenant_id, j.key
        FOR UPDATE
 ), cancelled AS (
     UPDATE kosmos.jobs j
        SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
-           outcome = 'failed', code = 'cancelled', error = 'the collection was deleted'
+           outcome = 'failed', code = 'cancelled', error = %(reason)s
       FROM unfinished u
      WHERE j.tenant_id = u.tenant_id AND j.id = u.id
  RETURNING j.tenant_id, j.id, j.sync_run_ids

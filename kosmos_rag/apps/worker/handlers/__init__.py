@@ -4,10 +4,11 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
+from kosmos_rag.apps.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
 from kosmos_rag.apps.worker.handlers import documents, maintenance, permissions, schema, sync
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
@@ -15,8 +16,12 @@ from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.queue import kinds
 
 
-class _Handler(Protocol):
-    def run(self, job: Job, channel: SupervisorChannel) -> None: ...
+class JobHandler(Protocol):
+    """Runs jobs of some kinds."""
+
+    def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer | None:
+        """Run and finish a job; return counters to add. Errors release or fail the job."""
+        ...
 
 
 class EngineJobRunner:
@@ -44,7 +49,7 @@ class EngineJobRunner:
         """
         deadline = time.monotonic() + documents.BATCH_TIME_SLICE_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, deadline)
-        handlers: dict[str, _Handler] = {
+        handlers: dict[str, JobHandler] = {
             kinds.SYNC: self._sync,
             kinds.PERMISSIONS: self._permissions,
             kinds.SCHEMA: self._schemas,
@@ -59,12 +64,25 @@ class EngineJobRunner:
                 channel.report_ended([job])
             else:
                 with tracing.start_entry_span(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
-                    handlers[job.kind].run(job, channel)
+                    run_job(handlers[job.kind], job, channel)
 
     def close(self) -> None:
         """Wait for started batches, and close the engine."""
         self._documents.close()
         self._engine.close()
+
+
+def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
+    """Run a job, and report how it ended."""
+    try:
+        counts = handler.run(job, channel)
+    except (JobInterrupted, DatabaseUnavailable):
+        return channel.release([job])
+    except KosmosError as error:
+        return documents.fail(channel, job, error)
+    except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+        return documents.fail_unexpected(channel, job, error)
+    return channel.report_ended([job], counts)
 
 
 def create_runner(settings: Settings) -> EngineJobRunner:

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.apps.worker.handlers import documents
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import WorkerSettings
-from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, IndexLocked, KosmosError
+from kosmos_rag.core.errors import ConfigError, IndexLocked
 from kosmos_rag.core.telemetry.metrics import (
     AUDIT_LAG_SECONDS,
     INDEX_DUE,
@@ -56,24 +55,17 @@ class MaintenanceHandler:
         self._warned = False
         self._hold_s = _GAUGE_ROUNDS * limits.maintenance_every_s
 
-    def run(self, job: Job, channel: SupervisorChannel) -> None:
+    def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer:
         """Run a maintenance job."""
         owner = TenantRef(id=job.tenant_id, name=job.tenant)
-        try:
-            if job.kind == kinds.RECONCILE:
-                counts = self._reconcile(owner)
-            elif job.kind == kinds.AUDIT:
-                counts = self._seal(owner, channel)
-            else:
-                counts = self._maintain(owner, channel)
-            channel.queue.finish({job.token: Outcome.DONE})
-        except DatabaseUnavailable:
-            return channel.release([job])
-        except KosmosError as error:
-            return documents.fail(channel, job, error)
-        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(channel, job, error)
-        return channel.report_ended([job], counts)
+        if job.kind == kinds.RECONCILE:
+            counts = self._reconcile(owner)
+        elif job.kind == kinds.AUDIT:
+            counts = self._seal(owner, channel)
+        else:
+            counts = self._maintain(owner, channel)
+        channel.queue.finish({job.token: Outcome.DONE})
+        return counts
 
     def _maintain(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         self._build(owner, channel)

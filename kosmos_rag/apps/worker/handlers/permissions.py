@@ -3,8 +3,7 @@
 import logging
 
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import documents
-from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
+from kosmos_rag.core.errors import DatabaseUnavailable
 from kosmos_rag.core.types import Job, Outcome, PermissionReport
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.sources.spec import validate_feed
@@ -15,10 +14,6 @@ log = logging.getLogger("kosmos_rag.apps.worker")
 
 READING_S = 3600.0
 """How long reading a large feed, and the batches after it, may take."""
-
-
-class _Interrupted(Exception):
-    """The worker is to stop, or the job is another's."""
 
 
 class PermissionsHandler:
@@ -36,27 +31,16 @@ class PermissionsHandler:
             with channel.heartbeat(READING_S):
                 report = self._run_pass(job, channel)
             channel.queue.finish({job.token: Outcome.DONE})
-        except _Interrupted:
-            return channel.release([job])
         except DatabaseUnavailable as error:
             log.warning("%s", error, extra={"action": "permissions_interrupted", "tenant": job.tenant, "job": job.id})
-            return channel.release([job])
-        except KosmosError as error:
-            return documents.fail(channel, job, error)
-        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(channel, job, error)
+            raise
         log.info(
             "permissions: %d documents named, %d changed, %d no longer named, %d unknown containers",
             report.documents, report.changed, report.unnamed, len(report.unknown_containers),
             extra={"action": "permissions_synced", "tenant": job.tenant, "job": job.id, "texts": {"feed": job.key}},
         )  # fmt: skip
-        return channel.report_ended([job])
 
     def _run_pass(self, job: Job, channel: SupervisorChannel) -> PermissionReport:
-        def before_batch() -> None:
-            if channel.stopping or channel.is_revoked(job):
-                raise _Interrupted
-
         owner = TenantRef(id=job.tenant_id, name=job.tenant)
         spec = validate_feed(job.payload["feed"])
-        return self._sync.run(owner, job.collection, spec, before_batch=before_batch)
+        return self._sync.run(owner, job.collection, spec, before_batch=lambda: channel.require_running(job))

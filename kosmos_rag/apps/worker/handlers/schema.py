@@ -3,8 +3,7 @@
 import logging
 
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.apps.worker.handlers import documents
-from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, SourceError
+from kosmos_rag.core.errors import DatabaseUnavailable, SourceError
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.storage.tenants import TenantRef
@@ -28,18 +27,11 @@ class SchemaHandler:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def run(self, job: Job, channel: SupervisorChannel) -> None:
+    def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer:
         """Read the schema of a job, and write the changed documents."""
-        try:
-            with channel.heartbeat(SYNC_TIMEOUT_S):
-                report = self._sync(job)
-            channel.queue.finish({job.token: Outcome.DONE})
-        except DatabaseUnavailable:
-            return channel.release([job])
-        except KosmosError as error:
-            return documents.fail(channel, job, error)
-        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(channel, job, error)
+        with channel.heartbeat(SYNC_TIMEOUT_S):
+            report = self._sync(job)
+        channel.queue.finish({job.token: Outcome.DONE})
         log.info(
             "schema synchronised: %d new, %d changed, %d removed, %d failed",
             report.ingest.new, report.ingest.changed, report.removed, len(report.ingest.failed),
@@ -47,7 +39,7 @@ class SchemaHandler:
                 "action": "schema_synced", "tenant": job.tenant, "job": job.id, "texts": {"database": report.database},
             },
         )  # fmt: skip
-        return channel.report_ended([job], _counters(report))
+        return _counters(report)
 
     def _sync(self, job: Job) -> BuildReport:
         self._engine.parts.ingest_pipeline.require_preset(

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.apps.worker.handlers import documents
-from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
+from kosmos_rag.apps.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
+from kosmos_rag.core.errors import DatabaseUnavailable
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
 from kosmos_rag.ingestion.pipeline import IngestPipeline
@@ -36,10 +35,6 @@ BATCH_ENTRIES, BATCH_TIME_S = 500, 1.0
 _T = TypeVar("_T")
 
 
-class _Interrupted(Exception):
-    """The worker stops, or the lease is lost."""
-
-
 class SyncHandler:
     """Synchronises a collection with a source."""
 
@@ -47,22 +42,16 @@ class SyncHandler:
         self._database = database
         self._pipeline = pipeline
 
-    def run(self, job: Job, channel: SupervisorChannel) -> None:
+    def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer:
         """Run one sync; each document becomes a job of its own."""
         try:
             owner = TenantRef(id=job.tenant_id, name=job.tenant)
             processor = self._pipeline.processor_of(owner, job.collection)
             sync = _SyncRun(self._database, self._pipeline, processor, job, channel)
             sync.run()
-        except _Interrupted:
-            return channel.release([job])
         except DatabaseUnavailable as error:
             log.warning("%s", error, extra={"action": "sync_interrupted", "tenant": job.tenant, "job": job.id})
-            return channel.release([job])
-        except KosmosError as error:
-            return documents.fail(channel, job, error)
-        except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
-            return documents.fail_unexpected(channel, job, error)
+            raise
         log.info(
             "%d listed, %d enqueued; %d removed, %d failed",
             len(sync.listed), sync.enqueued, sync.outcomes[Outcome.REMOVED], len(sync.failures),
@@ -73,7 +62,7 @@ class SyncHandler:
             counts.add("listing_failures", label=failure.code)
         for outcome in (Outcome.UNCHANGED, Outcome.REMOVED):
             counts.add("documents", sync.outcomes[outcome], outcome)
-        return channel.report_ended([job], counts)
+        return counts
 
 
 class _SyncRun:
@@ -125,11 +114,10 @@ class _SyncRun:
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection]:
         self._channel.report_progress()
-        if self._channel.stopping or self._channel.is_revoked(self._job):
-            raise _Interrupted
+        self._channel.require_running(self._job)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             if not lock_leases(connection, [self._job.token]):
-                raise _Interrupted
+                raise JobInterrupted
             preset = load_preset(connection, self._owner.id, self._job.collection)
             require_preset(self._job.collection, self._preset_version, preset)
             yield connection

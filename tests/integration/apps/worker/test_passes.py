@@ -12,7 +12,7 @@ import pytest
 
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
+from kosmos_rag.apps.worker.handlers import EngineJobRunner, run_job
 from kosmos_rag.apps.worker.handlers.permissions import PermissionsHandler
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.queue import kinds
@@ -270,7 +270,7 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
     channel = SupervisorChannel(theirs, queue)
     (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
     channel._revoked.add(job.token)  # as a message of the supervisor does
-    PermissionsHandler(engine.parts.database).run(job, channel)
+    run_job(PermissionsHandler(engine.parts.database), job, channel)
     assert engine.tenant("acme", principals=("ann",)).documents() == []
     (info,) = scope.jobs.find(ids=[job_id])
     assert info.state == JobState.QUEUED
