@@ -20,7 +20,15 @@ from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.apps.http.serving import ISSUER, Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import (
+    ISSUER,
+    Running,
+    Signer,
+    eventually,
+    serving,
+    wait_for_a_new_minute,
+    with_tokens,
+)
 from tests.integration.variants import changed
 
 Forge = Callable[[Signer], str]
@@ -347,13 +355,6 @@ def test_development__takes_nothing_from_pages_of_others(settings: Settings, sig
         assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
 
 
-def _early_in_a_minute() -> None:
-    """Wait where a minute is nearly over: from one to the next a sliding window gives some requests back."""
-    left = 60 - time.time() % 60
-    if left < 15:
-        time.sleep(left)
-
-
 def test_rates__are_of_addresses_that_show_bad_credentials(settings: Settings, signer: Signer) -> None:
     behind = with_tokens(settings, signer, trusted_proxies=("127.0.0.1",), **{"rates.refused_per_minute": 4})
     with Engine(behind, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
@@ -365,7 +366,7 @@ def test_rates__are_of_addresses_that_show_bad_credentials(settings: Settings, s
                 return client.get("/v1/documents", headers=forwarded).status_code
 
         forged = f"kosmos.acme.{uuid.uuid4().hex}.{'a' * 43}"
-        _early_in_a_minute()
+        wait_for_a_new_minute()
         assert [status(forged, "192.0.2.7") for _ in range(6)] == [401] * 4 + [429] * 2
         assert status(signer.token(), "192.0.2.7") == 429
         assert status(forged, "192.0.2.8") == 401
@@ -385,7 +386,7 @@ def test_rates__are_of_each_subject_and_tenant(settings: Settings, signer: Signe
                     assert answer.json()["type"] == "urn:kosmos-rag:problem:too-many-requests"
             return [answer.status_code for answer in answers]
 
-        _early_in_a_minute()
+        wait_for_a_new_minute()
         assert statuses(7) == [200] * 5 + [429] * 2
         assert statuses(5, sub="berta") == [200] * 3 + [429] * 2
         assert statuses(5, tenant="globex") == [200] * 5
