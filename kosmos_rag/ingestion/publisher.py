@@ -296,5 +296,6 @@ def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) ->
         chunks=document.chunks,
         indexed=document.indexed,
         vectors=vectors,
+        notes=document.parsed.notes,
         source_etag=document.etag,
     )

@@ -8,6 +8,7 @@ from psycopg.rows import dict_row
 
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
+from kosmos_rag.storage.documents import notes_of
 from kosmos_rag.storage.sql import statement
 
 
@@ -31,7 +32,7 @@ def hydrate(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Seq
         parent = row.pop("parent_start"), row.pop("parent_end")
         passages.append(
             Passage(
-                **row | {"section": tuple(row["section"])},
+                **row | {"section": tuple(row["section"]), "notes": notes_of(row["notes"])},
                 rank=rank,
                 score=entry.score,
                 dense_rank=dense.rank if dense else None,

@@ -1,14 +1,14 @@
 """Read documents without a search: lists, texts, lines and spans."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import dict_row
 
-from kosmos_rag.core.types import DocumentInfo, DocumentLines, Excerpt
+from kosmos_rag.core.types import DocumentInfo, DocumentLines, Excerpt, Note
 from kosmos_rag.storage.lexical_statistics import lock_collection
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -46,9 +46,18 @@ def list_documents(
     }
     with (
         pool.transaction(tenant_id, principals) as connection,
-        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
+        connection.cursor(row_factory=dict_row) as cursor,
     ):
-        return cursor.execute(statement("list_documents"), values).fetchall()
+        return [_document_info(row) for row in cursor.execute(statement("list_documents"), values)]
+
+
+def notes_of(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
+    """Return the notes of a document from the column `notes`."""
+    return tuple(Note(code=note["code"], message=note["message"]) for note in stored)
+
+
+def _document_info(row: Mapping[str, Any]) -> DocumentInfo:
+    return DocumentInfo(**{**row, "notes": notes_of(row["notes"])})
 
 
 def read_last_changes(
@@ -199,15 +208,15 @@ def read_lines(
     # One snapshot: the metadata and the lines are of the same version.
     with (
         pool.transaction(tenant_id, principals) as connection,
-        connection.cursor(row_factory=class_row(DocumentInfo)) as cursor,
+        connection.cursor(row_factory=dict_row) as cursor,
     ):
-        info = cursor.execute(statement("list_documents"), listed).fetchone()
+        listing = cursor.execute(statement("list_documents"), listed).fetchone()
         row = connection.execute(statement("lines_of_document"), values).fetchone()
-    if info is None or row is None:
+    if listing is None or row is None:
         return None
     version_id, text, start, total, page_start, page_end, chunk_ids = row
     return DocumentLines(
-        document=info,
+        document=_document_info(listing),
         version_id=version_id,
         text=text,
         start=start,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "kosmos"
-REVISION = "0006"
+REVISION = "0007"
 """The newest revision in migrations/, which the code needs. A test keeps the two equal."""
 
 BREAKING: tuple[str, ...] = ("0003", "0005")

@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import PERMISSION_FEED, Chunk
+from kosmos_rag.core.types import PERMISSION_FEED, Chunk, Note
 from kosmos_rag.storage import lexical_statistics, permissions
 from kosmos_rag.storage.binary import Array, array, array_literal, batches
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
@@ -47,6 +47,7 @@ class PreparedDocument:
     """Indexed text of each chunk: title, section and text."""
     vectors: Mapping[uuid.UUID, Vectors]
     """Vectors of the chunks by embedding space; all documents of a batch have the same spaces."""
+    notes: Sequence[Note] = ()
     source_etag: str | None = None
     """The entity tag that the source gave: an equal one means unchanged content."""
 
@@ -217,6 +218,7 @@ def _document_columns(
 ) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "metadata": [Jsonb(document.metadata) for document in documents],
+        "notes": [Jsonb([asdict(note) for note in document.notes]) for document in documents],
         "acl": [array_literal(acls[document.id]) for document in documents],
         "pages": [array_literal([str(page) for page in document.pages]) for document in documents],
         "chunks": [len(document.chunks) for document in documents],

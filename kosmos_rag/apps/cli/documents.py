@@ -21,7 +21,7 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
     if common.as_json:
         print_json({"tenant": common.tenant, "documents": [asdict(document) for document in infos]})
         return
-    columns = ("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated")
+    columns = ("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated", "notes")
     rows = table(*columns, right={"version", "chunks", "bytes"})
     for document in infos:
         rows.add_row(
@@ -34,6 +34,7 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
             str(document.chunks),
             f"{document.bytes:,}",
             f"{document.updated_at:%Y-%m-%d %H:%M}",
+            ", ".join(note.code for note in document.notes),
         )
     out = console()
     if infos:

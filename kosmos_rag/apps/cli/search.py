@@ -119,6 +119,8 @@ def _print(result: "SearchResult") -> None:
     for hit in result.hits:
         out.print(f"{hit.rank:>2}. {display_source(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
         out.print(f"    {preview(hit.text)}")
+        for note in hit.notes:
+            out.print(f"    note [{note.code}]: {note.message}")
     for warning in result.warnings:
         out.print(f"note: {warning}")
     if result.incomplete_reason:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.core.types import DocumentLines, sha256_of
+from kosmos_rag.core.types import DocumentLines, Note, sha256_of
 
 _MAX_CHARS = 50_000
 """Limit of one call: a single line may be as long as its document."""
@@ -22,6 +22,7 @@ class DocumentText(BaseModel):
     collection: str
     media_type: str
     metadata: dict[str, Any]
+    notes: tuple[Note, ...] = Field(description="What of its file was guessed or could not be read.")
     updated_at: datetime
     text: str
     lines: tuple[int, int] = Field(description="The first and the last one of the text, from 1.")
@@ -47,6 +48,7 @@ class DocumentText(BaseModel):
             collection=document.collection,
             media_type=document.media_type,
             metadata=dict(document.metadata),
+            notes=document.notes,
             updated_at=document.updated_at,
             text=text,
             lines=(lines.line_start, last),

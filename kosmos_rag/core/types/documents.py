@@ -116,6 +116,15 @@ class Heading:
     """Offset of the heading's own line (or paragraph)."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """What a reader should know of a document whose text is not certain or not complete."""
+
+    code: str
+    """Such as `encoding_uncertain`; docs/parsing.md lists them."""
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ParsedDocument:
     """A document as text, with the structure that citations need."""
@@ -128,6 +137,8 @@ class ParsedDocument:
     """In order of `start`."""
     pages: tuple[int, ...] = ()
     """Offset at which each page starts; empty where the format has no pages."""
+    notes: tuple[Note, ...] = ()
+    """What of the file was guessed or could not be read."""
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -204,6 +215,8 @@ class DocumentInfo:
     bytes: int
     chunks: int
     metadata: Mapping[str, Any]
+    notes: tuple[Note, ...] = ()
+    """What of the file was guessed or could not be read."""
     updated_at: datetime
 
 

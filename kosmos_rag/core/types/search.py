@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, GetJsonSchemaHandler, computed_field, model_validator
 from pydantic_core import CoreSchema
 
-from kosmos_rag.core.types.documents import sha256_of
+from kosmos_rag.core.types.documents import Note, sha256_of
 from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
 from kosmos_rag.core.types.serialize import Located, Offset, Page, Paged, Serializable, explained, explained_parts
@@ -107,6 +107,8 @@ class Passage(Located):
     """What each signal added to the score; what it was before is the score as a share of the best one's."""
     parent_span: tuple[int, int] | None = None
     """Span of the document that a context shows instead of the chunk; None where it shows the chunk."""
+    notes: tuple[Note, ...] = ()
+    """What of the document's file was guessed or could not be read."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -19,7 +19,7 @@ from kosmos_rag.ingestion.parsing.epub import parse_epub
 from kosmos_rag.ingestion.parsing.errors import third_party
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.json import parse_json, parse_json_lines
-from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.limits import OutputLimits, bound_notes
 from kosmos_rag.ingestion.parsing.markdown import parse_markdown
 from kosmos_rag.ingestion.parsing.pdf import parse_pdf
 from kosmos_rag.ingestion.parsing.plain import parse_text
@@ -75,4 +75,4 @@ def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED, *, ocr: b
     if not parsed.text or parsed.text.isspace():
         raise ParseError("empty", f"no text in the {name} file; give a document that has some")
     limits.check(parsed)
-    return replace(parsed, title=document.title or parsed.title)
+    return replace(parsed, title=document.title or parsed.title, notes=bound_notes(parsed.notes))

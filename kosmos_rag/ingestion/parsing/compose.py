@@ -1,6 +1,6 @@
 """Compose a document from blocks with headings and pages, within size limits."""
 
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, Note, ParsedDocument
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
@@ -21,6 +21,7 @@ class Composition:
         self._at_start = True
         self._headings: list[Heading] = []
         self._pages: list[int] = []
+        self._notes: list[Note] = []
 
     @property
     def first_title(self) -> str | None:
@@ -51,8 +52,12 @@ class Composition:
         self._limits.check_pages(len(self._pages))
         self._at_start = True
 
+    def note(self, code: str, message: str) -> None:
+        """Add a note: what of the file was guessed or could not be read."""
+        self._notes.append(Note(code=code, message=message))
+
     def document(self, parsed: ParsedDocument, *, title: str | None = None) -> None:
-        """Add a parsed document as a block with its headings.
+        """Add a parsed document as a block with its headings and notes.
 
         `title` becomes its heading if it has none.
         """
@@ -61,6 +66,7 @@ class Composition:
         self._add(parsed.text, _BLOCK_SEPARATOR)
         start = self._length - len(parsed.text)
         self._headings += [Heading(level=h.level, title=h.title, start=start + h.start) for h in parsed.headings]
+        self._notes += parsed.notes
 
     def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
         """Return the composed document."""
@@ -70,6 +76,7 @@ class Composition:
             title=title,
             headings=tuple(self._headings),
             pages=tuple(self._pages),
+            notes=tuple(self._notes),
         )
 
     def _add(self, text: str, separator: str) -> None:

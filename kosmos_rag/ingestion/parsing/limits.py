@@ -1,13 +1,17 @@
 """How much a file may become."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import ParsedDocument
+from kosmos_rag.core.types import Note, ParsedDocument
+from kosmos_rag.ingestion.parsing.clean import clean_title
 
 MOST_HEADINGS = 20_000
 """Every chunk looks its section up among the headings; no document that people read has more."""
+
+_MOST_NOTES = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +44,15 @@ class OutputLimits:
                 f"{size} bytes of text or more, ingestion.parsing.text_mb allows {self.text_bytes}",
                 "split the file or raise the limit",
             )
+
+
+def bound_notes(notes: Sequence[Note]) -> tuple[Note, ...]:
+    """Return the first notes, cleaned, and the number of the others in the last one."""
+    kept = [Note(code=note.code, message=clean_title(note.message) or note.code) for note in dict.fromkeys(notes)]
+    if len(kept) > _MOST_NOTES:
+        more = len(kept) - _MOST_NOTES + 1
+        kept[_MOST_NOTES - 1 :] = [Note(code="more", message=f"{more} more notes")]
+    return tuple(kept)
 
 
 def _too_large(size: str, remedy: str) -> ParseError:

@@ -96,7 +96,8 @@ def decode_reply(frame: bytes | bytearray) -> ParsedDocument:
     reply = _reply_type().validate_json(frame)
     if isinstance(reply, Failure):
         raise ParseError(reply.code, reply.message)
-    if any("\0" in text for text in (reply.text, reply.title or "", *(h.title for h in reply.headings))):
+    notes = (text for note in reply.notes for text in (note.code, note.message))
+    if any("\0" in text for text in (reply.text, reply.title or "", *(h.title for h in reply.headings), *notes)):
         raise ValueError("the text has NUL characters")
     return reply
 

@@ -1,6 +1,6 @@
 -- name: list_documents
 SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
-       d.metadata, d.updated_at
+       d.metadata, d.notes, d.updated_at
   FROM kosmos.documents d
  CROSS JOIN LATERAL (
        SELECT n.content_hash, n.bytes, n.chunks

@@ -92,16 +92,17 @@ UPDATE kosmos.acl_statistics s
 
 -- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,
-                              created_at, updated_at, collection, source_etag)
+                              created_at, updated_at, collection, source_etag, notes)
 SELECT %(tenant_id)s, u.id, u.source, u.title, u.media_type, u.language, u.metadata, u.acl::text[], u.number,
-       %(now)s, %(now)s, %(collection)s, u.source_etag
+       %(now)s, %(now)s, %(collection)s, u.source_etag, u.notes
   FROM unnest(%(id)b::uuid[], %(source)b::text[], %(title)b::text[], %(media_type)b::text[], %(language)b::text[],
-              %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[], %(source_etag)b::text[])
-       AS u (id, source, title, media_type, language, metadata, acl, number, source_etag)
+              %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[], %(source_etag)b::text[],
+              %(notes)b::jsonb[])
+       AS u (id, source, title, media_type, language, metadata, acl, number, source_etag, notes)
 ON CONFLICT (tenant_id, id) DO UPDATE
    SET title = excluded.title, media_type = excluded.media_type, language = excluded.language,
        metadata = excluded.metadata, acl = excluded.acl, version = excluded.version,
-       updated_at = excluded.updated_at, source_etag = excluded.source_etag
+       updated_at = excluded.updated_at, source_etag = excluded.source_etag, notes = excluded.notes
 
 -- name: delete_versions
 DELETE FROM kosmos.document_versions v WHERE v.tenant_id = %(tenant_id)s AND v.id = ANY (%(version_ids)s)

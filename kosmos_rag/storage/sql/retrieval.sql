@@ -312,7 +312,7 @@ SELECT clock_timestamp()
 -- Columns are named like the fields of Passage.
 SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata,
        c.chunk_index, c.section, c.start_offset AS start, c.end_offset AS "end", c.line_start, c.line_end, c.page_start,
-       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end
+       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end, d.notes
   FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*
@@ -320,7 +320,7 @@ SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.tit
         WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
        OFFSET 0) c
  CROSS JOIN LATERAL (
-       SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection
+       SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection, n.notes
          FROM kosmos.documents n
         WHERE n.tenant_id = %(tenant_id)s AND n.id = c.document_id
        OFFSET 0) d

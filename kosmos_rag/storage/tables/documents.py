@@ -70,6 +70,7 @@ documents = Table(
     time("updated_at"),
     column("collection", Text),
     column("source_etag", Text, null=True),  # what the source said of it: an equal one means unchanged content
+    column("notes", JSONB),  # what of its file was guessed or could not be read
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
     of_tenant(),

@@ -44,6 +44,7 @@ PUBLISHED = {
     "0004_erasures.py": "6a3f42b28f8c62796cc84b58de3866312010b44d2b32c98e794caaf191387a29",
     "0005_upload_chunks.py": "3d73ff063189beb3346ae76c49ec4ce503404d70a65c31a2fa4bb6a36d416ff3",
     "0006_default_collections.py": "6c9b8903ed2e0ac7d470a12f4da94462ff69c3e74cab522c9bd57010d7d28fef",
+    "0007_document_notes.py": "c809b93832c32ae54400b8d8c0f3a984498888859ebd8145aa4db582ad09a1e3",
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -9,10 +10,11 @@ import numpy as np
 import psycopg
 import pytest
 
-from kosmos_rag import Settings, SourceDocument
+from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import LeaseLost
-from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Outcome, ParsedDocument, Space
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Note, Outcome, ParsedDocument, Space
+from kosmos_rag.core.types.serialize import to_dict
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher, PublishResult
@@ -94,6 +96,23 @@ class Leases:
             "FROM kosmos.documents d WHERE d.id = ANY (%s)) WHERE tenant_id = %s",
             (list(completions), ACME.id),
         )
+
+
+def test_publish__notes_are_in_lists_and_hits_until_the_next_version(publisher: Publisher, settings: Settings) -> None:
+    note = Note(code="page_unreadable", message="page 2 of 10 cannot be read")
+    plain = _chunked("a")
+    _publish(publisher, replace(plain, parsed=replace(plain.parsed, notes=(note,))), _chunked("b"))
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        acme = engine.tenant("acme")
+        found = {hit.source: hit for hit in acme.search("alpha").hits}
+        assert {source: hit.notes for source, hit in found.items()} == {"a": (note,), "b": ()}
+        assert to_dict(found["a"], explain=False)["notes"] == [{"code": note.code, "message": note.message}]
+        assert [document.notes for document in acme.documents()] == [(note,), ()]
+        lines = acme.read_lines(found["a"].document_id)
+        assert lines is not None
+        assert lines.document.notes == (note,)
+        _publish(publisher, _chunked("a", "alpha again"))
+        assert [document.notes for document in acme.documents()] == [(), ()]
 
 
 class ClockAhead(datetime):

@@ -15,7 +15,7 @@ from tests.unit.core.test_explanation import FOUND
 LOCATION = {"document_id", "version_id", "version", "source", "title", "section", "span", "lines", "pages", "location"}
 PASSAGE = LOCATION | {
     *("rank", "chunk_id", "media_type", "metadata", "chunk_index", "text", "chunker", "collection", "parent_span"),
-    "quote_sha256",
+    *("quote_sha256", "notes"),
 }
 SCORES = {
     *("score", "dense_rank", "dense_score", "lexical_rank", "lexical_score", "fused_rank", "fused_score"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, Note, ParsedDocument
 from kosmos_rag.ingestion.sandbox.protocol import (
     Failure,
     Request,
@@ -30,6 +30,7 @@ DOCUMENTS = st.builds(
     title=st.none() | TEXT,
     headings=st.lists(st.builds(Heading, level=st.integers(1, 6), title=TEXT, start=st.integers(0, 99))).map(tuple),
     pages=st.lists(st.integers(0, 99)).map(tuple),
+    notes=st.lists(st.builds(Note, code=TEXT, message=TEXT)).map(tuple),
 )
 GOOD = {"text": "x", "media_type": "text/plain", "title": None, "headings": [], "pages": []}
 
@@ -58,6 +59,7 @@ def test_reply__failure_is_raised() -> None:
         json.dumps(GOOD | {"text": "\ud800"}).encode(),
         json.dumps(GOOD | {"pages": ["x"]}).encode(),
         json.dumps(GOOD | {"headings": [{"level": 1, "title": "a\0", "start": 0}]}).encode(),
+        json.dumps(GOOD | {"notes": [{"code": "x", "message": "a\0"}]}).encode(),
         json.dumps(GOOD | {"headings": [{"level": 1}]}).encode(),
         b'{"code": "corrupt"}',
         b"\xff\xfe",
