@@ -54,7 +54,10 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use (PEP 562), so that a command that needs no engine does not pay for one."""
+    """Import a public name on first use (PEP 562).
+
+    Commands that need no engine then start without importing it.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME.get(name, 'core.types')}"), name)

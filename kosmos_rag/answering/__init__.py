@@ -1,1 +1,1 @@
-"""Context in, an answer made of its own sentences out, or a refusal; and the check of any answer's citations."""
+"""Answers from a context, refusals, and the check of an answer's citations."""

@@ -1,4 +1,7 @@
-"""Estimate whether the evidence answers the question: four features and a logistic regression."""
+"""Estimate whether the evidence answers the question.
+
+The estimate is a logistic regression on four features.
+"""
 
 import math
 import re

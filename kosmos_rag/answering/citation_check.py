@@ -1,4 +1,4 @@
-"""Check, sentence by sentence, whether the passages that an answer cites support what it says."""
+"""Check, sentence by sentence, whether the cited passages support an answer."""
 
 import re
 import uuid

@@ -1,4 +1,7 @@
-"""Select the units of an extractive answer and render it: every word is quoted from the evidence."""
+"""Select the units of an extractive answer and render it.
+
+Every word is quoted from the evidence.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Assemble the context: select, number, cite and render passages within the token budget."""
+"""Assemble the context of a prompt within the token budget.
+
+Passages are selected, numbered, cited and rendered.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rewrite a follow-up question into one that can be searched without its conversation."""
+"""Rewrite a follow-up question so that it can be searched alone."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Score the text units of passages by how well each answers the question."""
+"""Score text units of passages by how well each answers the question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,12 @@ class Evidence:
 def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
     """Score every text unit of the passages, in document order.
 
-    Raises ModelUnavailable.
+    The score is a weighted sum of embedding similarity, question coverage and kind of answer. Raises ModelUnavailable.
+
+    Args:
+        question: the question, rewritten if it is a follow-up.
+        passages: the passages of the context.
+        embedder: the model of the embedding similarity.
     """
     candidates = [(passage, unit) for passage in passages for unit in units(passage.text)]
     if not candidates:

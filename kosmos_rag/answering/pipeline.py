@@ -1,4 +1,7 @@
-"""Answer a question from a context: score the evidence, refuse or answer, check what a model wrote."""
+"""Answer a question from a context.
+
+The steps are: score the evidence, refuse or answer, check the sentences of a model.
+"""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +63,7 @@ class Answerer:
             self._conversation_prompt = load("condense", CONVERSATION_SAMPLE)
 
     def search_query(self, question: str, history: Sequence[Turn]) -> RewrittenQuery:
-        """Rewrite a follow-up question so that it stands alone.
+        """Rewrite a follow-up question so that it can be searched alone.
 
         Without a conversation, or without a model for it, the question is unchanged.
         """

@@ -1,4 +1,4 @@
-"""Classify questions by the kind of answer they ask for, and score units by that kind."""
+"""Classify questions by the kind of answer, and score units by it."""
 
 import re
 from collections.abc import Callable

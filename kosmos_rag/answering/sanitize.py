@@ -1,7 +1,7 @@
-"""Sanitize the output of a language model while it streams: no images, links, HTML or hidden characters.
+"""Sanitize the output of a language model while it streams.
 
 Documents can make a model write an image whose URL contains what it has read (EchoLeak, CVE-2025-32711). Images and
-HTML are removed. A link stays only where its host is allowed and the evidence contains its URL. Invisible characters
+HTML are removed. A link is kept only if its host is allowed and the evidence contains its URL. Invisible characters
 are removed.
 """
 

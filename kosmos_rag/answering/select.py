@@ -1,4 +1,7 @@
-"""Select the passages of a context: drop near-duplicates, join neighbours, expand chunks to their sections."""
+"""Select the passages of a context.
+
+Near-duplicates are dropped, neighbours joined, and chunks expanded to their sections.
+"""
 
 import re
 import uuid

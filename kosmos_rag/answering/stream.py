@@ -13,7 +13,10 @@ from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, 
 
 
 class DeferredStream:
-    """A text stream that starts on first read; any thread can close it."""
+    """A text stream that starts on first read.
+
+    Any thread can close it.
+    """
 
     def __init__(self, start: Callable[[], TextStream]) -> None:
         self._start = start

@@ -1,4 +1,7 @@
-"""Health endpoints of a process on a port of their own: liveness, readiness, metrics."""
+"""Health endpoints of a process: liveness, readiness, metrics.
+
+They have a port of their own.
+"""
 
 import threading
 from collections.abc import Callable, Iterator

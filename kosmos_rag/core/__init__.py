@@ -1,1 +1,4 @@
-"""Records, settings, errors, protocols, text analysis and telemetry: what every other package may import."""
+"""Records, settings, errors, protocols, text analysis and telemetry.
+
+Every other package may import this one; it imports none of them.
+"""

@@ -100,7 +100,7 @@ GONE = "gone"
 
 
 class SourceError(IngestionError):
-    """A document could not be read from where it lies.
+    """A document could not be read from its source.
 
     Codes: `gone`, `not_found`, `no_permission`, `too_large`, `not_a_file`, `unreadable`, `empty_folder`, `duplicate`,
     `refused`, `unavailable`.
@@ -172,7 +172,7 @@ class NotAuthenticated(ServiceError):
 
 
 class NotPermitted(ServiceError):
-    """Who asks lacks the scope that the request needs."""
+    """The caller lacks the scope that the request needs."""
 
 
 class NotFound(ServiceError):
@@ -198,7 +198,7 @@ class TooManyRequests(ServiceError):
 
 
 class Overloaded(ServiceError):
-    """All turns are taken, or the service is about to stop."""
+    """The service is at capacity or about to stop."""
 
 
 class TimedOut(ServiceError):

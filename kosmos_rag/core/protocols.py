@@ -1,6 +1,6 @@
-"""What the stages ask of each other and of models, as protocols.
+"""Protocols of the stages and of models.
 
-An adapter needs no base class: whatever has these methods fits. The contract is in the prose.
+An adapter needs no base class, only these methods. The docstrings are the contract.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ class Message:
 
 
 class TextStream(Protocol):
-    """A text as it is generated, in pieces.
+    """A generated text, piece by piece.
 
     A generator is one. `close` cancels it at once; after the end it does nothing. A thread that waits for a piece while
     another one calls `close` gets a ModelError.
@@ -133,7 +133,7 @@ class LanguageModel(Protocol):
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> TextStream:
         """Generate an answer. Failures are raised when iterating.
 
-        Only a BoundedStream tells a truncated answer from a complete one.
+        Only a BoundedStream distinguishes a truncated answer from a complete one.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The asynchronous face: the same engine in a bounded pool of threads. The implementation is not here."""
+"""The asynchronous engine: the synchronous one in a pool of threads."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""The log of one tenant, for those who may read it: what was asked, who saw what, what found nothing."""
+"""The audit log of one tenant, for its auditors."""
 
 import uuid
 from collections.abc import Sequence
@@ -195,7 +195,7 @@ class TenantAudit:
         return len(new_seals)
 
     def verify(self) -> AuditReport:
-        """Verify all seals and records of erasures, and report the first broken one.
+        """Verify all seals and erasure records; report the first invalid one.
 
         Raises ConfigError, DatabaseError.
         """

@@ -78,9 +78,7 @@ class Collections:
     def set_preset(self, owner: TenantRef, collection: str, preset: str | Path) -> None:
         """Replace the preset of a collection.
 
-        Its unfinished jobs go by the new one.
-
-        Raises ConfigError on the preset.
+        Its unfinished jobs use the new one. Raises ConfigError on the preset.
 
         Args:
             owner: Tenant of the collection.
@@ -137,7 +135,11 @@ class TenantCollections:
         self._principals = principals
 
     def create(self, name: str, *, preset: str | Path) -> CollectionInfo:
-        """Assign a preset to a collection: a shipped name, or a YAML path.
+        """Assign a preset to a collection.
+
+        The preset is a shipped name, or the path of a YAML file.
+
+        The preset is a shipped name, or the path of a YAML file.
 
         Existing documents are chunked by it when they are ingested again. Raises RequestError on a malformed name and
         if the collection has another preset, ConfigError on the preset, DatabaseError.
@@ -146,10 +148,11 @@ class TenantCollections:
         return next(info for info in self.infos() if info.name == name)
 
     def set_preset(self, name: str, *, preset: str | Path) -> CollectionInfo:
-        """Replace the preset of a collection: a shipped name, or a YAML path.
+        """Replace the preset of a collection.
 
-        The collection is never without one meanwhile, and its jobs go by the new one. Documents take it when they are
-        ingested again. Raises RequestError on a malformed name, ConfigError on the preset, DatabaseError.
+        The preset is a shipped name, or the path of a YAML file. The collection is never without a preset meanwhile,
+        and its jobs use the new one. It applies to documents when they are ingested again. Raises RequestError on a
+        malformed name, ConfigError on the preset, DatabaseError.
         """
         self._collections.set_preset(self._owner, validate_name("collection", name), preset)
         return next(info for info in self.infos() if info.name == name)

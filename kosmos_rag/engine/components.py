@@ -1,4 +1,4 @@
-"""Components of an engine, for the facades of a tenant and for workers."""
+"""Components of an engine, shared by tenants and workers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

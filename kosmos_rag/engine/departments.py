@@ -1,4 +1,4 @@
-"""Count chunks by department, in collections that enforce departments, prefer them, or know none."""
+"""Count chunks by department, in collections with or without departments."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,10 +11,10 @@ GENERAL = "general"
 
 
 def count_departments(totals: Iterable[FolderTotal], settings_of: Callable[[str], RagSettings]) -> dict[str, int]:
-    """Count chunks by department, by name; the numbers add up to all chunks.
+    """Count chunks by department. The counts add up to all chunks.
 
     Args:
-        totals: Chunks by what tells a department.
+        totals: Chunks by key of the department and folder.
         settings_of: Returns the settings of a collection.
     """
     departments: dict[str, int] = {}
@@ -25,7 +25,10 @@ def count_departments(totals: Iterable[FolderTotal], settings_of: Callable[[str]
 
 
 def _department(total: FolderTotal, rag: RagSettings) -> str:
-    """Return the department by metadata or folder, else the one whose principal the reader holds."""
+    """Return the department by metadata or folder.
+
+    Otherwise it is the one whose principal the reader has.
+    """
     access = rag.access
     by_folder, known = access.department_from == "folder", access.departments
     if access.department_from is None:

@@ -1,4 +1,7 @@
-"""The composition root: builds an engine from settings. Only this module chooses the adapter of each port."""
+"""The composition root: builds an engine from settings.
+
+Only this module chooses the adapter of each port.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -187,9 +190,10 @@ class Engine:
         self._telemetry.attach(observer)
 
     def purge_files(self) -> None:
-        """Rewrite the files of the database, under exclusive locks, so that they keep no erased row.
+        """Rewrite the files of the database, to remove erased rows physically.
 
-        Raises ConfigError without `database.admin_url`, DatabaseError if the administrator may not do it.
+        It takes exclusive locks. Raises ConfigError without `database.admin_url`, DatabaseError if the administrator
+        may not do it.
         """
         rewrite_files(self._database.admin_conninfo)
 

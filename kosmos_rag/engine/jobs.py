@@ -53,12 +53,15 @@ class TenantJobs:
     ) -> int:
         """Enqueue a document, file, folder or source spec for ingestion.
 
-        Returns the job's id.
+        Returns the job's id. Raises RequestError, SourceError, ConfigError, DatabaseError.
 
-        A source is mirrored: with `prune`, documents that it no longer holds are removed. `every` has it looked at
-        again and again. With a `connection` of the worker role, on which `kosmos.enter` named this tenant, the job is
-        part of its transaction: rolled back, it was never there.
-        Raises RequestError, SourceError, ConfigError, DatabaseError.
+        Args:
+            item: The document, path or spec.
+            prune: Whether to remove documents that the source no longer has.
+            every: Interval of the syncs of a source; None for one sync.
+            priority: Jobs with a higher priority are claimed first.
+            connection: Connection of the worker role, on which `kosmos.enter` named this tenant. The job is then part
+                of its transaction: a rollback removes it. None for a transaction of its own.
         """
         work = self._validate(item, every=every)
         if connection is not None:
@@ -221,9 +224,13 @@ class TenantJobs:
         before: int | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
-        """List jobs, newest first.
+        """List jobs, newest first. Raises DatabaseError.
 
-        `before` is the last id of the page before. Raises DatabaseError.
+        Args:
+            ids: Only these jobs; None for all.
+            states: Only jobs in these states; None for all.
+            before: The last id of the previous page.
+            limit: Jobs of a page.
         """
         return self._queue.jobs(self._owner, ids=ids, states=states, before=before, limit=limit)
 

@@ -1,4 +1,7 @@
-"""Handle a query: route it, search, and deliver what came of it, alike for searches, contexts and answers."""
+"""Handle a query: route it, search, record and deliver the result.
+
+Searches, contexts and answers are handled alike.
+"""
 
 import threading
 import uuid
@@ -35,7 +38,7 @@ _ROUTES = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """Who answers the queries to a collection, and what is logged of them."""
+    """The pipelines of a collection's queries, and their audit settings."""
 
     routing: Routing
     """The stored settings that it was made from."""
@@ -153,7 +156,10 @@ class QueryHandler:
         max_tokens: int | None,
         history: Sequence[Turn],
     ) -> AnswerStream:
-        """Return an answer as a stream; its sources are delivered first. Args: see `Tenant.answer`."""
+        """Return an answer as a stream; its sources are delivered first.
+
+        Args: see `Tenant.answer`.
+        """
         handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
         event_id = self._deliver(handled, stream.sources)
         if event_id is not None:
@@ -225,7 +231,10 @@ class QueryHandler:
     def _search_treatment(
         self, assignment: Assignment, treatment: SearchPipeline, control: SearchPipeline, query: Query
     ) -> tuple[Assignment, SearchOutcome]:
-        """Search with the treatment; if it fails, with the control, in a transaction of its own."""
+        """Search with the treatment.
+
+        If it fails, search with the control, in a transaction of its own.
+        """
         try:
             return assignment, treatment.search(query, assignment.routing)
         except RoutingChanged:
@@ -321,7 +330,11 @@ class QueryHandler:
 
 
 def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> AuditSettings:
-    """Return the strictest audit settings of the process and of presets: a hit may come from any collection.
+    """Return the strictest audit settings of the process and of presets.
+
+    A hit may come from any collection.
+
+    A hit may come from any collection.
 
     Args:
         settings: Of the process.

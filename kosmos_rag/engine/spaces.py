@@ -1,4 +1,4 @@
-"""The embedding spaces of one tenant, and its migration between the two configured models."""
+"""The embedding spaces of one tenant, and its migration."""
 
 from collections.abc import Callable
 from functools import partial

@@ -62,7 +62,7 @@ _LAST_LINE = 2**31 - 1 - _MAX_LINES
 
 
 class Tenant:
-    """One tenant as one reader sees it: everything that is done with documents goes through here.
+    """One tenant as one reader sees it, for all work with documents.
 
     Reading shows what the reader's principals may read, in one collection or in all. Writing is the tenant's:
     `ingest`, `sync_permissions`, `delete` and `sources` reach every document of one collection (`default` where none
@@ -96,35 +96,44 @@ class Tenant:
 
     @property
     def language_model(self) -> str | None:
-        """Name of the language model, where there is one: the settings say what it is asked."""
+        """Name of the language model, or None.
+
+        The settings define what it is used for.
+        """
         model = self._parts.language_model
         return None if model is None else model.name
 
     @property
     def collections(self) -> TenantCollections:
-        """The tenant's collections, and the presets that they go by."""
+        """The tenant's collections and their presets."""
         return TenantCollections(self._parts.collections, self._tenant, self._principals)
 
     @property
     def audit(self) -> TenantAudit:
-        """The log of what was asked of the tenant and given out, by whomever: for its auditors."""
+        """The audit log of the tenant, for its auditors."""
         parts = self._parts
         months = PartitionRotation(parts.database, keep_months=parts.settings.worker.keep_audit_months)
         return TenantAudit(parts.database, self._tenant, months)
 
     @property
     def audited(self) -> bool:
-        """Whether a log is kept of any of what is read here. Raises DatabaseError."""
+        """Whether the audit log records what is read here.
+
+        Raises DatabaseError.
+        """
         return self._audit_policy(self._collection).enabled
 
     @property
     def experiments(self) -> TenantExperiments:
-        """The tenant's experiments, of questions like those of this scope: for those who run them."""
+        """The tenant's experiments on the queries of this scope."""
         return TenantExperiments(self._parts.database, self._tenant, self._collection, self._pipelines().settings)
 
     @property
     def jobs(self) -> TenantJobs:
-        """The tenant's jobs: ingestion by workers and not here. Raises ConfigError without `database.worker_url`."""
+        """The tenant's jobs, which workers run.
+
+        Raises ConfigError without `database.worker_url`.
+        """
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
         return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._written)
@@ -148,11 +157,16 @@ class Tenant:
         prune: bool = True,
         on_progress: Progress | None = None,
     ) -> IngestReport:
-        """Ingest files, folders and documents; unchanged ones are passed over.
+        """Ingest files, folders and documents; unchanged ones are skipped.
 
-        A folder is mirrored: with `prune`, documents whose file has gone from it are removed, except where the folder
-        could not be read or is empty. A document that fails is in the report and does not stop the others.
-        Raises ConfigError, ModelError, DatabaseError.
+        A document that fails is in the report and does not stop the others. Raises ConfigError, ModelError,
+        DatabaseError.
+
+        Args:
+            items: Files, folders or documents, one or many.
+            prune: Whether to remove documents whose file was removed from a folder. Nothing is removed if the folder
+                could not be read or is empty.
+            on_progress: Called after each document.
         """
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
         return self._parts.ingest_pipeline.ingest(
@@ -164,7 +178,11 @@ class Tenant:
         )
 
     def sync_permissions(self, feed: Mapping[str, Any]) -> PermissionReport:
-        """Bring the readers of documents up to a permission feed; nothing is parsed or embedded.
+        """Update who may read documents from a permission feed.
+
+        Nothing is parsed or embedded.
+
+        Nothing is parsed or embedded.
 
         Args:
             feed: spec of the feed, as docs/permissions.md describes it. It is complete: a document of an earlier pass
@@ -179,7 +197,10 @@ class Tenant:
         return PermissionSync(self._parts.database).run(self._tenant, self._written, validate_feed(feed))
 
     def delete(self, sources: str | Iterable[str]) -> int:
-        """Remove documents by source, with every row of theirs. Returns how many there were. Raises DatabaseError."""
+        """Remove documents by source, with all their rows.
+
+        Returns the number of removed documents. Raises DatabaseError.
+        """
         return self._parts.ingest_pipeline.delete(
             self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
         )
@@ -192,7 +213,11 @@ class Tenant:
         metadata: tuple[str, str] | None = None,
         preview: bool = False,
     ) -> ErasureReport:
-        """Erase what is stored about a reader or of documents, in all collections, and record it.
+        """Erase the stored data of a reader or of documents.
+
+        All collections are included, and the erasure is recorded.
+
+        All collections are included, and the erasure is recorded.
 
         Args:
             subject: Reader whose feedback and samples are erased.
@@ -213,7 +238,11 @@ class Tenant:
         return self._erasures().erase(selectors[0], preview=preview)
 
     def erase_all(self, *, preview: bool = False) -> ErasureReport:
-        """Erase the tenant: documents, jobs, statistics, feedback, measurements, keys; all but the audit log.
+        """Erase the tenant, all but the audit log.
+
+        Documents, jobs, statistics, feedback, measurements and keys are erased.
+
+        Documents, jobs, statistics, feedback, measurements and keys are erased.
 
         Raises ConfigError without `database.worker_url`, or without `database.admin_url` if there is a vector index;
         IndexLocked while the indexes are maintained; DatabaseError.
@@ -227,7 +256,10 @@ class Tenant:
         return ErasureStore(parts.database, self._tenant, keep_audit_months=parts.settings.worker.keep_audit_months)
 
     def sources(self) -> list[str]:
-        """List the sources of all documents of the collection, readable or not. Raises DatabaseError."""
+        """List the sources of the collection's documents, readable or not.
+
+        Raises DatabaseError.
+        """
         return list(self._parts.ingest_pipeline.list_sources(self._tenant, self._written))
 
     def documents(
@@ -237,9 +269,14 @@ class Tenant:
         after: tuple[str, str] | None = None,
         limit: int | None = None,
     ) -> list[DocumentInfo]:
-        """List the documents that this reader may read, by source: all, or those of these ids.
+        """List the documents that this reader may read, by source.
 
-        A page has `limit` of them; `after` is source and collection of the last one before it. Raises DatabaseError.
+        Raises DatabaseError.
+
+        Args:
+            ids: Only these documents; None for all.
+            after: Source and collection of the last document of the previous page.
+            limit: Documents of a page; None for all.
         """
         return list_documents(
             self._parts.database.app,
@@ -252,21 +289,21 @@ class Tenant:
         )
 
     def last_changes(self) -> dict[str, int]:
-        """Return the number of the last change of what this reader may read, by collection.
+        """Return the last change number of each collection, for this reader.
 
-        Equal means that `documents` lists the same as before. Raises DatabaseError.
+        If it is the same as before, `documents` lists the same. Raises DatabaseError.
         """
         return read_last_changes(self._parts.database.app, self._tenant.id, self._principals, self._collection)
 
     def totals(self) -> tuple[int, dict[tuple[str, ...], int]]:
-        """Return how many documents this reader may read, and how many chunks by which of its principals may.
+        """Count the documents that this reader may read, and their chunks.
 
-        Of all collections. Raises DatabaseError.
+        Chunks are counted by the reader's principals that grant access. Of all collections. Raises DatabaseError.
         """
         return read_totals(self._parts.database.app, self._tenant.id, self._principals)
 
     def department_totals(self) -> tuple[int, dict[str, int]]:
-        """Count the documents that this reader may read, and their chunks by department.
+        """Count the documents that this reader may read, and chunks by department.
 
         The department is in the metadata or is the folder, as the settings of the collection say; else it is the one of
         the reader that may read the document, else `general`. Of all collections. Raises DatabaseError.
@@ -281,10 +318,10 @@ class Tenant:
         return documents, count_departments(totals, settings.__getitem__)
 
     def texts(self) -> list[tuple[str, str]]:
-        """Return source and text of each document that this reader may read, by source.
+        """Return source and text of each document that this reader may read.
 
-        Raises RequestError where an audit log is kept: it says who saw which passages, and knows no whole documents.
-        Raises DatabaseError.
+        Sorted by source. Raises RequestError if an audit log is kept: the log records which passages a reader saw, not
+        whole documents. Raises DatabaseError.
         """
         if self.audited:
             raise RequestError(
@@ -294,10 +331,15 @@ class Tenant:
         return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
 
     def read_lines(self, document_id: uuid.UUID, *, first: int = 1, count: int = 200) -> DocumentLines | None:
-        """Return `count` lines of a document from the `first` on; None where there is none that this reader may read.
+        """Return lines of a document, or None if this reader finds none.
 
-        For what stands around a citation. At most 10,000 lines at once; they are in the log, where one is kept. Raises
-        RequestError where the document has no such line, DatabaseError.
+        Use it to show the surroundings of a citation. The lines are in the audit log, if one is kept. Raises
+        RequestError if the document has no such line, DatabaseError.
+
+        Args:
+            document_id: The document.
+            first: The first line, from 1.
+            count: Number of lines, 10,000 at most.
         """
         if not 1 <= first <= _LAST_LINE or not 1 <= count <= _MAX_LINES:
             raise RequestError(f"{count} lines from line {first} are asked for; begin at 1, take 1 to {_MAX_LINES}")
@@ -320,9 +362,14 @@ class Tenant:
         k: int | None = None,
         filter: Filter | None = None,  # noqa: A002 — the word that callers expect
     ) -> SearchResult:
-        """Return the best passages for a question, with the account of how they were found.
+        """Return the best passages for a question.
 
         Raises RequestError, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
+
+        Args:
+            question: The question, with the operators of docs/questions.md.
+            k: Number of passages; None for `rag.retrieval.top_k`.
+            filter: Conditions on documents.
         """
         return self._parts.queries.search(self._reader, question, k, filter)
 
@@ -334,7 +381,16 @@ class Tenant:
         *,
         max_tokens: int | None = None,
     ) -> Context:
-        """Return numbered, cited evidence for a question within a token budget. Raises what `search` raises."""
+        """Return numbered, cited evidence for a question within a token budget.
+
+        Raises what `search` raises.
+
+        Args:
+            question: The question.
+            k: Passages to search for; None for the setting.
+            filter: Conditions on documents.
+            max_tokens: Budget in tokens of the embedding model; None for the setting.
+        """
         return self._parts.queries.context(self._reader, question, k, filter, max_tokens)
 
     def answer(
@@ -346,10 +402,17 @@ class Tenant:
         max_tokens: int | None = None,
         history: Sequence[Turn] = (),
     ) -> Answer:
-        """Answer from the evidence, each sentence cited, or refuse where it does not carry the question.
+        """Answer from the evidence with a citation in each sentence, or refuse.
 
-        `history` is the conversation that went before, the last turn last; `rag.answer.history_turns` of it are looked
-        at. Raises what `search` raises, and ModelError where a language model is to write and fails.
+        It refuses if the evidence does not answer the question. Raises what `search` raises, and ModelError if a
+        language model must write the answer and fails.
+
+        Args:
+            question: The question.
+            k: Passages to search for; None for the setting.
+            filter: Conditions on documents.
+            max_tokens: Budget of the context in tokens of the embedding model; None for the setting.
+            history: Earlier turns of the conversation, oldest first; the last `rag.answer.history_turns` are used.
         """
         return self._parts.queries.answer(self._reader, question, k, filter, max_tokens, history)
 
@@ -362,19 +425,33 @@ class Tenant:
         max_tokens: int | None = None,
         history: Sequence[Turn] = (),
     ) -> AnswerStream:
-        """Do as `answer`, and return it as it comes: its sources, its text piece by piece, and the whole at the end.
+        """Answer as `answer` does, as a stream.
 
-        What was retrieved is in the log, where one is kept, before this returns, and where the model then refuses, that
-        is too, before the end is given out. Raises what `search` raises.
+        It gives the sources, then the text in pieces, and the whole answer at its end. The retrieval is in the audit
+        log, if one is kept, before this returns. A refusal by the model is in it before the end is delivered. Raises
+        what `search` raises.
+
+        Args:
+            question: The question.
+            k: Passages to search for; None for the setting.
+            filter: Conditions on documents.
+            max_tokens: Budget of the context in tokens of the embedding model; None for the setting.
+            history: Earlier turns of the conversation, oldest first.
         """
         return self._parts.queries.stream(self._reader, question, k, filter, max_tokens, history)
 
     def count_tokens(self, text: str) -> int:
-        """Return how many tokens of the embedding model a text has: what budgets are counted in."""
+        """Count the tokens of a text, as the embedding model does.
+
+        All token budgets use this count.
+        """
         return self._parts.embedder.tokenizer.count([text])[0]
 
     def check_citations(self, text: str, context: Context) -> CitationReport:
-        """Check a text that cites the passages of a context, sentence by sentence. Raises ModelUnavailable."""
+        """Check, sentence by sentence, a text that cites a context's passages.
+
+        Raises ModelUnavailable.
+        """
         return check_citations(
             text,
             context.passages,
@@ -383,9 +460,10 @@ class Tenant:
         )
 
     def check_quotes(self, quotes: Iterable[AnswerSentence]) -> list[QuoteStatus]:
-        """Tell of each cited sentence whether it still stands in its document, as this reader may read it now.
+        """Return whether each cited sentence is still in its document.
 
-        Raises RequestError where a sentence is not the one that was cited, DatabaseError.
+        The documents are read as this reader may read them now. Raises RequestError if a sentence differs from the
+        cited quote, DatabaseError.
         """
         asked = list(quotes)
         ids = {quote.citation.document_id for quote in asked}
@@ -401,9 +479,16 @@ class Tenant:
         chunk_id: uuid.UUID | None = None,
         comment: str | None = None,
     ) -> Feedback:
-        """Keep what the subject thinks of a retrieval (`SearchResult.id`) or a question, or of one passage of it.
+        """Store the subject's rating of a search, a question or a passage.
 
-        What the subject said of the same before is replaced. Raises RequestError, NotFound, ConfigError, DatabaseError.
+        An earlier rating of the same object is replaced. Raises RequestError, NotFound, ConfigError, DatabaseError.
+
+        Args:
+            rating: The rating.
+            retrieval_id: `SearchResult.id` of the rated search.
+            question: The rated question, where no search is named.
+            chunk_id: The rated passage of the search; None for the whole result.
+            comment: Free text.
         """
         if rating not in list(Rating):
             raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
@@ -418,10 +503,16 @@ class Tenant:
         )
 
     def _pipelines(self) -> CollectionPipelines:
-        """Return the pipelines of the collection by its preset; those of the process for all collections."""
+        """Return the pipelines of the collection by its preset.
+
+        For all collections they are those of the process.
+        """
         return self._parts.pipelines.get(self._parts.database.app, self._tenant, self._collection)
 
     def _audit_policy(self, collection: str | None) -> AuditSettings:
-        """Return the audit settings of a collection, or the strictest of all. Raises DatabaseError."""
+        """Return the audit settings of a collection, or the strictest.
+
+        Without a collection they are the strictest of all. Raises DatabaseError.
+        """
         routing = read_routing(self._parts.database.app, self._tenant, collection)
         return audit_policy(self._parts.settings, routing.audit)

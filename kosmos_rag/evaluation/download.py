@@ -1,4 +1,7 @@
-"""Download a set in the BEIR layout, within the limits of `ingestion.urls`, into the user's cache folder."""
+"""Download a set in the BEIR layout into the user's cache folder.
+
+The limits of `ingestion.urls` apply.
+"""
 
 import hashlib
 import os

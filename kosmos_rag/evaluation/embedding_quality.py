@@ -1,4 +1,8 @@
-"""Quality of an embedding space before a cutover: nDCG@10 of its model against that of the live space.
+"""Compare nDCG@10 of an embedding space with that of the live space.
+
+A cutover depends on it.
+
+A cutover depends on it.
 
 Both spaces are searched exactly, so that models are compared and not indexes. Documents are ranked by their best chunk.
 """

@@ -78,7 +78,13 @@ def latency(evaluations: Sequence[Evaluation]) -> str:
 
 
 def gains(baseline: Evaluation, other: Evaluation, measure: str) -> str:
-    """Plot the gain of each question, the largest first."""
+    """Plot the gain of each question, the largest first, as SVG.
+
+    Args:
+        baseline: evaluation before the change.
+        other: evaluation after it; questions of both are compared.
+        measure: name of the measure, `nDCG@10`.
+    """
     before, after = baseline.values(measure), other.values(measure)
     values = sorted((after[key] - before[key] for key in before.keys() & after.keys()), reverse=True)
 

@@ -1,4 +1,7 @@
-"""Evaluate a tenant's retrieval: search with every question of a set and measure the rankings."""
+"""Evaluate a tenant's retrieval.
+
+Every question of a set is searched, and the rankings are measured.
+"""
 
 import time
 import uuid

@@ -1,4 +1,7 @@
-"""Significance tests over paired questions, with a fixed seed: equal values give equal results."""
+"""Significance tests over paired questions, with a fixed seed.
+
+Equal values give equal results.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,8 @@
-"""Generate questions from a tenant's documents: from headings, definitions and key phrases, or by a language model.
+"""Generate questions from a tenant's documents.
+
+They come from headings, definitions and key phrases, or from a language model.
+
+They come from headings, definitions and key phrases, or from a language model.
 
 They serve as a canary without judged questions; docs/evaluation.md lists their limits.
 """

@@ -1,4 +1,4 @@
-"""Tune settings on one half of the questions, and measure them on the other."""
+"""Tune settings on one half of the questions, measure the other."""
 
 import hashlib
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""The life of the indexes: built when a tenant has grown, tuned by measurement, merged, rebuilt, cleaned up."""
+"""Indexes: built, tuned by measurement, merged, rebuilt and removed."""

@@ -1,4 +1,7 @@
-"""Vector indexes of pgvector: one partial index for each tenant and space, built and dropped concurrently, tuned."""
+"""Vector indexes of pgvector, one partial index for each tenant and space.
+
+They are built and dropped concurrently, and tuned.
+"""
 
 import logging
 import math

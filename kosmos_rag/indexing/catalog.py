@@ -1,4 +1,7 @@
-"""The rows of `kosmos.indexes`: the segments and vector indexes of a tenant, with their settings and measurements."""
+"""The rows of `kosmos.indexes`.
+
+They are segments and vector indexes of a tenant, with settings and measurements.
+"""
 
 import uuid
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The log of changes to vector indexes, written in the transaction of the change."""
+"""The log of changes to vector indexes.
+
+A change is logged in its own transaction.
+"""
 
 import uuid
 from collections.abc import Mapping

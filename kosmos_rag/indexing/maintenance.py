@@ -1,4 +1,4 @@
-"""Maintenance of a tenant's indexes: one lock, and the order of the steps.
+"""Maintenance of a tenant's indexes, under one lock.
 
 `segment_maintenance` packs and merges the lexical segments, `ann_maintenance` builds, tunes and drops vector indexes.
 One maintenance of a tenant runs at a time. Queries use the old indexes until the new ones are ready, and the next

@@ -1,7 +1,8 @@
-"""Recall and latency of a vector index against the exact scan, and the search setting that reaches a target.
+"""Recall and latency of a vector index against the exact scan.
 
-The queries are made of the tenant's own text: some consecutive words of random chunks, embedded as a query is. Stored
-vectors would be too easy: they lie where the index has its lists, and a query lies near them only.
+It also finds the search setting that reaches a target. The queries are made of the tenant's own text: some consecutive
+words of random chunks, embedded like a query. Stored vectors would be too easy: the lists of the index are around
+them, while a query is only near them.
 """
 
 import math

@@ -1,4 +1,8 @@
-"""Segments of packed postings: unsegmented chunks are packed into a new one, small ones are merged into larger ones.
+"""Segments of packed postings.
+
+Unsegmented chunks are packed into a new segment, and small segments are merged into larger ones.
+
+Unsegmented chunks are packed into a new segment, and small segments are merged into larger ones.
 
 Every change is one transaction: a query sees each chunk either unsegmented or in one segment, and a crash changes
 nothing. Segments follow each other by sequence number, each at least twice as large as the next: so there are few, and

@@ -1,4 +1,4 @@
-"""The status of a tenant's indexes: their size and measurements, and the maintenance that is due."""
+"""Status of a tenant's indexes: size, measurements and due maintenance."""
 
 import uuid
 from collections.abc import Mapping, Sequence

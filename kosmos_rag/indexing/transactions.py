@@ -35,7 +35,7 @@ def exclusive_transaction(database: Database, tenant: TenantRef) -> Iterator[psy
 
 @contextmanager
 def ensure_lock_release(session: psycopg.Connection, tenant_id: uuid.UUID) -> Iterator[None]:
-    """Release a held maintenance lock at the end, also after an error."""
+    """Release the maintenance lock at the end, also after an error."""
     try:
         yield
     finally:

@@ -1,1 +1,4 @@
-"""From bytes to stored chunks: parsing, chunking and the pipeline that joins them."""
+"""Ingestion, from bytes to stored chunks.
+
+It consists of sources, parsers, chunkers and the pipeline.
+"""

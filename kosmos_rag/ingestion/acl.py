@@ -1,4 +1,7 @@
-"""Access policy of documents: the principals of a department. PostgreSQL enforces it by row-level security."""
+"""Access policy of documents: the principals of a department.
+
+PostgreSQL enforces it by row-level security.
+"""
 
 import uuid
 from collections.abc import Mapping

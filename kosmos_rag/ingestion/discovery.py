@@ -1,4 +1,4 @@
-"""Expand the items of an `ingest` call to documents that are loaded one by one."""
+"""Expand the items of `ingest` to documents, loaded one by one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""Permission feeds: which principals read a container, and which containers a document lies in.
+"""Permission feeds: who may read containers, and which documents they contain.
 
 A feed is complete: it names every document that anybody may read by it. It is read and validated to its end before
 anything is written.
@@ -47,7 +47,10 @@ class Permissions:
     """By the name of the document."""
 
     def resolve(self) -> dict[str, tuple[str, ...]]:
-        """Return the acl of each document: the principals of its containers, and its own. Sorted, each once."""
+        """Return the acl of each document, sorted and without duplicates.
+
+        It has the principals of the document's containers and its own.
+        """
         acls: dict[DocumentGrant, tuple[str, ...]] = {}
         for grant in set(self.documents.values()):
             held = grant.principals.union(*(self.containers.get(name, ()) for name in grant.containers))
@@ -55,7 +58,10 @@ class Permissions:
         return {name: acls[grant] for name, grant in self.documents.items()}
 
     def unknown_containers(self) -> list[str]:
-        """Return the containers that documents lie in and that the feed does not have, sorted."""
+        """Return the containers of documents that the feed does not define.
+
+        Sorted.
+        """
         named = {name for grant in set(self.documents.values()) for name in grant.containers}
         return sorted(named - self.containers.keys())
 
@@ -137,7 +143,10 @@ def _lines(spec: JsonLinesPermissions) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
-    """Return what a line is about, its name, and the line. Raises SourceError."""
+    """Return the kind of a line, its name, and the line.
+
+    Raises SourceError.
+    """
     row = parse_object(line)
     kinds = [kind for kind in _FIELDS if kind in row]
     if len(kinds) != 1:

@@ -1,4 +1,7 @@
-"""Permission sync: bring the acl of documents up to a permission feed, without parsing or embedding anything."""
+"""Permission sync: update the acl of documents from a permission feed.
+
+Nothing is parsed or embedded.
+"""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +33,7 @@ BATCH_CHUNKS = 2048
 
 
 class PermissionSync:
-    """Applies permission feeds to any collection of any tenant of one database. Thread-safe."""
+    """Applies permission feeds to the collections of one database. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,7 +46,11 @@ class PermissionSync:
         *,
         before_batch: Callable[[], None] = lambda: None,
     ) -> PermissionReport:
-        """Make one pass: read the feed, then write what has changed in batches. A pass may be repeated.
+        """Read the feed, then write the changes in batches.
+
+        A pass may be repeated.
+
+        A pass may be repeated.
 
         Documents that lose a principal come first. A document that the feed named once and names no more is readable
         by nobody.
@@ -98,7 +105,10 @@ class _Change:
 
     @property
     def order(self) -> tuple[bool, Acl, Acl]:
-        """Sort key: what takes a principal away comes first, and equal changes are together."""
+        """Sort key: changes that remove a principal come first.
+
+        Equal changes are together.
+        """
         return set(self.before) <= set(self.after), self.before, self.after
 
 
@@ -135,7 +145,10 @@ class _Plan:
 
 
 def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID, tuple[str, Acl]]) -> _Plan:
-    """Compare the feed with what is stored. Raises RequestError where a document belongs to another feed."""
+    """Compare the feed with the stored permissions.
+
+    Raises RequestError if a document belongs to another feed.
+    """
     for key, (source, _) in acls.items():
         feed, held = stored.feeds.get(key, (current.feed, NOBODY))
         if feed != current.feed and held != NOBODY:

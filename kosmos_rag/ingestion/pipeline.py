@@ -393,7 +393,10 @@ class _Run:
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
     def _complete_gone(self, gone: Sequence[tuple[uuid.UUID, PendingDocument]]) -> None:
-        """Complete the leases of documents that were removed after they were listed; the next pass prunes them."""
+        """Complete the leases of documents that were removed after listing.
+
+        The next pass prunes them.
+        """
         documents = [pending for _, pending in gone]
         if not documents or self.lease is NO_LEASE:
             return self.recorder.record_gone(documents)

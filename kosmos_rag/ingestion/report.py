@@ -1,4 +1,4 @@
-"""The outcomes of documents: who receives them, and the report of an `ingest` call."""
+"""Outcomes of documents: their recorders, and the report of `ingest`."""
 
 import time
 from collections import Counter
@@ -39,7 +39,10 @@ class OutcomeRecorder(Protocol):
         ...
 
     def record_gone(self, documents: Sequence[PendingDocument]) -> None:
-        """Record documents that were removed from their source after they were listed; may be empty."""
+        """Record documents that were removed after they were listed.
+
+        May be empty.
+        """
         ...
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:

@@ -59,7 +59,11 @@ def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection
 
 
 def require_preset(collection: str, enqueued: str | None, current: Preset | None) -> None:
-    """Raise IngestionError unless a collection has the preset that a job was enqueued under.
+    """Require the preset that a job was enqueued under.
+
+    Raises IngestionError if the collection has another one now.
+
+    Raises IngestionError if the collection has another one now.
 
     A document of a collection that restricts its readers must not be ingested under settings that do not.
 

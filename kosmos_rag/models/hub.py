@@ -1,4 +1,4 @@
-"""Model files: from a pip package, a local folder, or the Hugging Face hub."""
+"""Locate model files: pip package, folder, or Hugging Face hub."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Models on ONNX Runtime, exported on first use and kept in the cache folder."""
+"""Models on ONNX Runtime, exported on first use to the cache folder."""
 
 import hashlib
 import os

@@ -31,7 +31,7 @@ class ResultCache:
         self.hits = self.misses = 0
 
     def get(self, key: Hashable) -> SearchResult | None:
-        """Return a copy of the result under a key; None if it is not cached."""
+        """Return a copy of the cached result, or None."""
         with self._lock:
             result = self._entries.get(key)
             self.hits += result is not None
@@ -39,7 +39,10 @@ class ResultCache:
         return deepcopy(result)
 
     def put(self, key: Hashable, result: SearchResult) -> None:
-        """Cache a result. A degraded one is not cached: the next may be complete."""
+        """Cache a result.
+
+        A degraded one is not cached: the next may be complete.
+        """
         if result.degraded_stages:
             return
         with self._lock:
@@ -57,7 +60,9 @@ def result_key(
     today: date | None = None,
     explain: bool = True,
 ) -> Hashable:
-    """Return everything that determines a result, besides settings and models of the process.
+    """Return everything that determines a result except settings and models.
+
+    Settings and models of the process are the same for all its queries.
 
     Args:
         query: The query.
@@ -96,10 +101,10 @@ class QueryEmbeddingCache:
         self._embed_cached = cached(LRUCache(maxsize=size), condition=threading.Condition(), info=True)(self._embed)
 
     def get(self, text: str, passage: str | None) -> NDArray[np.float32]:
-        """Return the embedding of a query; with a hypothetical answer, the normalised mean of both.
+        """Return the embedding of a query.
 
-        Source of the mean: Gao, Ma, Lin and Callan, "Precise Zero-Shot Dense Retrieval without Relevance Labels"
-        (2022), section 3.2.
+        With a hypothetical answer it is the normalised mean of both. Source: Gao, Ma, Lin and Callan, "Precise
+        Zero-Shot Dense Retrieval without Relevance Labels" (2022), section 3.2.
         """
         vector: NDArray[np.float32] = self._embed_cached(text, passage)
         return vector

@@ -1,4 +1,7 @@
-"""Dense retrieval: nearest vectors by the vector index, or by an exact scan where that is faster or required."""
+"""Dense retrieval: the nearest vectors to the embedding of the query.
+
+They come from the vector index, or from an exact scan where that is faster or required.
+"""
 
 import math
 import uuid
@@ -38,7 +41,7 @@ class FilteredSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DensePlan:
-    """How the nearest vectors are found: the statement, and what the explanation says of it."""
+    """A plan to find the nearest vectors: SQL statement and explanation."""
 
     name: str
     read: Mapping[str, int]
@@ -54,7 +57,9 @@ class DensePlan:
 def materialise_small_filter(
     connection: psycopg.Connection, query: RetrieverQuery, snapshot: Snapshot
 ) -> FilteredSet | None:
-    """List the documents that pass the filter, if they are few enough to score one by one.
+    """List the documents that pass the filter, if they are few.
+
+    Few means that scoring each of them is cheaper than a search of the index.
 
     Costs a round trip, so it runs only where it may pay: with an index, and a filter or principals that exclude most.
 
@@ -79,7 +84,10 @@ def materialise_small_filter(
 
 
 def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principals: Sequence[str]) -> float:
-    """Estimate the share of the vector index that a reader may read in the collection; 1 if unknown."""
+    """Estimate the share of the index that a reader may read.
+
+    Only the collection of the query counts. 1 if unknown.
+    """
     index = snapshot.vector_index
     total = sum(index.acl.values()) if index is not None else 0
     if index is None or not total:
@@ -91,7 +99,9 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
 
 
 def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None) -> DensePlan | None:
-    """Choose how the nearest vectors are found; None if the tenant has no vectors. Reads nothing.
+    """Choose how to find the nearest vectors.
+
+    None if the tenant has no vectors. Reads nothing from the database.
 
     Args:
         query: What is searched for.
@@ -135,7 +145,10 @@ def _plan_exact(snapshot: Snapshot) -> DensePlan:
 
 @dataclass(kw_only=True, slots=True)
 class DenseSearch:
-    """One dense retrieval. `send` does not wait for its rows, so that other statements share the round trip."""
+    """One dense retrieval.
+
+    `send` does not wait for its rows, so that other statements share the round trip.
+    """
 
     connection: psycopg.Connection
     query: RetrieverQuery
@@ -146,7 +159,10 @@ class DenseSearch:
     """Of the statement that was sent."""
 
     def send(self) -> None:
-        """Send the statement of the plan; the pipeline of the connection does not wait."""
+        """Send the statement of the plan.
+
+        The pipeline of the connection does not wait for its rows.
+        """
         plan, vector = self.plan, self.query.vector
         assert vector is not None, "the dense retriever runs"
         if plan is None:

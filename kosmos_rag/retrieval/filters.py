@@ -1,4 +1,4 @@
-"""Filters on documents: checked, and compiled to one jsonpath predicate whose values are bound.
+"""Check filters on documents and compile them to one jsonpath predicate.
 
 docs/filters.md is the reference of the language. Of a filter, only keys of metadata become text of the predicate,
 quoted; every value goes into its variables, `$v0`, `$v1` and so on. The function kosmos.matches_filter evaluates it,
@@ -139,7 +139,10 @@ class _Compiler:
 
 
 def _negate(predicate: str) -> str:
-    """Negate: jsonpath's own `!` leaves unknown as it is; a filter expression takes it as false."""
+    """Negate a predicate.
+
+    jsonpath's own `!` leaves unknown as it is; a filter expression takes it as false.
+    """
     return f"!exists($ ? ({predicate}))"
 
 
@@ -188,7 +191,10 @@ def _parse_department(value: Any, path: str) -> str:
 
 
 def _parse_time(value: Any, path: str) -> str:
-    """Return a time as UTC text with microseconds, so that text order is time order."""
+    """Return a time as UTC text with microseconds.
+
+    The order of such texts is the order of time.
+    """
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(moment, date) and not isinstance(moment, datetime):
@@ -204,7 +210,7 @@ def _parse_time(value: Any, path: str) -> str:
 
 
 def _parse_scalar(value: Any, path: str) -> str | int | float | bool | None:
-    """Return a value as metadata stores it: a date is its text in ISO 8601."""
+    """Return a value as metadata stores it, a date in ISO 8601."""
     if isinstance(value, str):
         return _parse_text(value, path)
     if isinstance(value, date):

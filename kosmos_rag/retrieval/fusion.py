@@ -66,11 +66,20 @@ class FusedCandidate:
 def reciprocal_rank_fusion(
     lists: Lists, *, weights: Mapping[str, float], k: int, limit: int | None = None
 ) -> list[FusedCandidate]:
-    """Fuse by Σ weight / (k + rank), best first: all candidates, or the best `limit`.
+    """Fuse by Σ weight / (k + rank), best first.
 
     Ranks count from 1; a list without the chunk adds nothing. Equal scores are ordered by id.
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-    Methods" (SIGIR 2009); the weights are ours, and 1 in the paper. Raises ConfigError on invalid values.
+    Methods" (SIGIR 2009); the weights are ours, and 1 in the paper.
+
+    Args:
+        lists: candidates of each retriever, best first.
+        weights: weight of each list.
+        k: constant of the formula; the larger it is, the less the first ranks dominate.
+        limit: number of fused candidates; None for all.
+
+    Raises:
+        ConfigError: a weight or `k` is invalid.
     """
     _validate(lists, weights)
     if k < 0:
@@ -82,13 +91,20 @@ def reciprocal_rank_fusion(
 
 
 def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:
-    """Fuse by Σ weight · standardised score, best first: all candidates, or the best `limit`.
+    """Fuse by Σ weight · standardised score, best first.
 
     The scores of each list are scaled linearly so that its mean less three standard deviations is 0 and its mean plus
-    three is 1; negative values count as 0, and equal scores as 0.5 each. A list without the chunk
-    adds nothing. Equal scores are ordered by id. Source: the distribution-based score fusion of Mazzeschi
-    (2023), without its upper bound: a score far above all others is the strongest evidence. Raises ConfigError on
-    invalid weights.
+    three is 1; negative values count as 0, and equal scores as 0.5 each. A list without the chunk adds nothing. Equal
+    scores are ordered by id. Source: the distribution-based score fusion of Mazzeschi (2023), without its upper bound:
+    a score far above all others is the strongest evidence.
+
+    Args:
+        lists: candidates of each retriever, best first.
+        weights: weight of each list.
+        limit: number of fused candidates; None for all.
+
+    Raises:
+        ConfigError: a weight is invalid.
     """
     _validate(lists, weights)
     contributions = {
@@ -98,7 +114,10 @@ def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | Non
 
 
 def _scale(scores: Sequence[float], weight: float) -> list[float]:
-    """Scale the scores of a list to 0 and `weight`, at three standard deviations below and above their mean."""
+    """Scale the scores of a list linearly to 0 and `weight`.
+
+    These are the values three standard deviations below and above the mean.
+    """
     reach = _SPREAD * _standard_deviation(scores)
     if reach == 0:
         return [weight / 2] * len(scores)
@@ -107,7 +126,10 @@ def _scale(scores: Sequence[float], weight: float) -> list[float]:
 
 
 def _standard_deviation(scores: Sequence[float]) -> float:
-    """Return the standard deviation of scores, exactly 0 if all are equal or there is none."""
+    """Return the standard deviation of scores.
+
+    Exactly 0 if all are equal or there are none.
+    """
     if not scores or min(scores) == max(scores):
         return 0.0
     # `statistics.pstdev` computes in fractions, which takes seventeen times as long.
@@ -124,7 +146,10 @@ def _validate(lists: Lists, weights: Mapping[str, float]) -> None:
 
 
 def _fuse(lists: Lists, contributions: Mapping[str, Sequence[float]], limit: int | None) -> list[FusedCandidate]:
-    """Order chunks by the sum of their contributions, which are parallel to the candidates of each list."""
+    """Order chunks by the sum of their contributions.
+
+    Contributions are parallel to the candidates of each list.
+    """
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
     by_chunk: dict[int, tuple[dict[str, Candidate], dict[str, float]]] = {}
     for name, candidates in lists.items():

@@ -1,4 +1,4 @@
-"""Lexical retrieval: exact BM25 over packed segments, and over a scan of the chunks outside all segments.
+"""Lexical retrieval: exact BM25 over packed segments and chunks outside them.
 
 Both parts score approximately first, then exactly what could belong to the result. Since a segment was packed, a chunk
 may have been deleted or hidden from this reader: the best are looked up under row-level security, best first, until
@@ -97,7 +97,10 @@ class LexicalSearch:
         )
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
-        """Return the best chunks of the segments that are visible to the reader, and how many were looked up."""
+        """Return the best chunks of the segments that the reader may read.
+
+        The second value is the number of chunks that were looked up.
+        """
         visible: dict[uuid.UUID, float] = {}
         looked_up, target = 0, self._limit + self._limit // 4
         while any(segment.terms for segment in segments):
@@ -123,7 +126,10 @@ class LexicalSearch:
 
 @dataclass(kw_only=True, slots=True)
 class _UnindexedScan:
-    """BM25 scan of the chunks of one collection outside all segments. `send` does not wait for its rows."""
+    """BM25 scan of the chunks of one collection outside all segments.
+
+    `send` does not wait for its rows.
+    """
 
     connection: psycopg.Connection
     scope: Mapping[str, Any]
@@ -148,9 +154,12 @@ class _UnindexedScan:
         self.cursor = self.connection.cursor(binary=True).execute(statement("unsegmented_scan"), values)
 
     def best(self, others: Sequence[float]) -> dict[uuid.UUID, float]:
-        """Return the exact scores of the chunks that may be among the best `limit`, given scores of others.
+        """Return exact scores of the chunks that may be among the best.
 
         More rows are fetched while one beyond them could belong.
+
+        Args:
+            others: scores of chunks in segments.
         """
         while True:
             rows = self.cursor.fetchall()
@@ -163,7 +172,10 @@ class _UnindexedScan:
             self.send()
 
     def _score(self, rows: Sequence[tuple[Any, ...]]) -> dict[uuid.UUID, float]:
-        """Derive term frequencies from the stored weights, and score them with the current average length."""
+        """Score the rows with the current average length.
+
+        Their term frequencies are derived from the stored weights.
+        """
         entries = sparse_entries([row[3] for row in rows])
         lengths = np.array([row[1] for row in rows], dtype=np.float64)
         pivots = np.array([row[2] for row in rows], dtype=np.float64)
@@ -186,7 +198,10 @@ def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> S
 
 
 def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return segment number and offset of the best `count` chunks and of possible ties, best first."""
+    """Return segment number and offset of the best `count` chunks.
+
+    Possible ties are included. Best first.
+    """
     offsets = [segment.best(count) for segment in segments]
     which = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
     scores = np.concatenate([segment.scores[entry] for segment, entry in zip(segments, offsets, strict=True)])

@@ -49,7 +49,10 @@ from kosmos_rag.storage.tenants import TenantRef, live_space
 
 
 class RoutingChanged(Exception):
-    """The stored settings differ from those that the pipeline was chosen by. Carries the current ones."""
+    """The stored settings changed since the pipeline was chosen.
+
+    Carries the current ones.
+    """
 
     def __init__(self, routing: Routing) -> None:
         super().__init__("the routing of the query changed")
@@ -107,7 +110,7 @@ class SearchResources:
         settings: Settings,
         telemetry: Telemetry,
     ) -> Self:
-        """Create caches and stages by the settings of the process, and register the gauges of the caches.
+        """Create caches and stages, and register the gauges of the caches.
 
         Args:
             pool: Connections of readers.
@@ -143,7 +146,10 @@ class SearchResources:
         return resources
 
     def for_background(self, pool: ConnectionPool) -> Self:
-        """Return resources for background queries: own connections and rerank slots, no results, no metrics."""
+        """Return resources for background queries.
+
+        They have their own connections and rerank slots, cache no results and record no metrics.
+        """
         return replace(
             self,
             pool=pool,
@@ -183,7 +189,10 @@ class SearchPipeline:
         self._min_loaded = retrieval.top_k if reranks or rules.enabled else 0
 
     def with_settings(self, settings: Settings, settings_hash: str) -> "SearchPipeline":
-        """Return a pipeline of another configuration with the same resources; without a reranker it has none either."""
+        """Return a pipeline of another configuration with the same resources.
+
+        Without a reranker it has none either.
+        """
         return SearchPipeline(self._resources, settings, settings_hash)
 
     def for_background(self, pool: ConnectionPool) -> "SearchPipeline":
@@ -196,7 +205,10 @@ class SearchPipeline:
         return self._rerank_stage is not None
 
     def warm_up(self) -> None:
-        """Load the models. Raises ModelUnavailable for embedding models; without the reranker search degrades."""
+        """Load the models.
+
+        Raises ModelUnavailable for embedding models; without the reranker search degrades.
+        """
         self._resources.embedders.warm_up()
         if self._rerank_stage is not None:
             self._rerank_stage.warm_up()
@@ -262,7 +274,10 @@ class SearchPipeline:
     def _embed(
         self, query: Query, requested: int, expansion: Expansion, embedder: Embedder, timer: StageTimer
     ) -> list[RetrieverQuery]:
-        """Return the wordings to search for, the query with its synonyms first, with embeddings of this model."""
+        """Return the wordings to search for, with embeddings of this model.
+
+        The query with its synonyms is first.
+        """
         rag = self._settings.rag
         embeddings = self._resources.embeddings[id(embedder)]
         text = query.parsed.text
@@ -287,9 +302,10 @@ class SearchPipeline:
         return [first, *others]
 
     def _live_embedder(self, connection: psycopg.Connection, tenant: TenantRef, space_id: UUID | None) -> Embedder:
-        """Return the model of the live space, and remember it for the tenant's next query.
+        """Return the model of the live space.
 
-        Raises EmbeddingSpaceMismatch if no configured model embeds into it.
+        It is remembered for the tenant's next query. Raises EmbeddingSpaceMismatch if no configured model embeds into
+        the space.
         """
         assert space_id is not None, "compared by the caller"
         embedder = self._resources.embedders.get_cached(space_id)
@@ -357,7 +373,10 @@ class SearchPipeline:
         limit: int,
         timer: StageTimer,
     ) -> Ranking:
-        """Fuse the lists of the retrievers; with pseudo-relevance feedback, fuse them again with its list."""
+        """Fuse the lists of the retrievers.
+
+        With pseudo-relevance feedback, fuse them again with its list.
+        """
         retrieval = self._settings.rag.retrieval
         fuse = score_fusion if retrieval.fusion == "score" else partial(reciprocal_rank_fusion, k=retrieval.rrf_k)
         by_retriever = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}

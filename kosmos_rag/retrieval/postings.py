@@ -1,4 +1,4 @@
-"""Packed postings: fetched once, cached within a memory limit, and scored in the process.
+"""Packed postings: fetched once, cached within a memory limit, scored here.
 
 Segments are immutable, so cached postings are never stale. Which segments belong to a collection is read with each
 query, under row-level security, before a cached one is used.
@@ -30,7 +30,7 @@ _ENTRY_BYTES = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posting:
-    """The chunks of a segment that contain a term, or all of its chunks."""
+    """The chunks of a segment that contain a term, or all chunks."""
 
     offsets: NDArray[np.int32]
     """Offsets within the segment, ascending. Of CHUNKS: sequence numbers by offset."""
@@ -70,7 +70,10 @@ class PostingsCache:
         return entries
 
     def put(self, entries: Mapping[Key, Posting]) -> None:
-        """Add entries and evict the least recently used. An entry above the limit is not cached."""
+        """Add entries and evict the least recently used.
+
+        An entry above the limit is not cached.
+        """
         with self._lock:
             for key, entry in entries.items():
                 if key in self._entries or entry.bytes > self._max_bytes:
@@ -88,7 +91,10 @@ class PostingsCache:
 
 
 class PostingsRequest:
-    """Request of the postings of one segment. Missing ones are queried when created; `fetch` waits for them."""
+    """Request of the postings of one segment.
+
+    Missing ones are queried when it is created; `fetch` waits for them.
+    """
 
     def __init__(
         self,
@@ -111,7 +117,10 @@ class PostingsRequest:
             self._chunks = connection.cursor(binary=True).execute(statement("segment_chunks"), values)
 
     def fetch(self) -> dict[int, Posting]:
-        """Return the postings by lexeme. Terms absent from the segment have an empty posting, which is cached too."""
+        """Return the postings by lexeme.
+
+        Terms absent from the segment have an empty posting, which is cached too.
+        """
         read = dict.fromkeys(self._missing, _NONE)
         for lexeme_id, offsets, frequencies in self._postings or ():
             read[lexeme_id] = Posting(offsets=unpack_numbers(offsets), frequencies=unpack_frequencies(frequencies))
@@ -123,7 +132,10 @@ class PostingsRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentScores:
-    """BM25 scores of the chunks of a segment: approximate in single precision, exact on demand."""
+    """BM25 scores of the chunks of a segment.
+
+    Approximate in single precision, exact on demand.
+    """
 
     collection: str
     chunks: Posting
@@ -150,7 +162,11 @@ class SegmentScores:
         return cls(collection=collection, chunks=chunks, average=average, terms=held, scores=scores)
 
     def restrict(self, sequences: Sequence[int]) -> None:
-        """Set the scores of all chunks but those with these sequence numbers to 0."""
+        """Set the scores of all chunks but these to 0.
+
+        Args:
+            sequences: sequence numbers of the chunks that keep their score.
+        """
         stored = self.chunks.offsets
         at = np.searchsorted(stored, np.array(sorted(sequences), dtype=np.int32))
         inside = at[at < len(stored)]
@@ -165,12 +181,18 @@ class SegmentScores:
         return sum(len(posting.offsets) for _, posting in self.terms)
 
     def best(self, count: int) -> NDArray[np.intp]:
-        """Return offsets of at least the `count` best chunks, or of all with a term; unordered."""
+        """Return offsets of at least the `count` best chunks, unordered.
+
+        All chunks with a term if there are fewer.
+        """
         floor = self._floor(count) * (1 - 2 * MARGIN)
         return np.flatnonzero(self.scores >= floor) if floor > 0 else np.flatnonzero(self.scores)
 
     def _floor(self, count: int) -> float:
-        """Return a score that `count` chunks with the rarest terms reach; 0 if fewer do."""
+        """Return a score that `count` chunks with the rarest terms reach.
+
+        0 if fewer do.
+        """
         gathered: list[NDArray[np.int32]] = []
         enough = 0
         for posting in sorted((posting for _, posting in self.terms), key=lambda posting: len(posting.offsets)):

@@ -19,7 +19,9 @@ _BEST = 5
 def pseudo_relevance_feedback(
     connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, candidates: Sequence[uuid.UUID]
 ) -> CandidateList:
-    """Rank candidates by inner product with the mean vector of the first five.
+    """Rank candidates by similarity to the mean of the first five.
+
+    The similarity is the inner product of the vectors.
 
     Source: Rocchio, "Relevance feedback in information retrieval" (1971), with the best candidates taken as relevant,
     and without a second search.

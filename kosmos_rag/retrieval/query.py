@@ -1,4 +1,4 @@
-"""The query of a search: its operators parsed, its filter compiled, its limits checked."""
+"""Parse queries: their operators, their filter and their limits."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,10 @@ _NO_CONDITION = compile_filter(_NO_FILTER)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedQuery:
-    """A query text split into plain text and operators. A term is one word, or several in quotes."""
+    """A query text split into plain text and operators.
+
+    A term is one word, or several in quotes.
+    """
 
     text: str
     """What is embedded and analysed: without operators, quotes and excluded terms."""
@@ -45,7 +48,10 @@ class ParsedQuery:
 
 
 def parse_operators(text: str) -> ParsedQuery:
-    """Parse the operators of a query. Any text is valid: what is no operator is a word."""
+    """Parse the operators of a query.
+
+    Any text is valid: what is no operator is a word.
+    """
     terms: dict[str, dict[str, None]] = {"": {}, "+": {}, "-": {}}
 
     def strip_operator(match: re.Match[str]) -> str:
@@ -76,7 +82,7 @@ MAX_OPERATORS = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """One valid query of one reader, as all stages of a search see it."""
+    """One valid query of one reader, for all stages of a search."""
 
     text: str
     """As it was sent, without control characters; not blank, of bounded length, encodable."""

@@ -1,4 +1,4 @@
-"""The rerank stage: reorder passages by a cross-encoder, within the deadline of the search."""
+"""Rerank passages by a cross-encoder, within the deadline of the search."""
 
 import threading
 import time
@@ -32,11 +32,11 @@ class Outcome(Generic[T]):
 
 
 class DeadlineExecutor:
-    """Runs calls in threads, a bounded number at once, and waits for each until its deadline.
+    """Runs calls in threads and waits for each until its deadline.
 
-    A call past its deadline continues in its thread, because Python cannot stop it, and keeps its slot until it ends.
-    While such calls hold all slots, others are refused at once: a model that hangs costs its deadline once for each
-    slot, and nothing after that.
+    At most `slots` calls run at once. A call past its deadline continues in its thread, because Python cannot stop it,
+    and keeps its slot until it ends. While such calls occupy all slots, others are refused at once: a model that hangs
+    costs its deadline once for each slot, and nothing after that.
     """
 
     def __init__(self, *, slots: int) -> None:
@@ -122,15 +122,24 @@ class RerankStage:
         self._executor = DeadlineExecutor(slots=settings.concurrency) if executor is None else executor
 
     def with_settings(self, settings: RerankingSettings) -> "RerankStage":
-        """Return a stage with another threshold and deadline that shares model and slots."""
+        """Return a stage with another threshold and deadline.
+
+        It shares model and slots.
+        """
         return RerankStage(self._reranker, settings, self._telemetry, self._executor)
 
     def for_background(self) -> "RerankStage":
-        """Return a stage with slots of its own and without metrics, for background queries."""
+        """Return a stage for background queries.
+
+        It has its own slots and records no metrics.
+        """
         return RerankStage(self._reranker, self._settings, Telemetry())
 
     def warm_up(self) -> None:
-        """Load the model, so that no query waits for a model that fails or hangs."""
+        """Load the model.
+
+        No query then waits for a model that fails or hangs.
+        """
         self._executor.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
 
     def run(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
@@ -166,7 +175,10 @@ class RerankStage:
 
 
 def _fault(scores: object, passages: int) -> str | None:
-    """Return what is wrong with the scores; None if valid. A reranker of the caller may return anything."""
+    """Return what is wrong with the scores, or None.
+
+    A reranker of the caller may return anything.
+    """
     if not isinstance(scores, Sequence):
         return "the model gave no list of scores"
     if len(scores) != passages:

@@ -1,4 +1,7 @@
-"""Run the retrievers for each wording of a query: dense and lexical statements share one round trip."""
+"""Run the retrievers for each wording of a query.
+
+Dense and lexical statements share one round trip.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +25,9 @@ def run_retrievers(
     postings: PostingsCache,
     timer: StageTimer,
 ) -> dict[str, CandidateList]:
-    """Return the candidates of each retriever for each wording: `dense`, `lexical`, `dense 2`, and so on.
+    """Return the candidates of each retriever for each wording.
+
+    The names are `dense`, `lexical`, `dense 2`, and so on.
 
     Args:
         connection: In a pipelined transaction, that of the snapshot.

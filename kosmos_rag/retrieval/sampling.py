@@ -1,4 +1,7 @@
-"""Samples of live queries for the recall monitor: query vectors that a vector index answered."""
+"""Sample live queries for the recall monitor.
+
+A sample is a query vector that a vector index answered.
+"""
 
 import logging
 import threading
@@ -29,7 +32,10 @@ _KEYS = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedSearch:
-    """The dense part of a search that only the vector index decided: no filter, no required term."""
+    """The dense part of a search that only the vector index decided.
+
+    It had no filter and no required term.
+    """
 
     space_id: uuid.UUID
     vector: NDArray[np.float32]
@@ -53,7 +59,13 @@ class RecallSampler:
     """
 
     def __init__(self, pool: ConnectionPool, settings: MonitorSettings, telemetry: Telemetry) -> None:
-        """Args: pool: Connections of background work, so that no query waits for a sample."""
+        """Create a sampler.
+
+        Args:
+            pool: Connections of background work, so that no query waits for a sample.
+            settings: Settings of the recall monitor.
+            telemetry: Where metrics go.
+        """
         self._pool = pool
         self._settings = settings
         self._telemetry = telemetry
@@ -76,7 +88,10 @@ class RecallSampler:
         return RecallSample(query=query, search=search, slot=slot, at=datetime.now(UTC))
 
     def write(self, sample: RecallSample) -> None:
-        """Write a sample. One that the database refuses is dropped, counted and logged."""
+        """Write a sample.
+
+        One that the database refuses is dropped, counted and logged.
+        """
         query = sample.query
         values = {
             "tenant_id": query.tenant.id,

@@ -1,4 +1,7 @@
-"""The state of a tenant that a search plans with, read in one snapshot: statistics, terms, indexes, routing."""
+"""The state of a tenant that a search plans with.
+
+Statistics, terms, indexes and routing are read in one snapshot.
+"""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +20,10 @@ from kosmos_rag.storage.tenants import TenantRef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """Packed postings of the chunks before sequence number `last`, from the end of the previous segment."""
+    """Packed postings of a range of sequence numbers.
+
+    The range is from the end of the previous segment to before `last`.
+    """
 
     id: uuid.UUID
     last: int
@@ -70,7 +76,7 @@ class VectorIndex:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing:
-    """Stored settings that decide which pipeline answers a query and what is logged of it.
+    """Stored settings that select the pipeline and the audit of a query.
 
     Equal records route alike: a caller may keep one and compare it with that of the snapshot.
     """
@@ -84,7 +90,13 @@ class Routing:
 
     @classmethod
     def from_row(cls, preset: Sequence[str] | None, audit: Sequence[Mapping[str, Any]], experiment: Any) -> "Routing":
-        """Build the record from the columns of `query_routing`."""
+        """Build the record from the columns of `query_routing`.
+
+        Args:
+            preset: name and content of the preset of the collection, if any.
+            audit: `rag.audit` of the presets of all collections that may answer.
+            experiment: fields of the running experiment as JSON, if any.
+        """
         return cls(
             preset=None if preset is None else (preset[0], preset[1]),
             audit=tuple(audit),
@@ -100,7 +112,10 @@ NO_ROUTING = Routing(preset=None, audit=(), experiment=None)
 
 
 def read_routing(role: ConnectionPool, tenant: TenantRef, collection: str | None) -> Routing:
-    """Read the routing of queries to a collection, or to all, in a transaction of its own. Raises DatabaseError."""
+    """Read the routing of queries to a collection, or to all.
+
+    It runs in a transaction of its own. Raises DatabaseError.
+    """
     values = {"tenant_id": tenant.id, "collection": collection}
     with role.transaction(tenant.id, [EVERYONE]) as connection:
         row = connection.execute(statement("query_routing"), values).fetchone()

@@ -6,7 +6,10 @@ from kosmos_rag.core.telemetry import tracing
 
 
 class StageTimer:
-    """Measures consecutive stages and records each as a span. Not shared between threads."""
+    """Measures consecutive stages and records each as a span.
+
+    Not shared between threads.
+    """
 
     def __init__(self) -> None:
         self._started = self._last = time.perf_counter()

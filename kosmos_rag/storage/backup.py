@@ -1,4 +1,7 @@
-"""Back up the schema into one file, and restore it into an empty database, by pg_dump and pg_restore."""
+"""Back up the schema into one file, and restore it.
+
+pg_dump writes the file; pg_restore reads it into an empty database.
+"""
 
 import os
 import re
@@ -46,7 +49,9 @@ class Restoration:
 
 
 def back_up(settings: DatabaseSettings, file: Path) -> Backup:
-    """Write all tenants' data as of one moment into a new file; other writers go on.
+    """Write all tenants' data as of one moment into a new file.
+
+    Other writers continue.
 
     Raises:
         RequestError: the file exists, or cannot be written.
@@ -72,7 +77,9 @@ def back_up(settings: DatabaseSettings, file: Path) -> Backup:
 
 
 def restore(settings: DatabaseSettings, file: Path) -> Restoration:
-    """Restore a backup into an empty database, migrate it to the newest revision, and check roles and policies.
+    """Restore a backup into an empty database and migrate it.
+
+    It is migrated to the newest revision; its roles and policies are checked.
 
     Raises:
         RequestError: the file is no backup, or the database has tenants.
@@ -112,7 +119,9 @@ def _administrator(settings: DatabaseSettings) -> str:
 
 
 def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
-    """Return a program of PostgreSQL: the embedded server's own, else one that is installed.
+    """Return the path of a program of PostgreSQL.
+
+    It is the embedded server's own, or else one that is installed.
 
     Args:
         name: of the program.
@@ -131,7 +140,10 @@ def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
 
 
 def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
-    """Run a program of PostgreSQL and return its output. A password goes by the environment, not by the arguments."""
+    """Run a program of PostgreSQL and return its output.
+
+    A password is passed in the environment, not in the arguments.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
     command = [str(program), *arguments]
     if conninfo is not None:
@@ -162,7 +174,10 @@ _VERSION_ROW = re.compile(r"^COPY kosmos\.alembic_version \(version_num\) FROM s
 
 
 def _revision(file: Path, settings: DatabaseSettings) -> str:
-    """Return the revision that a backup is of. Raises RequestError where the file is none."""
+    """Return the revision of a backup.
+
+    Raises RequestError if the file is no backup.
+    """
     if not file.is_file():
         raise RequestError(f"there is no file {file}; name a backup that `kosmos-rag backup` wrote")
     program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")

@@ -96,7 +96,7 @@ def read_totals(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FolderTotal:
-    """Readable chunks of documents that agree in what tells their department."""
+    """Readable chunks of documents with the same department key and folder."""
 
     collection: str
     department: Any
@@ -111,7 +111,9 @@ class FolderTotal:
 def read_folder_totals(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], *, key: str
 ) -> tuple[int, list[FolderTotal]]:
-    """Count the readable documents, and the readable chunks by what tells a department.
+    """Count the readable documents, and the readable chunks by folder.
+
+    Chunks are also counted by the value of the department's key.
 
     Args:
         pool: Connections of readers.

@@ -69,7 +69,10 @@ def _package() -> Any:
 
 
 def program(name: str) -> Path:
-    """Return a program of PostgreSQL that comes with the server, like pg_dump. Raises ConfigError."""
+    """Return the path of a program of PostgreSQL, like pg_dump.
+
+    It comes with the embedded server. Raises ConfigError.
+    """
     utils = _package().utils
     return Path(utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION], name)
 
@@ -176,7 +179,10 @@ def start(data_dir: Path) -> EmbeddedServer:
 
 
 def _keep_permissions(package: Any) -> None:
-    """Have the package open no folder of others for its system user, as it does when root runs it."""
+    """Prevent the package from opening other users' folders.
+
+    When root runs it, it would open them for its system user.
+    """
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         package.postgres_server.ensure_prefix_permissions = _require_passage
 

@@ -1,4 +1,6 @@
-"""Erase documents, subjects and tenants, with a chain of records that `audit verify` checks.
+"""Erase documents, subjects and tenants, and record each erasure.
+
+The records form a chain that `audit verify` checks.
 
 An erasure is one transaction of the worker role. Its record has counts and the SHA-256 of the selector: it must not
 repeat the name that was erased. The audit log is exempt, since nobody may change it: the record says how long it stays.
@@ -54,7 +56,10 @@ _ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selector:
-    """What to erase of a tenant: create it with `by_subject`, `by_source` or `by_metadata`."""
+    """What to erase of a tenant.
+
+    Create it with `by_subject`, `by_source` or `by_metadata`.
+    """
 
     kind: ErasureKind
     text: str
@@ -72,13 +77,19 @@ def by_subject(subject: str) -> Selector:
 
 
 def by_source(glob: str) -> Selector:
-    """Select documents by source: `*` is any text, `?` one character. Raises RequestError."""
+    """Select documents by source.
+
+    `*` is any text, `?` one character. Raises RequestError.
+    """
     text = _required("source", glob)
     return Selector(kind=ErasureKind.SOURCE, text=text, pattern=text.translate(_ESCAPED))
 
 
 def by_metadata(key: str, value: str) -> Selector:
-    """Select documents with this metadata value, or with a list that has it. Raises RequestError."""
+    """Select documents with this metadata value.
+
+    A list that contains the value matches too. Raises RequestError.
+    """
     _required("metadata key", key)
     return Selector(kind=ErasureKind.METADATA, text=f"{key}={_required('metadata value', value)}", key=key, value=value)
 
@@ -97,7 +108,10 @@ class _Removal(Protocol):
     """Removes the selected rows in a transaction."""
 
     def __call__(self, connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
-        """Remove rows, count them by table, and return retained rows and a warning, empty for none."""
+        """Remove rows and count them by table.
+
+        Return retained rows and a warning, empty for none.
+        """
         ...
 
 
@@ -222,7 +236,7 @@ class ErasureStore:
     def _retained(
         self, connection: psycopg.Connection, *, subject: str | None, document_ids: Sequence[uuid.UUID] | None
     ) -> Sequence[RetainedRows]:
-        """Count the rows of the audit log that an erasure would remove if it could.
+        """Count the rows of the audit log that an erasure leaves.
 
         Args:
             connection: Of the worker role.
@@ -281,7 +295,7 @@ def _read_records(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[
 
 
 def _hash(tenant_id: uuid.UUID, previous: str, record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a record and of the hash of the record before it."""
+    """Return the SHA-256 of a record and the previous hash."""
     names = ("number", "kind", "selector_sha256", "erased", "retained")
     at = record["at"].astimezone(UTC).isoformat(timespec="microseconds")
     fields = [previous, str(tenant_id), at, *(record[name] for name in names)]
@@ -290,7 +304,10 @@ def _hash(tenant_id: uuid.UUID, previous: str, record: Mapping[str, Any]) -> str
 
 
 def verify_erasures(connection: psycopg.Connection, tenant_id: uuid.UUID) -> tuple[int, str | None, str | None]:
-    """Recompute the chain of records; return how many hold, the hash of the last one, and the first problem."""
+    """Recompute the chain of records.
+
+    Return the number of valid records, the hash of the last one, and the first problem.
+    """
     previous = ""
     for number, record in enumerate(_read_records(connection, tenant_id), start=1):
         if record["number"] != number:
@@ -302,7 +319,9 @@ def verify_erasures(connection: psycopg.Connection, tenant_id: uuid.UUID) -> tup
 
 
 def rewrite_files(admin_conninfo: str) -> None:
-    """Rewrite all tables and the write-ahead log, so that no file of the server keeps erased rows.
+    """Rewrite all tables and the write-ahead log.
+
+    No file of the server keeps erased rows then.
 
     DELETE and VACUUM leave the bytes of a row in its page until another row needs the space: VACUUM FULL writes each
     table anew, under a lock that excludes readers. The server also keeps old files of its log, under new names, for
@@ -330,7 +349,10 @@ def rewrite_files(admin_conninfo: str) -> None:
 
 
 def _reload(connection: psycopg.Connection, value: str) -> None:
-    """Reload the configuration, and wait until this session has the new value of `wal_recycle`."""
+    """Reload the configuration and wait until it applies.
+
+    This session then has the new value of `wal_recycle`.
+    """
     connection.execute(statement("reload_configuration"))
     while connection.execute(statement("wal_recycle")).fetchone() != (value,):
         time.sleep(_RELOAD_POLL_S)

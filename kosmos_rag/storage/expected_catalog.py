@@ -1,4 +1,6 @@
-"""What the migrations create, as the preflight compares it: policies, privileges and functions.
+"""Policies, privileges and functions that the migrations create.
+
+The preflight compares them with the database.
 
 Tables are grouped as in the baseline migration. A migrated database that differs from this module is refused, so a
 revision that changes a policy, a grant or a function changes this module too.
@@ -62,7 +64,10 @@ def base_name(table: str) -> str:
 
 
 def expected_policies(table: str, *, partition: bool) -> frozenset[Policy]:
-    """Return the policies of a table. A partition has none of its parent: no query reads past the parent."""
+    """Return the policies of a table.
+
+    A partition has none of its parent: no query reads past the parent.
+    """
     base = base_name(table)
     if partition:
         expire = Policy("owner_expire", "*", OWNER, using=_EXPIRED)
@@ -85,7 +90,10 @@ def expected_policies(table: str, *, partition: bool) -> frozenset[Policy]:
 
 
 def expected_privileges(role: str, table: str) -> frozenset[str]:
-    """Return the privileges of kosmos_app or kosmos_worker on a table; a partition of the log has none of its own."""
+    """Return the privileges of kosmos_app or kosmos_worker on a table.
+
+    A partition of the log has none of its own.
+    """
     if base_name(table) not in APPEND_ONLY:
         table = base_name(table)
     if table == VERSION:

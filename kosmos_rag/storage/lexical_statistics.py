@@ -1,4 +1,6 @@
-"""Update the lexical statistics of a collection: counts by access control list, document frequencies.
+"""Update the lexical statistics of a collection.
+
+They are counts by access control list, and document frequencies.
 
 Every write here runs under the lock on the collection (`lock_collection`): its publications run one after another.
 """
@@ -265,7 +267,9 @@ def move_counts(
     counts: Mapping[Move, LexicalCounts],
     languages: Mapping[Acl, Collection[str]],
 ) -> None:
-    """Move the counts of chunks to other access control lists; the chunks and their lexemes keep their ids.
+    """Move the counts of chunks to other access control lists.
+
+    The chunks and their lexemes keep their ids.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -307,7 +311,10 @@ WHOLE_MOVE_CHUNKS = 20
 def _whole_moves(
     connection: psycopg.Connection, scope: dict[str, Any], counts: Mapping[Move, LexicalCounts]
 ) -> set[Move]:
-    """Return the moves of all chunks of a list to one that has none, which no other move shares."""
+    """Return the moves of all chunks of one list.
+
+    The other list has no chunks, and no other move shares it.
+    """
     lists = {acl for move in counts for acl in (move.before, move.after)}
     values = {**scope, "acl_hashes": [_acl_hash(acl) for acl in lists]}
     sizes = {tuple(acl): chunks for acl, chunks in connection.execute(statement("acl_sizes"), values).fetchall()}

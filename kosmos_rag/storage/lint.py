@@ -1,7 +1,7 @@
-"""The rules that keep the schema and the statements fit for row-level security and for Citus, checked without either.
+"""Check schema and statements for row-level security and Citus.
 
-Each rule stands for something that was measured to fail, or to leak without failing, on a distributed server
-(docs/decisions/0003-row-level-security.md). A finding names the place and the rule.
+The check needs no server. Each rule is for something that was measured to fail, or to leak without failing, on a
+distributed server (docs/decisions/0003-row-level-security.md). A finding names the location and the rule.
 """
 
 import re

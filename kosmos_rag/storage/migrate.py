@@ -1,4 +1,7 @@
-"""Run migrations by command: the revisions of alembic, in the repository or in the installed package."""
+"""Run migrations by command.
+
+They are the revisions of alembic, in the repository or in the installed package.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Change who may read documents: the acl in every table that has one, and the statistics that are kept by acl.
+"""Change who may read documents.
+
+The acl changes in every table that has one, and in the statistics by acl.
 
 Nothing is parsed or embedded: chunks keep their ids, sequence numbers, vectors and lexemes.
 """
@@ -48,7 +50,9 @@ class StoredPermissions:
 def start_pass(
     connection: psycopg.Connection, owner: TenantRef, collection: str, feed: str, *, now: datetime
 ) -> FeedPass:
-    """Start a pass of a feed: an earlier one that is still running changes nothing any more.
+    """Start a pass of a feed.
+
+    An earlier one that is still running changes nothing any more.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -70,7 +74,7 @@ def finish_pass(connection: psycopg.Connection, current: FeedPass, *, now: datet
 
 
 def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:
-    """Delete all feeds of a collection; its documents keep the acl that they have."""
+    """Delete all feeds of a collection; its documents keep their acl."""
     connection.execute(statement("delete_permission_feeds"), {"tenant_id": tenant_id, "collection": collection})
 
 
@@ -92,7 +96,10 @@ def load_permissions(connection: psycopg.Connection, current: FeedPass) -> Store
 def acls_of_documents(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID]
 ) -> dict[uuid.UUID, Acl]:
-    """Return the acl of those documents that a permission feed names; for a publication, under its lock."""
+    """Return the acl of those documents that a permission feed names.
+
+    A publication calls it under its lock.
+    """
     values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
     rows = connection.execute(statement("permissions_of_documents"), values).fetchall()
     return {key: tuple(acl) for key, acl in rows}
@@ -105,7 +112,9 @@ def update_permissions(
     *,
     unnamed: Collection[uuid.UUID],
 ) -> int:
-    """Write the permissions of a batch in the caller's transaction; returns how many documents have another acl now.
+    """Write the permissions of a batch in the caller's transaction.
+
+    Returns how many documents have another acl now.
 
     Readers see the previous permissions of the whole batch until the caller's transaction commits.
 

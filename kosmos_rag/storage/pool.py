@@ -1,4 +1,4 @@
-"""Connections: addresses of the server, one pool for each role, and the tenant transaction of every statement."""
+"""Connection pools, one for each role, and the tenant transaction."""
 
 import threading
 import uuid
@@ -252,7 +252,10 @@ class Database:
         )
 
     def open_reader_pool(self, *, size: int) -> ConnectionPool:
-        """Return one more pool of the app role, which the caller closes: its work does not wait for that of `app`."""
+        """Return one more pool of the app role.
+
+        Its work does not wait for that of `app`. The caller closes it.
+        """
         settings = self._settings.model_copy(update={"pool_size": size})
         return ConnectionPool(self._addresses.app, role=APP, settings=settings)
 

@@ -1,4 +1,6 @@
-"""Check before the first query that server, role and catalogue isolate the tenants.
+"""Check that server, role and catalogue isolate the tenants.
+
+The check runs before the first query.
 
 Row-level security fails open for a superuser, for an owner without FORCE, and for a second permissive policy. No query
 result shows that, so the preflight reads the catalogue.
@@ -119,7 +121,10 @@ class _CatalogueCheck:
         return self._connection.execute(query).fetchall()
 
     def _rows(self, query: LiteralString) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement whose first column names an object that is compared."""
+        """Return the rows of a statement about the objects compared.
+
+        The first column names the object.
+        """
         return [row for row in self._all(query) if not self._newer or base_name(row[0]) in used()]
 
     def _policy_problems(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Create what a server needs before the first revision: roles, database, extension, schema.
+"""Create roles, database, extension and schema before the first revision.
 
 Runs as an administrator, and is safe to repeat. Roles belong to the whole server, the rest to one database.
 """

@@ -1,4 +1,7 @@
-"""Publish documents: one transaction writes a batch with its vectors and lexical statistics."""
+"""Publish documents in batches.
+
+One transaction writes a batch with its vectors and lexical statistics.
+"""
 
 import hashlib
 import uuid
@@ -150,7 +153,9 @@ def publish(
 def _resolve_acls(
     connection: psycopg.Connection, tenant_id: uuid.UUID, documents: Sequence[PreparedDocument]
 ) -> dict[uuid.UUID, Acl]:
-    """Return the acl of each document: that of its permission feed, where one names it, else its own.
+    """Return the acl of each document.
+
+    It is that of a permission feed that names the document, else its own.
 
     Runs under the lock on the collection: a permission feed writes under the same one.
     """

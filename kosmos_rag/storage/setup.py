@@ -1,4 +1,7 @@
-"""Prepare a database by command: nothing else ever changes the schema of a server by URL."""
+"""Prepare a database by command.
+
+Nothing else ever changes the schema of a server by URL.
+"""
 
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError

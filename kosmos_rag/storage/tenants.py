@@ -91,9 +91,9 @@ def ensure_tenant(
 
 
 def server_time(connection: psycopg.Connection) -> datetime:
-    """Return the time of the server at which the transaction started; the clocks of processes may differ.
+    """Return the server's time of the start of the transaction.
 
-    It is bound as a value: a distributed server refuses `now()` in an upsert.
+    The clocks of processes may differ. It is bound as a value: a distributed server refuses `now()` in an upsert.
     """
     row = connection.execute(statement("server_time")).fetchone()
     assert row is not None
@@ -112,6 +112,13 @@ def create_space(
     """Add a space to a tenant.
 
     An existing space of the same id is unchanged.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        space: the space; its probe vector identifies the model.
+        state: state of the new space.
+        now: time of creation.
     """
     values = {
         "tenant_id": tenant_id,

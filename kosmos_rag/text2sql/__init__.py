@@ -1,1 +1,1 @@
-"""The schema of a database in; documents, join paths, prompts and guarded queries out."""
+"""Text-to-SQL: schema documents, join paths, prompts and validated queries."""

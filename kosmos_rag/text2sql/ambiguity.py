@@ -1,4 +1,7 @@
-"""Ambiguities of a question about a schema, to be settled before SQL is written."""
+"""Ambiguities of a question about a schema.
+
+They should be resolved before SQL is written.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Render a schema selection as a prompt block within a token budget, and as JSON."""
+"""Render a schema selection as a prompt block, and as JSON.
+
+The block keeps to a token budget.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

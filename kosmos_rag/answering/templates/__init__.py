@@ -1,4 +1,4 @@
-"""Prompt templates in Jinja2: a block `system` for the rules and a block `user` for the data.
+"""Prompt templates in Jinja2: block `system` for rules, block `user` for data.
 
 Text from users and documents is fenced by a random number for each request, so no document can close its fence.
 """

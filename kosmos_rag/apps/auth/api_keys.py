@@ -1,4 +1,7 @@
-"""API keys of the service: `kosmos.TENANT.ID.SECRET`. The database stores the SHA-256 of the secret."""
+"""API keys of the service: `kosmos.TENANT.ID.SECRET`.
+
+The database stores the SHA-256 of the secret.
+"""
 
 import hashlib
 import re

@@ -61,7 +61,10 @@ class Authenticator:
     """Identifies callers by API key, by token or, in development, without credentials."""
 
     def __init__(self, settings: Settings, keys: KeyVerifier) -> None:
-        """Load the public keys of tokens. Raises ConfigError, also for development on a public host."""
+        """Load the public keys of tokens.
+
+        Raises ConfigError, also for development on a public host.
+        """
         self._settings = settings
         self._keys = keys
         tokens = settings.service.tokens
@@ -89,7 +92,7 @@ class Authenticator:
         return identity
 
     def needs_lookup(self, authorization: str | None) -> bool:
-        """Whether only the database can tell if a header has a valid key."""
+        """Whether a key in the header requires a database lookup."""
         scheme, _, credentials = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not ApiKeys.is_api_key(credentials):
             return False

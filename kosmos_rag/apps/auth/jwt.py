@@ -1,6 +1,7 @@
-"""Access tokens (JWT, RFC 7519): signature, times, issuer, audience, and the claims of the caller.
+"""Access tokens (JWT, RFC 7519).
 
-Every invalid token gets the same answer: a reason would help nobody but a forger.
+Signature, times, issuer and audience are verified, and the claims of the caller are read. Every invalid token gets the
+same answer: a reason would only help a forger.
 """
 
 import asyncio
@@ -180,7 +181,10 @@ class PublicKeys:
 
 
 def _parse_key(data: dict[str, Any]) -> Any:
-    """Parse a key of a set; None where its type is not supported, because other keys of the set may be."""
+    """Parse a key of a set.
+
+    None if its type is not supported, because other keys of the set may be.
+    """
     import jwt
 
     try:
@@ -215,7 +219,10 @@ def _pem_to_jwk(text: str) -> dict[str, Any]:
 
 
 def _is_signing_key(data: Mapping[str, Any]) -> bool:
-    """Whether a key is public and for signatures: with a shared secret everybody who reads the set could sign."""
+    """Whether a key is public and for signatures.
+
+    With a shared secret everybody who reads the set could sign.
+    """
     return data.get("kty") in {"RSA", "EC", "OKP"} and data.get("use", "sig") == "sig"
 
 
@@ -229,7 +236,10 @@ def _parse_names(value: Any) -> tuple[str, ...]:
 
 
 def _refuse_duplicates(part: str) -> None:
-    """Raise ValueError where an object has a key twice: two parsers could read different values."""
+    """Raise ValueError if an object has a key twice.
+
+    Two parsers could read different values.
+    """
     from jwt.utils import base64url_decode
 
     json.loads(base64url_decode(part), object_pairs_hook=_unique_object)

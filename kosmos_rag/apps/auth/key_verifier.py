@@ -1,4 +1,7 @@
-"""Verifies API keys, with a short cache, apart from the slots and connections of questions."""
+"""Verifies API keys, with a short cache.
+
+It uses neither the slots nor the connections of questions.
+"""
 
 import asyncio
 import hmac
@@ -24,7 +27,7 @@ _KeyId = tuple[uuid.UUID, uuid.UUID]
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """What the database holds for an id, and when it was read, by `time.monotonic`."""
+    """A stored key and the time of its lookup by `time.monotonic`."""
 
     stored: StoredKey | None
     read_at: float

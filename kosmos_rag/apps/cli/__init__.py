@@ -1,4 +1,7 @@
-"""The command line: one file a command, each a thin face of the library. `main` is what `kosmos-rag` runs."""
+"""The command line: one file for each command, thin over the library.
+
+`main` is what `kosmos-rag` runs.
+"""
 
 from kosmos_rag.apps.cli.app import main
 

@@ -1,4 +1,7 @@
-"""The command line. Commands import heavy modules inside their functions: --help must be fast."""
+"""The command line.
+
+Commands import heavy modules inside their functions: --help must be fast.
+"""
 
 import typer
 

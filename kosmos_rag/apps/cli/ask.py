@@ -44,7 +44,10 @@ def _reference(citation: "Citation") -> str:
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:
-    """Print an answer while it is written. Texts of models have no control characters."""
+    """Print an answer while it is written.
+
+    Texts of models have no control characters.
+    """
     from kosmos_rag.core.types import AnswerPiece, AnswerSources
 
     out = console()

@@ -202,7 +202,10 @@ def _id(text: str | None) -> uuid.UUID | None:
 
 
 def _names(document: str) -> "list[str | uuid.UUID]":
-    """Return the possible keys of a document: its id, or its source name and the name of its path."""
+    """Return the possible keys of a document.
+
+    They are its id, or its source name and the name of its path.
+    """
     from kosmos_rag.ingestion.sources.files import name_of
 
     try:

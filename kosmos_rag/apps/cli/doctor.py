@@ -1,4 +1,7 @@
-"""kosmos-rag doctor: checks of the installation; each failed check says what to do."""
+"""kosmos-rag doctor: checks of the installation.
+
+Each failed check says what to do.
+"""
 
 import importlib.metadata
 import shutil

@@ -72,7 +72,10 @@ def enqueue(
 
 
 def _spec(file: Path, option: str, kind: str) -> "Mapping[str, Any]":
-    """Read a YAML file. Raises RequestError, which names the option and a kind."""
+    """Read a YAML file.
+
+    Raises RequestError that names the option and a kind.
+    """
     import yaml
 
     try:

@@ -1,4 +1,7 @@
-"""kosmos-rag erase and kosmos-rag tenant: remove what is stored about a person, of documents, or of a whole tenant."""
+"""kosmos-rag erase and kosmos-rag tenant.
+
+They remove stored data of a person, of documents, or of a whole tenant.
+"""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any

@@ -255,7 +255,10 @@ def _print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
 
 
 def _is_informative(measure: str, value: float) -> bool:
-    """Whether to show a measure: a share of 0 degraded results is expected."""
+    """Whether to show a measure.
+
+    A share of 0 degraded results is expected and not shown.
+    """
     from kosmos_rag.evaluation.types import DEGRADED
 
     return measure != DEGRADED or value > 0

@@ -147,7 +147,10 @@ class EvaluationRunner:
         return evaluation
 
     def _ingest(self, engine: "Engine", settings: "Settings") -> str:
-        """Ingest a BEIR set into its tenant, once; return the name of the tenant to search."""
+        """Ingest a BEIR set into its tenant, once.
+
+        Return the name of the tenant to search.
+        """
         from kosmos_rag.evaluation.beir import sync_corpus, tenant_of
 
         if self.beir is None:

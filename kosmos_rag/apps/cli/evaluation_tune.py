@@ -1,4 +1,7 @@
-"""kosmos-rag eval tune: choose settings on one half of a set, and measure them on the other."""
+"""kosmos-rag eval tune: tune settings on half of a set.
+
+They are measured on the other half.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -63,7 +66,10 @@ def tune(
 
 
 def _base(config: Path | None, output: Path) -> str | None:
-    """Return the path of the settings file, relative to the output; None without one."""
+    """Return the path of the settings file, relative to the output.
+
+    None without one.
+    """
     import os
 
     from kosmos_rag.core.config.loading import used_file

@@ -1,4 +1,7 @@
-"""kosmos-rag experiment: compare a treatment configuration with the control, in the shadow or in service."""
+"""kosmos-rag experiment: A/B-test a second configuration.
+
+It runs in shadow mode or for a share of queries.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

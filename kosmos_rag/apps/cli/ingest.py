@@ -79,7 +79,10 @@ class _ProgressBar:
 
 
 def _print_due_indexes(tenant: "Tenant") -> None:
-    """Print a note where indexes are due; a failure to check is ignored."""
+    """Print a note if indexes are due.
+
+    A failure to check is ignored.
+    """
     with suppress(KosmosError):
         if any(info.due for info in tenant.indexes.status()):
             console().print(

@@ -1,4 +1,7 @@
-"""Shared options, and the decorator that adds them and the error handling to a command."""
+"""Shared options of commands.
+
+A decorator adds them and the error handling to a command.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence

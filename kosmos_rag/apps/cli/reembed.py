@@ -1,4 +1,7 @@
-"""kosmos-rag reembed: migrate a tenant to another embedding model, while queries are answered."""
+"""kosmos-rag reembed: migrate a tenant to another embedding model.
+
+Queries are answered meanwhile.
+"""
 
 from dataclasses import asdict
 from enum import StrEnum

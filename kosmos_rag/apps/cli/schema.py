@@ -1,4 +1,4 @@
-"""kosmos-rag schema: schemas of databases, and the tables and columns that a question needs."""
+"""kosmos-rag schema: schemas of databases, and schema grounding."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta

@@ -1,4 +1,6 @@
-"""Clients of the HTTP service: they return the records of the library and raise its errors.
+"""Clients of the HTTP service.
+
+They return the records of the library and raise its errors.
 
 `Client` is synchronous, `AsyncClient` asynchronous; both have the calls of calls.py, and neither imports the engine.
 """

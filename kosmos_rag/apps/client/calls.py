@@ -1,4 +1,4 @@
-"""The calls of the service: the request of each, and how its response is read."""
+"""The calls of the service: requests, and parsers of their responses."""
 
 import json
 import uuid
@@ -119,7 +119,13 @@ def stream_answer(
 ) -> Request:
     """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last.
 
-    The parameters are those of `answer`.
+    Args:
+        question: see `answer`.
+        k: see `answer`.
+        filter: see `answer`.
+        max_tokens: see `answer`.
+        history: see `answer`.
+        collection: see `answer`.
     """
     call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection)
     return Request(method=call.method, path=call.path, body=call.body, headers={"accept": "text/event-stream"})

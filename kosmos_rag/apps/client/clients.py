@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 class _Method(Generic[P, T]):
-    """Descriptor of a call: a method of `Client`, a coroutine method of `AsyncClient`."""
+    """Descriptor of a call.
+
+    It is a method of `Client`, and a coroutine method of `AsyncClient`.
+    """
 
     def __init__(self, define: Callable[P, Call[T]]) -> None:
         self._define = define

@@ -1,4 +1,7 @@
-"""The application: routes, middleware, and one place where every error becomes a problem."""
+"""The application: routes, middleware and error handlers.
+
+Every error becomes a problem (RFC 9457) here.
+"""
 
 import logging
 from http import HTTPStatus

@@ -1,4 +1,7 @@
-"""Limits the size of request bodies, and the time to wait for each chunk of a body or a response."""
+"""Limits the size of request bodies and the time of transfers.
+
+The time limit applies to each chunk of a body or a response.
+"""
 
 import asyncio
 import logging
@@ -41,7 +44,10 @@ class BodyLimits:
         self._timeout_s = settings.service.body_wait_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; refuse a body that is too large (413) or too slow (408)."""
+        """Serve one request.
+
+        A body that is too large (413) or too slow (408) is refused.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -78,7 +84,10 @@ class _Exchange:
 
     @property
     def exceeds_limit(self) -> bool:
-        """Whether the content length exceeds the limit; then the body is not read."""
+        """Whether the content length exceeds the limit.
+
+        The body is not read then.
+        """
         if self._content_length > self._limit:
             self._abort(PROBLEMS[PayloadTooLarge], self._too_large_detail())
         return self.aborted
@@ -155,7 +164,10 @@ class _Exchange:
             raise _ExchangeAborted from None
 
     async def _linger(self) -> None:
-        """Read on for a moment: closing a connection with unread data may discard the response."""
+        """Continue to read for a short time.
+
+        Closing a connection with unread data may discard the response.
+        """
         read_before = self._read
         try:
             async with asyncio.timeout(_LINGER_S):

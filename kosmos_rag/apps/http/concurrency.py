@@ -35,7 +35,10 @@ def question_cost(base: int, question: str, *, k: int | None = None, max_tokens:
 
 @dataclass(slots=True)
 class _Tenant:
-    """The calls of one tenant: the cost of those in flight, and those that wait, oldest first."""
+    """The calls of one tenant, in flight and waiting.
+
+    Waiting calls are oldest first.
+    """
 
     weight: float
     in_flight: int = 0
@@ -48,7 +51,10 @@ class _Tenant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
-    """A call that waits for its slots; `admitted` is done when it has them."""
+    """A call that waits for its slots.
+
+    `admitted` is done when it has them.
+    """
 
     number: int
     cost: int
@@ -155,7 +161,9 @@ class ConcurrencyLimiter:
         return self._slots.in_flight
 
     async def run(self, tenant: str, cost: int, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a call for a tenant, and return its value or raise its error.
+        """Run a call for a tenant and return its value.
+
+        An error of the call is raised.
 
         A call whose caller has disconnected keeps its slots until it ends: a thread cannot be stopped.
 

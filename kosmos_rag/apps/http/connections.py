@@ -1,4 +1,4 @@
-"""Limits connections: their number, and the time in which a request must arrive.
+"""Limits the number of connections and the time of a request's arrival.
 
 uvicorn has no deadline for the headers of a request, and `limit_concurrency` counts connections only once a request is
 complete. Both need a protocol of our own: https://github.com/Kludex/uvicorn/issues/157.
@@ -67,7 +67,10 @@ logger.addFilter(_ClientFaults())
 
 
 def log_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """Log once a minute that connections cannot be accepted: asyncio logs thousands of lines a second."""
+    """Log once a minute that connections cannot be accepted.
+
+    asyncio logs thousands of lines a second.
+    """
     period = OncePerPeriod()
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -84,7 +87,10 @@ def log_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class Connections:
-    """The connections of a server that wait for a request, those that have waited longest first."""
+    """The connections of a server that wait for a request.
+
+    Those that have waited longest are first.
+    """
 
     def __init__(self, settings: ServiceSettings) -> None:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,7 +106,12 @@ class Connections:
         self._idle: dict[LimitedProtocol, None] = {}
 
     def wait(self, connection: "LimitedProtocol", *, idle: bool) -> None:
-        """Add a connection that waits: for the rest of a request, or `idle` for its next one."""
+        """Add a connection that waits for the rest of a request.
+
+        Args:
+            connection: the connection.
+            idle: whether it waits for its next request instead.
+        """
         waiting, other = (self._idle, self._incomplete) if idle else (self._incomplete, self._idle)
         other.pop(connection, None)
         waiting.setdefault(connection)
@@ -111,7 +122,10 @@ class Connections:
         self._idle.pop(connection, None)
 
     def evict(self) -> bool:
-        """Close the connection that has waited longest, with half a request before idle ones; False without any."""
+        """Close the connection that has waited longest; return False without any.
+
+        Connections with an incomplete request are closed before idle ones.
+        """
         for waiting in (self._incomplete, self._idle):
             if waiting:
                 connection = next(iter(waiting))
@@ -130,7 +144,7 @@ class LimitedConfig(uvicorn.Config):
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 with a deadline for the headers, and for the rest of a body that nobody reads.
+    """HTTP/1.1 with a deadline for headers and unread bodies.
 
     A body that is read has its deadline in `BodyLimits`. At the limit of connections a new one replaces the one that
     has waited longest for a request.
@@ -182,7 +196,10 @@ class LimitedProtocol(H11Protocol):
             self.transport.close()
 
     def _watch(self) -> None:
-        """Keep a deadline while the connection waits for a request, or for a body after its response."""
+        """Run a deadline while the connection waits.
+
+        It waits for a request, or for a body after its response.
+        """
         answered = self.cycle is None or self.cycle.response_complete
         if self.transport.is_closing() or not answered or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._disarm()

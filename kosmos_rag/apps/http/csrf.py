@@ -1,4 +1,7 @@
-"""Protects a service without credentials from web pages of other origins (CSRF, DNS rebinding)."""
+"""Protects a service without credentials from other origins' pages.
+
+The attacks are CSRF and DNS rebinding.
+"""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""The caller of a request: its identity, and its tenant in the library."""
+"""The caller of a request: its identity and its tenant."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -63,9 +63,9 @@ class Caller:
         )
 
     def scope(self, collection: str | None) -> Tenant:
-        """Open the collection of a request, else the default one of its key, else all.
+        """Open the collection of a request.
 
-        Raises RequestError on a malformed collection.
+        Without one, open the default collection of its key, or all. Raises RequestError on a malformed collection.
         """
         return self.tenant(self.identity.default_collection if collection is None else collection)
 
@@ -77,7 +77,14 @@ class Caller:
         return await self.run_at_cost(1, call, *args, **kwargs)
 
     async def run_at_cost(self, cost: int, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a call of the library in so many slots of the tenant; see `question_cost`. Raises as `run`."""
+        """Run a call of the library in `cost` slots of the tenant.
+
+        See `question_cost`. Raises as `run`.
+
+        Args:
+            cost: number of slots.
+            call: the function; further arguments are passed to it.
+        """
         return await self.service.limiter.run(self.identity.tenant, cost, call, *args, **kwargs)
 
 
@@ -85,6 +92,11 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
     """Authenticate a request and count it for the rate limits.
 
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
+
+    Args:
+        service: the service.
+        scope: the ASGI scope of the request, for the client's address.
+        authorization: the header of that name.
     """
     client = scope.get("client")
     needs_lookup = service.authenticator.needs_lookup(authorization)

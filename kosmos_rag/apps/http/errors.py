@@ -66,7 +66,14 @@ def problem_document(problem: Problem, detail: str, **extensions: Any) -> dict[s
 
 
 async def send_problem(send: Send, problem: Problem, detail: str, **headers: str) -> None:
-    """Send a problem as the response."""
+    """Send a problem as the response.
+
+    Args:
+        send: the ASGI callable.
+        problem: the kind of problem.
+        detail: message for people.
+        headers: further headers of the response.
+    """
     content = encode_problem(problem, detail)
     fields = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **headers}
     raw = [(name.encode(), value.encode()) for name, value in fields.items()]

@@ -1,4 +1,6 @@
-"""An example of each request body and each response, by the name of its schema, for the OpenAPI document.
+"""Examples of request and response bodies for the OpenAPI document.
+
+They are keyed by the name of their schema.
 
 Examples of results are made of records, so that they have the shape that the service sends.
 """

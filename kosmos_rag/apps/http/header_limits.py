@@ -14,7 +14,10 @@ _SEPARATORS = len(b": \r\n")
 
 
 class HeaderLimits:
-    """Refuses two lengths of a body (RFC 9112, 6.1), two credentials, and headers over 16 KB; closes the connection."""
+    """Refuses ambiguous and oversized headers, and closes the connection.
+
+    It refuses two lengths of a body (RFC 9112, 6.1), two credentials, and headers over 16 KB.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,7 @@
-"""Metrics of the HTTP service. The label `route` is the route's template: no id becomes a label."""
+"""Metrics of the HTTP service.
+
+The label `route` is the route's template: no id becomes a label.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -32,7 +35,14 @@ class ServiceMetrics:
         self.registry = self.observer.registry
 
     def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request and its time to the first byte."""
+        """Count a request and its time to the first byte.
+
+        Args:
+            method: HTTP method.
+            route: template of the route.
+            status: status of the response.
+            seconds: time to the first byte.
+        """
         self.observer.record(HTTP_REQUESTS, 1, method, route, str(status))
         self.observer.record(HTTP_REQUEST_SECONDS, seconds, route)
 

@@ -1,4 +1,7 @@
-"""Gives each request an id, a span, metrics and a log line, and reports uncaught errors."""
+"""Request ids, spans, metrics and log lines of requests.
+
+Uncaught errors are reported here.
+"""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""The OpenAPI document: that of FastAPI, with the errors of each route and examples."""
+"""The OpenAPI document of FastAPI, with errors and examples added."""
 
 from collections.abc import Iterator
 from http import HTTPStatus

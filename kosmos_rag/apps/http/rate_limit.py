@@ -1,4 +1,7 @@
-"""Limits requests a minute by tenant, by subject, and by address for refused credentials; per process."""
+"""Limits requests a minute by tenant and by subject.
+
+Refused credentials are limited by address. Each process counts for itself.
+"""
 
 import math
 import time
@@ -84,7 +87,10 @@ class RateLimiter:
 
 
 def _address_key(address: str) -> str:
-    """Return the key that an address is counted by; a proxy may send one that is malformed."""
+    """Return the key that an address is counted by.
+
+    A proxy may send a malformed address.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:

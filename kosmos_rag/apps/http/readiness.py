@@ -1,4 +1,7 @@
-"""Checks the database for `/readyz`; concurrent probes share one check, because they need no credentials."""
+"""Checks the database for `/readyz`.
+
+Concurrent probes share one check, because they need no credentials.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Runs the HTTP server: loads the models, then opens the port; drains requests on SIGTERM."""
+"""Runs the HTTP server.
+
+It loads the models, then opens the port, and drains requests on SIGTERM.
+"""
 
 import asyncio
 import math
@@ -91,7 +94,10 @@ class Server(uvicorn.Server):
             return False
 
     async def on_tick(self, counter: int) -> bool:
-        """Note that the event loop runs: without that the process is not alive."""
+        """Record that the event loop runs.
+
+        Otherwise the liveness probe fails.
+        """
         self._ticked_at = time.monotonic()
         return await super().on_tick(counter)
 

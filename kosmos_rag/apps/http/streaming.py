@@ -271,7 +271,10 @@ class EventStreamResponse(Response):
 
 
 async def _cancel_on_disconnect(work: Coroutine[Any, Any, R], receive: Receive, events: AnswerEventStream) -> R | None:
-    """Run work for a client; cancel it and the answer when the client disconnects, and return None then."""
+    """Run work for a client and return its result.
+
+    When the client disconnects, cancel the work and the answer, and return None.
+    """
     working = asyncio.ensure_future(work)
     disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:

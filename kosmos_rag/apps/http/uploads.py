@@ -1,4 +1,7 @@
-"""Uploads: streams bodies into the database, and enqueues one job for each idempotency key."""
+"""Uploads: streams bodies into the database and enqueues their jobs.
+
+One job is enqueued for each idempotency key.
+"""
 
 import asyncio
 import contextvars
@@ -41,10 +44,10 @@ class StoredUpload:
 
 
 class Uploads:
-    """Receives uploads, at most `service.max_uploads` at once, apart from the slots of questions.
+    """Receives uploads, at most `service.max_uploads` at once.
 
-    A tenant below its share gets more; see `has_room`. An upload is written in chunks, so that it takes a few megabytes
-    of memory whatever its size. Not thread-safe: for one event loop.
+    They take no slots of questions. A tenant below its share gets more; see `has_room`. An upload is written in chunks,
+    so that it takes a few megabytes of memory whatever its size. Not thread-safe: for one event loop.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:
@@ -106,7 +109,10 @@ class Uploads:
 
 
 class _UploadWriter:
-    """Writes the chunks of one upload, each in a transaction of its own: a slow client holds none open."""
+    """Writes the chunks of one upload.
+
+    Each chunk has a transaction of its own: a slow client holds none open.
+    """
 
     def __init__(self, database: Database, tenant: Tenant) -> None:
         self._database, self._tenant = database, tenant
@@ -133,6 +139,12 @@ def enqueue_upload(database: Database, tenant: Tenant, document: SourceDocument,
     """Enqueue a document whose bytes are stored. Returns the job's id.
 
     Raises SourceError, DatabaseError.
+
+    Args:
+        database: connections.
+        tenant: the tenant of the document.
+        document: the document without its bytes.
+        upload: the stored bytes.
     """
     with database.worker.transaction(tenant.id, [EVERYONE]) as connection:
         return tenant.jobs.enqueue_upload(document, upload.id, connection)

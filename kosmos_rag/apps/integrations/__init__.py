@@ -1,1 +1,4 @@
-"""Retrievers for `langchain`, `llama_index` and `haystack`; each module needs the extra of its name."""
+"""Retrievers for `langchain`, `llama_index` and `haystack`.
+
+Each module needs the extra of its name.
+"""

@@ -1,1 +1,4 @@
-"""The MCP server: a tenant's documents as tools of agents, over stdio or HTTP."""
+"""The MCP server: a tenant's documents as tools of agents.
+
+It runs over stdio or HTTP.
+"""

@@ -1,4 +1,7 @@
-"""MCP over streamable HTTP, stateless: each request has a token or a key."""
+"""MCP over streamable HTTP, stateless.
+
+Each request has a token or a key.
+"""
 
 import asyncio
 

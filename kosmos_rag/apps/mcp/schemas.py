@@ -61,7 +61,10 @@ class DocumentText(BaseModel):
 
 
 def _truncate(text: str) -> str:
-    """Return as many whole lines as the limit allows; of a longer first line, its beginning."""
+    """Return as many whole lines as the limit allows.
+
+    If the first line is longer than that, return its beginning.
+    """
     if len(text) <= _MAX_CHARS:
         return text
     end = text.rfind("\n", 0, _MAX_CHARS + 1)

@@ -1,4 +1,4 @@
-"""The MCP server: its tools, and one-line errors that say what to do."""
+"""The MCP server: its tools, and one-line errors with remedies."""
 
 import logging
 from http import HTTPStatus

@@ -1,4 +1,7 @@
-"""MCP over standard input and output, for one reader: the configuration names it."""
+"""MCP over standard input and output, for one reader.
+
+The configuration names the reader.
+"""
 
 import asyncio
 import logging
@@ -55,9 +58,9 @@ async def _serve(engine: Engine, identity: Identity) -> None:
 
 @contextmanager
 def _close_on_signals() -> Iterator[None]:
-    """Close standard input at a signal: nothing else interrupts a read. Ignore signals afterwards.
+    """Close standard input at a signal: nothing else interrupts a read.
 
-    A process that a signal kills would leave the embedded server running.
+    Signals are ignored afterwards. A process that a signal kills would leave the embedded server running.
     """
     stdin = os.dup(0)
     reading, writing = os.pipe()

@@ -1,4 +1,7 @@
-"""The worker: a supervisor that claims jobs and renews their leases, and processes that run them."""
+"""The worker: a supervisor, and processes that run its jobs.
+
+The supervisor claims jobs and renews their leases.
+"""
 
 from kosmos_rag.apps.worker.supervisor import Supervisor, run_worker
 

@@ -73,7 +73,10 @@ RELEASE_TIMEOUT_S = 30.0
 
 
 class JobInterrupted(Exception):
-    """The worker stops, or the lease of the job is lost: the job is released."""
+    """The worker stops, or the job's lease is lost.
+
+    The job is released.
+    """
 
 
 class JobRunner(Protocol):
@@ -141,12 +144,12 @@ class SupervisorChannel:
         return job.token in self._revoked
 
     def require_running(self, job: Job) -> None:
-        """Raise JobInterrupted if the worker stops, or the job is not this worker's any more."""
+        """Raise JobInterrupted if the worker stops or lost the job."""
         if self.stopping or self.is_revoked(job):
             raise JobInterrupted
 
     def report_progress(self) -> None:
-        """Tell the supervisor that the process is alive."""
+        """Report to the supervisor that the process is alive."""
         self._send(Progress())
 
     @contextmanager

@@ -1,4 +1,7 @@
-"""Metrics of a worker: what its child processes report, and the state of queue and database at each scrape."""
+"""Metrics of a worker.
+
+They come from its child processes, and from queue and database at each scrape.
+"""
 
 import threading
 import time
@@ -132,7 +135,10 @@ class TenantGauges(Collector):
 
 
 class _JobGauges(Collector):
-    """The queue of all tenants at the scrape. Exports nothing while the database is unavailable."""
+    """The queue of all tenants at the scrape.
+
+    Exports nothing while the database is unavailable.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

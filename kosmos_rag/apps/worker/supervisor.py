@@ -1,7 +1,7 @@
-"""The supervisor: claims jobs for its processes, renews their leases, replaces stuck or dead processes, and drains.
+"""The supervisor of a worker's processes.
 
-It runs no jobs itself: whatever a job does to its process, the supervisor renews the leases and detects the end of
-the process at once.
+It claims jobs, renews their leases, replaces stuck or dead processes, and drains. It runs no jobs itself: whatever a
+job does to its process, the supervisor renews the leases and detects the end of the process at once.
 """
 
 import logging
@@ -277,7 +277,10 @@ class Supervisor:
             self._processes.append(WorkerProcess(self._last_number, self._child_settings(), self._create_runner))
 
     def _child_settings(self) -> Settings:
-        """Return settings with the address of the server: a process must not start or stop an embedded one."""
+        """Return settings with the address of the server.
+
+        A child process must not start or stop an embedded one.
+        """
         database = self._settings.database.model_copy(update=self._database.urls())
         return self._settings.model_copy(update={"database": database})
 
@@ -346,7 +349,10 @@ class Supervisor:
 
 
 class _Listener:
-    """Listens for notifications of new jobs; a pooler in transaction mode forwards none."""
+    """Listens for notifications of new jobs.
+
+    A pooler in transaction mode forwards none.
+    """
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

@@ -1,4 +1,7 @@
-"""The configuration: defaults < file < environment < arguments, and where each value came from."""
+"""The configuration, and the origin of each value.
+
+Later sources override earlier ones: defaults < file < environment < arguments.
+"""
 
 from kosmos_rag.core.config.display import mask_password
 from kosmos_rag.core.config.evaluation import EvaluationSettings

@@ -1,4 +1,7 @@
-"""Values that are fine alone and impossible together, as an error that pydantic carries to the loader."""
+"""Report values that are valid alone but not together.
+
+The error is one that pydantic carries to the loader.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

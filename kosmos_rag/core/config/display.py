@@ -1,4 +1,4 @@
-"""How a value of the configuration is shown: as YAML would have it, on one line, without passwords."""
+"""Format values of the configuration as one line of YAML, without passwords."""
 
 import json
 import re
@@ -11,9 +11,9 @@ _LONGEST = 200
 
 
 def mask_password(url: str) -> str:
-    """Replace passwords in a URL or `key=value` string by `***`, and queries of web addresses.
+    """Replace passwords in a URL or `key=value` string by `***`.
 
-    The query of a web address may hold a key or a signature.
+    The query of a web address is replaced too: it may hold a key or a signature.
     """
     return _WEB_QUERY.sub(r"\1***", _PASSWORD_PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1\2:***@", url)))
 

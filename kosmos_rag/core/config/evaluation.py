@@ -1,4 +1,4 @@
-"""The section `evaluation`: what is measured of retrieval, and what it has to reach."""
+"""The section `evaluation`: metrics of retrieval, and the values they must reach."""
 
 from collections.abc import Mapping
 from typing import Annotated

@@ -32,7 +32,7 @@ RENAMED: Mapping[str, str] = {
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of a section; None for a key with a value."""
+    """Return the model of a section, or None for a plain key."""
     annotation = field.annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 

@@ -1,4 +1,7 @@
-"""Where values come from: a YAML file, the environment, arguments; each gives layers of dotted keys."""
+"""Sources of values: a YAML file, the environment and arguments.
+
+Each gives layers of dotted keys.
+"""
 
 import os
 from collections.abc import Hashable, Mapping
@@ -192,7 +195,7 @@ def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, nam
 def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -> Layer:
     """Read values by dotted key.
 
-    A text for a number or switch is converted.
+    A string given for a number or a switch is converted.
     """
     layer = Layer(origin=Origin(level="argument"))
     known = dict(keys_of(settings))
@@ -206,9 +209,9 @@ def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -
 
 
 def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
-    """Convert texts to the type of their key.
+    """Convert strings to the type of their key.
 
-    A text that cannot be converted is left for validation to report.
+    Validation reports the strings that cannot be converted.
     """
     known = dict(keys_of(settings))
     for key, value in layer.values.items():

@@ -1,4 +1,4 @@
-"""The section of the configuration that is about the MCP server over stdio."""
+"""The section of the configuration for the MCP server over stdio."""
 
 from typing import Annotated
 

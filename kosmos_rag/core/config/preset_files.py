@@ -1,4 +1,7 @@
-"""Presets as files: shipped or of the user, with those that they extend."""
+"""Read presets from files, with the presets that they extend.
+
+Presets are shipped with the package, or files of the user.
+"""
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import as_file, files

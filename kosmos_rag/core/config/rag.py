@@ -1,4 +1,7 @@
-"""The section `rag`: from document to context. Every key with its default, its range and what it is for."""
+"""The section `rag`: all steps from document to context.
+
+Every key has its default, its range and its purpose.
+"""
 
 from collections.abc import Mapping
 from string import Formatter

@@ -1,4 +1,4 @@
-"""The configuration written out: as dotted keys with values, and as the table of the documentation."""
+"""The configuration as dotted keys with values, and as a documentation table."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -25,9 +25,9 @@ _TYPE_NAMES = {
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
-    """List every dotted key with its value, passwords and queries of URLs masked.
+    """List every dotted key with its value, in the types of JSON.
 
-    Values are those of JSON.
+    Passwords and queries of URLs are masked.
     """
     dumped = settings.model_dump(mode="json")
     flat = {}

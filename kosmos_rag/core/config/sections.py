@@ -1,4 +1,6 @@
-"""The sections of the configuration beside `rag`: every key with its default, its range and what it is for.
+"""The sections of the configuration other than `rag`.
+
+Every key has its default, its range and its purpose.
 
 Building a section directly raises pydantic's own `ValidationError`; `Settings.load` makes of that a
 `ConfigError`, which also says where each value came from.

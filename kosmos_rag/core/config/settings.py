@@ -1,4 +1,7 @@
-"""The whole configuration, and how it is put together: defaults < preset < file < environment < arguments."""
+"""The whole configuration, and how its sources are combined.
+
+Later sources override earlier ones: defaults < preset < file < environment < arguments.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -163,7 +166,14 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Restrict the constructor to its arguments.
 
-        `load` reads the sources, to know the origins.
+        `load` reads the other sources itself, to know the origins of values.
+
+        Args:
+            settings_cls: not used; the signature is pydantic's.
+            init_settings: the arguments of the constructor.
+            env_settings: not used.
+            dotenv_settings: not used.
+            file_secret_settings: not used.
         """
         return (init_settings,)
 

@@ -1,4 +1,6 @@
-"""Logging of our processes: command line, service and workers. Importing the library sets up nothing.
+"""Logging of our processes: command line, service and workers.
+
+Importing the library configures no logging.
 
 Each message has an `action`, a fixed name of the event, and fields for what it concerns. What tenants wrote (questions,
 names and texts of documents) is in no message: it is in the field `texts`, written with `observability.log_texts` only.

@@ -1,4 +1,6 @@
-"""Every metric of our processes: name, type, help text, labels and buckets, declared once.
+"""Every metric of our processes, declared once.
+
+A declaration has name, type, help text, labels and buckets.
 
 Code records a value with one of these records; `prometheus.py` exports it. Prometheus appends `_total` to the name of a
 counter. `python -m kosmos_rag.core.telemetry.metrics` writes docs/metrics.md.

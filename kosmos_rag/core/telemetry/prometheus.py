@@ -1,4 +1,4 @@
-"""Prometheus exporter for the metrics of an engine, the HTTP service or a worker.
+"""Prometheus exporter for the metrics of an engine, service or worker.
 
 observer = PrometheusObserver()
 engine.observe(observer)
@@ -127,7 +127,7 @@ class _TopTenants(Collector):
                 self._others[metric.name] += value
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Choose the busiest tenants anew and return their series."""
+        """Select the busiest tenants again and return their series."""
         if not self._top:
             return
         with self._lock:

@@ -1,4 +1,6 @@
-"""The BM25 formula. Indexing saturates term frequencies with it, search scores with it.
+"""The BM25 formula.
+
+Indexing computes the saturated term frequencies, search the scores.
 
 score(q, c) = Σ_t idf(t) · tf(t, c) · (k1 + 1) / (tf(t, c) + k1 · (1 - b + b · |c| / average))
 
@@ -28,9 +30,9 @@ def inverse_document_frequency(chunks: int, document_count: int) -> float:
 
 
 def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floating | float) -> NDArray[np.floating]:
-    """Return the length normalisation k1 · (1 - b + b · |c| / average) of chunks.
+    """Return the length normalisation of chunks.
 
-    Shape of `lengths`.
+    k1 · (1 - b + b · |c| / average), one value for each chunk, in the shape of `lengths` (tokens).
     """
     relative: NDArray[np.floating] = lengths / average
     return K1 * (1 - B + B * relative)

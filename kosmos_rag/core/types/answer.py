@@ -1,4 +1,4 @@
-"""Records of an answer that is made of evidence, and of the check of an answer's citations."""
+"""Records of answers and of the check of their citations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -154,7 +154,7 @@ AnswerEvent = AnswerSources | AnswerPiece | AnswerDone
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuoteStatus:
-    """Where a quote stands in a version of its document."""
+    """The position of a quote in a version of its document."""
 
     state: QuoteState
     start: int | None

@@ -1,4 +1,4 @@
-"""Records of the audit log: queries, the passages of their results, and feedback."""
+"""Records of the audit log: queries, passages of results, and feedback."""
 
 import uuid
 from dataclasses import dataclass

@@ -54,9 +54,16 @@ def are_names(value: object) -> bool:
 def department_of(
     metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool, known: Collection[str] = ()
 ) -> str | None:
-    """Return the department of a document, by metadata or folder.
+    """Return the department of a document, from its metadata or its folder.
 
-    None if it is unknown.
+    None if it is unknown. Metadata takes precedence.
+
+    Args:
+        metadata: the document's metadata.
+        source: the document's path or URI.
+        key: the name of the metadata field that holds the department.
+        by_folder: whether a folder of `source` may name it.
+        known: existing departments. If given, the first folder among them is used, otherwise the last folder.
     """
     named = metadata.get(key)
     if named is not None:
@@ -254,7 +261,7 @@ class DocumentLines:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectionInfo:
-    """A collection of a tenant, as `collection list` tells of it."""
+    """A collection of a tenant, as `collection list` shows it."""
 
     name: str
     preset: str | None

@@ -17,7 +17,7 @@ class ErasureKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetainedRows:
-    """Rows of the audit log, which nobody may change before their retention ends."""
+    """Rows of the audit log that are immutable until their retention ends."""
 
     table: str
     rows: int

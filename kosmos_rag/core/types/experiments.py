@@ -1,4 +1,4 @@
-"""Records of experiments: a second configuration beside the first, and how the two compare."""
+"""Records of experiments: control, treatment and how they compare."""
 
 import uuid
 from collections.abc import Mapping

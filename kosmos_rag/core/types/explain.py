@@ -1,4 +1,4 @@
-"""Explain a search result as text: how each hit got its rank, and what each stage did."""
+"""Explain a search result as text: ranks of passages, and stages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Records of the queue: what is to be done, what is being done, and what came of a pass over a source."""
+"""Records of the queue: jobs, running jobs and sync runs."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Records of a search: candidates, passages and the result, citations and the context of a prompt.
+"""Records of a search: candidates, passages, result, citations and prompt context.
 
 Fields in `Annotated[…, explained(…)]` are shown only where `explain` is asked for (see serialize.py).
 """

@@ -1,8 +1,8 @@
-"""The JSON shape of the records: the library, the command line, HTTP, MCP and the client all use this one.
+"""The JSON shape of the records, the same in every interface.
 
-Pydantic reads the shape from the dataclasses themselves: a field of a record is a member of its object, by the same
-name. Fields marked with `explained` are only in it where `explain` is true: they say something about documents that the
-reader may not see, or repeat what is in the object already.
+The library, the command line, HTTP, MCP and the client all use it. Pydantic reads the shape from the dataclasses
+themselves: a field of a record is a member of its object, by the same name. Fields marked with `explained` are present
+only if `explain` is true: they reveal something about documents that the reader may not see, or repeat other members.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ def from_dict(kind: type[R], values: Mapping[str, Any]) -> R:
 
 
 def json_schema(kind: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of what `to_dict` returns for a record of this class."""
+    """Return the JSON Schema of a record class, as `to_dict` writes it."""
     return _shape(kind).adapter.json_schema(mode="serialization")
 
 
@@ -208,7 +208,10 @@ class Located(Paged):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def location(self) -> str:
-        """Section and lines (or pages) for people: `Churn Calculation | L12 to L38`."""
+        """Section and lines (or pages) for people.
+
+        For example `Churn Calculation | L12 to L38`.
+        """
         name, repeated, (first, last) = ("p. ", "", self.pages) if self.pages else ("L", "L", self.lines)
         where = f"{name}{first}" if first == last else f"{name}{first} to {repeated}{last}"
         return " | ".join([*self.section[-1:], where])

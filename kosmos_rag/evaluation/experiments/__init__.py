@@ -1,1 +1,4 @@
-"""A/B experiments: a share of queries is answered by a second configuration, or repeated with it in the background."""
+"""A/B experiments with a second configuration.
+
+It answers a share of the queries, or repeats them in the background (shadow mode).
+"""

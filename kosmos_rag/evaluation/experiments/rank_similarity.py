@@ -1,4 +1,7 @@
-"""Similarity of two rankings of one query, from 0 (disjoint) to 1 (equal)."""
+"""Similarity of two rankings of one query.
+
+From 0 (disjoint) to 1 (equal).
+"""
 
 from collections.abc import Hashable, Sequence
 

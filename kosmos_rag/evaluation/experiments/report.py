@@ -1,4 +1,4 @@
-"""The two configurations of an experiment, held against each other, with tests of whether they differ."""
+"""Compare the two arms of an experiment, with tests of significance."""
 
 import statistics
 from collections import Counter

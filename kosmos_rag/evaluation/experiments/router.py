@@ -1,4 +1,4 @@
-"""Assign queries to the arms of an experiment, and record how the arms compare."""
+"""Assign queries to the arms of an experiment, and record results."""
 
 import hashlib
 import json

@@ -60,7 +60,13 @@ class Rated:
 def start(worker: ConnectionPool, owner: TenantRef, info: ExperimentInfo, preset: Preset) -> bool:
     """Store an experiment.
 
-    Returns whether there was room: none of its name, none that runs for the same questions.
+    Returns False if one of its name exists, or one that runs for the same questions.
+
+    Args:
+        worker: connections of the worker role.
+        owner: the tenant.
+        info: the experiment.
+        preset: configuration of the treatment.
     """
     values = {
         "tenant_id": owner.id,
@@ -78,7 +84,14 @@ def start(worker: ConnectionPool, owner: TenantRef, info: ExperimentInfo, preset
 
 
 def stop(worker: ConnectionPool, owner: TenantRef, name: str, *, now: datetime) -> bool:
-    """End an experiment. Returns whether it ran."""
+    """End an experiment. Returns whether it was running.
+
+    Args:
+        worker: connections of the worker role.
+        owner: the tenant.
+        name: name of the experiment.
+        now: time of the end.
+    """
     values = {"tenant_id": owner.id, "name": name, "now": now}
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         return connection.execute(statement("stop_experiment"), values).rowcount == 1
@@ -104,7 +117,14 @@ def listed(worker: ConnectionPool, owner: TenantRef) -> list[ExperimentInfo]:
 
 
 def add(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID, result: Result) -> None:
-    """Store a result; nothing where the experiment has been stopped."""
+    """Store a result. Does nothing if the experiment has been stopped.
+
+    Args:
+        worker: connections of the worker role.
+        owner: the tenant.
+        experiment_id: the experiment.
+        result: the result.
+    """
     values = {
         **asdict(result),
         "arm": str(result.arm),
@@ -118,7 +138,13 @@ def add(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID, resu
 
 
 def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) -> list[Rated]:
-    """Return the newest results of an experiment."""
+    """Return the newest results of an experiment, at most `NEWEST`.
+
+    Args:
+        worker: connections of the worker role.
+        owner: the tenant.
+        experiment_id: the experiment.
+    """
     values = {"tenant_id": owner.id, "experiment_id": experiment_id, "limit": NEWEST}
     with (
         worker.transaction(owner.id, [EVERYONE]) as connection,
@@ -128,9 +154,14 @@ def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) 
 
 
 def prune(worker: ConnectionPool, owner: TenantRef, *, keep_days: int) -> int:
-    """Remove results, and experiments that were stopped, so many days ago.
+    """Remove old results, and experiments that were stopped long ago.
 
-    Returns how many results were too old.
+    Returns the number of removed results.
+
+    Args:
+        worker: connections of the worker role.
+        owner: the tenant.
+        keep_days: age in days from which rows are removed.
     """
     values = {"tenant_id": owner.id, "before": datetime.now(UTC) - timedelta(days=keep_days)}
     with worker.transaction(owner.id, [EVERYONE]) as connection:

@@ -1,1 +1,4 @@
-"""Monitoring of live retrieval: recall of the vector index, known answers, isolation of tenants; and repairs."""
+"""Monitor live retrieval and repair it.
+
+The monitor measures recall of the vector index, known answers, and isolation of tenants.
+"""

@@ -1,4 +1,8 @@
-"""The isolation canary: two tenants with secrets; every reader searches for all of them through the public library.
+"""The isolation canary: two tenants with secrets.
+
+Every reader searches for all secrets through the public library.
+
+Every reader searches for all secrets through the public library.
 
 Each tenant has one secret for everyone and one for a department. A reader that retrieves its own secret shows that the
 query could have retrieved the others.

@@ -1,4 +1,7 @@
-"""The recall monitor: measures live recall, known answers and isolation, has low recall repaired, stores each run."""
+"""The recall monitor.
+
+It measures live recall, known answers and isolation, has low recall repaired, and stores each run.
+"""
 
 import time
 import uuid
@@ -47,7 +50,7 @@ class OpenTenant(Protocol):
     def __call__(
         self, name: str, *, principals: Sequence[str] = (EVERYONE,), collection: str | None = None
     ) -> MonitoredTenant:
-        """Return a tenant, or one collection of it, as a reader with these principals sees it."""
+        """Return a tenant, or one collection, for these principals."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Recall of live queries: sampled query vectors, searched again by the index and exactly.
+"""Recall of live queries: samples searched again, by index and exactly.
 
 Runs as the role that answers queries, as the reader of the sample, in one read-only snapshot a sample, on one
 connection, and pauses after each sample as long as the sample took.

@@ -1,4 +1,7 @@
-"""Samples and runs of the recall monitor in the database, as the worker role."""
+"""Samples and runs of the recall monitor in the database.
+
+Reads and writes as the worker role.
+"""
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Verdicts on the measurements of a run. Too few measurements never raise an alarm."""
+"""Verdicts on the measurements of a run.
+
+Too few measurements never raise an alarm.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Drop a space that is not live: retire it, then delete its vectors in batches, then the space."""
+"""Drop a space that is not live.
+
+It is retired, then its vectors are deleted in batches, then the space.
+"""
 
 import uuid
 from collections.abc import Callable

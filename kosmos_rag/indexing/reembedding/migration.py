@@ -1,4 +1,4 @@
-"""Migration of a tenant to the other configured embedding model, while queries are answered.
+"""Migrate a tenant to the other embedding model while queries are answered.
 
 A target space is created next to the live one. Publications write both from then on; `backfill` embeds older chunks,
 and those that a process without the second model has published since. The cutover changes one row, in a transaction

@@ -1,4 +1,8 @@
-"""Backfill by many processes on many machines, with Ray Data (the extra `ray`).
+"""Backfill by many processes with Ray Data (the extra `ray`).
+
+The processes may run on many machines.
+
+The processes may run on many machines.
 
 Partitions of the id range are distributed. Each is filled by the code of the local backfill, over a connection of its
 own: it looks up missing chunks, embeds and writes them. Texts and vectors pass through no coordinator, and a partition

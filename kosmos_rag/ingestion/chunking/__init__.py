@@ -1,4 +1,4 @@
-"""Five chunkers behind the `Chunker` protocol, and the factory that builds the configured one."""
+"""Five chunkers with one protocol, and the factory of the configured one."""
 
 from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.errors import ConfigError

@@ -1,4 +1,7 @@
-"""The hierarchical chunker: small chunks for search, each with its section for the context."""
+"""The hierarchical chunker.
+
+It makes small chunks for search, each with its section for the context.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

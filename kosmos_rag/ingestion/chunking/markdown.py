@@ -1,4 +1,7 @@
-"""The Markdown chunker: a chunk lies within one section, and a heading stays with its text."""
+"""The Markdown chunker.
+
+A chunk is part of one section, and a heading is never separated from its text.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Spans of text: trim, cut and overlap them, and turn them into chunks."""
+"""Spans of text: trim, cut, overlap and turn into chunks."""
 
 import re
 import unicodedata

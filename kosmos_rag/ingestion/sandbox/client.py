@@ -1,4 +1,7 @@
-"""Parse a file in a confined child process; every outcome is a document or a ParseError."""
+"""Parse a file in a confined child process.
+
+Every outcome is a document or a ParseError.
+"""
 
 import signal
 import socket

@@ -1,4 +1,7 @@
-"""Start, use and replace the fork server: the process (`zygote`) that forks a child for each file."""
+"""Start, use and replace the fork server.
+
+It is the process (`zygote`) that forks a child for each file.
+"""
 
 import atexit
 import os

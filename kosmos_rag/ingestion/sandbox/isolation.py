@@ -1,4 +1,4 @@
-"""What a parser's process cannot reach: the layers that close it off, and a probe that tries to get through them.
+"""Isolation layers of a parser's process, and a probe that tests them.
 
 Each layer may be missing: containers refuse namespaces, old kernels lack Landlock. What counts is what the probe could
 not reach. Run as a module it prints that for its parent.
@@ -61,7 +61,10 @@ class Isolation:
         return f"a parser's process can reach: {', '.join(self.reachable)}{without}"
 
     def remedy(self) -> str:
-        """Return what is in reach, and what to do about it where `ingestion.parsing.require_isolation` is on."""
+        """Return what the process can reach, and what to do about it.
+
+        For a process that runs with `ingestion.parsing.require_isolation`.
+        """
         return (
             f"{self.describe()}; let containers use seccomp filters and Landlock, on Linux 5.13 or newer "
             "(docs/parsing.md), or set ingestion.parsing.require_isolation to false"
@@ -91,7 +94,7 @@ class Confinement:
 
     @classmethod
     def prepare(cls) -> Self:
-        """Close off this process, of one thread, as far as its children go on from it, and prepare the rest."""
+        """Confine this single-threaded process and prepare the rest for its children."""
         clear_dumpable()
         ruleset = landlock.create_ruleset(_readable())
         namespaces = leave_network()
@@ -139,9 +142,10 @@ class Confinement:
 
 
 def _readable() -> Iterator[Path]:
-    """Yield what the parsers' libraries are loaded from: installed packages, ours, and the system's libraries.
+    """Yield the folders that the parsers' libraries are loaded from.
 
-    Not every folder of `sys.path`: that of a program has its settings in it, and its secrets.
+    They are installed packages, ours, and the system's libraries. Not every folder of `sys.path` is among them: that of
+    a program contains its settings and its secrets.
     """
     yield _PACKAGE
     for name in ("stdlib", "platstdlib"):

@@ -66,7 +66,7 @@ def create_ruleset(readable: Iterable[Path]) -> int | None:
 
 
 def restrict(ruleset: int) -> None:
-    """Enforce a ruleset on this thread and what it starts, for good.
+    """Enforce a ruleset on this thread and its children, permanently.
 
     Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError.
     """

@@ -1,4 +1,7 @@
-"""What takes abilities away from a process. Where a system lacks one of these, the others still hold."""
+"""Remove abilities from a process.
+
+Where a system lacks one of these limits, the others still apply.
+"""
 
 import contextlib
 import ctypes
@@ -90,7 +93,7 @@ def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
 
 
 def _limit(which: int, value: int, *, grace: int = 0) -> None:
-    """Lower a limit for good. The hard one may be lower already."""
+    """Lower a limit permanently. The hard limit may be lower already."""
     _, hard = resource.getrlimit(which)
     highest = value + grace if hard == resource.RLIM_INFINITY else min(value + grace, hard)
     resource.setrlimit(which, (min(value, highest), highest))

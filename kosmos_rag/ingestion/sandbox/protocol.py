@@ -1,4 +1,7 @@
-"""What goes between the processes: frames of a length and that many bytes, JSON in them, never pickle."""
+"""Messages between the processes, as frames of JSON, never pickle.
+
+A frame is a length and that many bytes.
+"""
 
 import json
 import socket
@@ -28,7 +31,7 @@ _BESIDE_TEXT = 2**24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What a child is told about a file, beside its bytes."""
+    """Parameters of one file for a child. The bytes follow separately."""
 
     source: str
     title: str | None
@@ -87,7 +90,7 @@ def encode_reply(reply: ParsedDocument | Failure) -> bytes:
 def decode_reply(frame: bytes | bytearray) -> ParsedDocument:
     """Read a reply.
 
-    The child is not trusted: what it says is held against the types.
+    The child is not trusted: its reply is validated against the types.
 
     Raises:
         ParseError: the one that the child reports.

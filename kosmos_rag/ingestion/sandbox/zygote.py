@@ -1,4 +1,8 @@
-"""The process that forks the children. It imports the parsers once, so that a child costs milliseconds.
+"""The process that forks the children.
+
+It imports the parsers once, so that a child costs milliseconds.
+
+It imports the parsers once, so that a child costs milliseconds.
 
 It has one thread and nothing of the environment it was started from; `isolation` closes its children off. Run as a
 module with the control socket as standard input; it ends when that closes.

@@ -1,1 +1,1 @@
-"""Document sources: each lists its documents with etags, and loads one of them."""
+"""Document sources. Each lists documents with etags and loads one."""

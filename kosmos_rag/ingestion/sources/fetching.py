@@ -1,4 +1,7 @@
-"""HTTP client for untrusted URLs: allowed hosts, checked addresses, few redirects, bounded time and size."""
+"""HTTP client for untrusted URLs.
+
+It checks hosts and addresses, follows few redirects, and bounds time and size.
+"""
 
 import threading
 import time

@@ -97,7 +97,7 @@ class FolderSource:
         return self._is_ignored(source.removeprefix(self._prefix), ignore_files)
 
     def _is_external(self, path: Path) -> bool:
-        """Whether a path of the folder leads out of it by a link.
+        """Whether a link leads from a path out of the folder.
 
         The queue keeps entries: a file may have become a link since it was listed.
         """
@@ -154,7 +154,10 @@ class FolderSource:
                 pending += [path for path in inner if not os.path.islink(path)]  # noqa: PTH114
 
     def _file_entries(self, paths: Iterable[Path]) -> Iterator[Entry]:
-        """Yield the entries of listed files, without links out of the folder and what was removed meanwhile."""
+        """Yield the entries of listed files.
+
+        Links out of the folder and files that were removed meanwhile are left out.
+        """
         for path in paths:
             if path.is_symlink() and self._is_external(path):
                 continue

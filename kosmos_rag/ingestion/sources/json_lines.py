@@ -1,4 +1,4 @@
-"""A JSON Lines file as a source: each line is an object, each object a document."""
+"""A JSON Lines file as a source. Each object is a document."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The interface of sources: a lazy listing of entries, and one document for an entry."""
+"""The interface of sources: list entries, and load one document."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

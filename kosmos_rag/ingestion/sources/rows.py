@@ -35,7 +35,7 @@ class Fields:
 def row_id(row: Mapping[str, Any], field: str) -> RowId:
     """Return the id of a row.
 
-    Raises SourceError where it has none to tell it by.
+    Raises SourceError if it has none.
     """
     value = row.get(field)
     if isinstance(value, UUID):

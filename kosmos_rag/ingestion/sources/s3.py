@@ -1,4 +1,4 @@
-"""Objects under a prefix of an S3 bucket, or of a compatible store, as a source."""
+"""Objects under a prefix of an S3-compatible bucket, as a source."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

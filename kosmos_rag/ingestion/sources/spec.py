@@ -1,4 +1,4 @@
-"""What every kind of source is told about its documents, and how a spec that cannot be used is named."""
+"""Options that every kind of source has, and validation of specs."""
 
 import json
 from collections.abc import Mapping
@@ -65,7 +65,10 @@ _FEEDS: Mapping[str, type[PermissionFeedSpec]] = {"json_lines": JsonLinesPermiss
 
 
 def validate_feed(values: Any) -> PermissionFeedSpec:
-    """Return the spec of a permission feed as its model. Raises RequestError, one line for all faults."""
+    """Return the spec of a permission feed as its model.
+
+    Raises RequestError, one line for all faults.
+    """
     if isinstance(values, JsonLinesPermissions | SqlPermissions):
         return values
     kind = values.get("kind") if isinstance(values, Mapping) else None
@@ -92,7 +95,10 @@ class DocumentOptions(Section):
 
     @property
     def document_acl(self) -> tuple[str, ...]:
-        """The acl of the documents; one that stands for the feed where there is one."""
+        """The acl of the documents.
+
+        With a permission feed it is a placeholder.
+        """
         return self.acl if self.permissions is None else (PERMISSION_FEED,)
 
     def document(

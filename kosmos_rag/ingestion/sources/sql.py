@@ -105,13 +105,20 @@ class SqlSource:
 
 
 def escape_colons(query: str) -> str:
-    """Return a query of a spec for `sqlalchemy.text`: a colon names no parameter in it."""
+    """Escape a query of a spec for `sqlalchemy.text`.
+
+    A colon then names no parameter.
+    """
     return query.strip().rstrip(";").replace(":", "\\:")
 
 
 @contextmanager
 def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"]:
-    """Connect to the database of a source. Raises SourceError for what the database reports.
+    """Connect to the database of a source.
+
+    Raises SourceError for errors that the database reports.
+
+    Raises SourceError for errors that the database reports.
 
     Args:
         engine: from `read_only_engine`.
@@ -133,7 +140,10 @@ def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"
 
 
 def read_only_engine(variable: str) -> "Engine":
-    """Return an engine that only reads. Raises ConfigError where the variable holds no URL that can be used."""
+    """Return an engine that only reads.
+
+    Raises ConfigError if the variable contains no usable URL.
+    """
     from sqlalchemy import create_engine, event, make_url
     from sqlalchemy.exc import ArgumentError
     from sqlalchemy.pool import NullPool

@@ -1,1 +1,1 @@
-"""Text in, vectors out: the embedding model, its tokenizer, and the space that a tenant's vectors live in."""
+"""Embedding models, their tokenizers, and the embedding spaces of tenants."""

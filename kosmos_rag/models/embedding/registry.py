@@ -1,4 +1,4 @@
-"""The configured embedding models: that of new tenants, and the target of a migration.
+"""The configured embedding models: of new tenants, and the migration target.
 
 Either may be the model of a tenant's live space: before its migration, after it, and after a rollback.
 """

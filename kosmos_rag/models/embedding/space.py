@@ -1,4 +1,4 @@
-"""Embedding spaces: which model made a tenant's vectors, and whether another one is compatible.
+"""Embedding spaces: the model of a tenant's vectors, and compatibility with others.
 
 Vectors of two models of one size can be compared without an error, and the result means nothing. The name of a model is
 no proof (a folder can hold any model), so a space stores the vector of a probe sentence, and a model must reproduce it.

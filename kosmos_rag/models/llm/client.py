@@ -1,4 +1,7 @@
-"""Chat client of a language model server: vLLM, llama.cpp, Ollama, or a hosted service."""
+"""Chat client of a language model server.
+
+It works with vLLM, llama.cpp, Ollama and hosted services.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

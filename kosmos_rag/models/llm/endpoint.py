@@ -1,4 +1,7 @@
-"""Address and key of a language model server, and errors that show neither's secrets."""
+"""Address and key of a language model server.
+
+Error messages show neither the key nor secrets in the address.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -80,9 +83,9 @@ class Endpoint:
         return self.error(f"failed ({details}): look into its log, or correct language_model.model")
 
     def excerpt(self, text: str) -> str:
-        """Return the start of a server's text on one line, without the key.
+        """Return the start of a server's reply on one line.
 
-        Some servers echo it.
+        The key is masked: some servers echo it.
         """
         text = " ".join(text.split())
         if self._key:

@@ -1,1 +1,1 @@
-"""Light stand-ins for models, so that tests and examples run without one."""
+"""Small replacements for models, for tests and examples."""

@@ -1,4 +1,7 @@
-"""Embedder without a model, for tests: texts with common words have similar vectors."""
+"""Embedder without a model, for tests.
+
+Texts with common words have similar vectors.
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""Query expansion: synonyms from a file, other wordings and a hypothetical passage by a language model."""
+"""Query expansion: synonyms from a file, wordings and passages of a model."""

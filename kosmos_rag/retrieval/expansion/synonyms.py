@@ -21,7 +21,7 @@ except ImportError:  # PyYAML was built without its C parser, which is six times
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """A synonym rule: a term of `terms` in a text adds all `synonyms`."""
+    """A synonym rule: any of its terms adds all its synonyms."""
 
     terms: tuple[str, ...]
     synonyms: tuple[str, ...]

@@ -1,4 +1,7 @@
-"""The ranking by BM25, computed by rank-bm25 with the parameters of kosmos_rag.core.text.bm25. Imports NumPy."""
+"""Rank paragraphs by BM25, computed by rank-bm25.
+
+The parameters are those of kosmos_rag.core.text.bm25. Imports NumPy.
+"""
 
 import re
 import unicodedata

@@ -1,4 +1,7 @@
-"""The classic ranking: a count of shared words, and extra points for phrases and for words of SQL."""
+"""Rank paragraphs by the number of words shared with the query.
+
+Phrases and words of SQL get extra points.
+"""
 
 from collections.abc import Sequence
 

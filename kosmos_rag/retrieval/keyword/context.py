@@ -115,6 +115,11 @@ class KeywordContext:
         """Create a context from the documents that a reader may read.
 
         Raises DatabaseError, RequestError if an audit log is kept, and as the constructor does.
+
+        Args:
+            scope: A tenant as its reader sees it; all its texts are read once.
+            ranking: `bm25` or `classic`.
+            fallback: The context if there are no paragraphs.
         """
         paragraphs = [paragraph for source, text in scope.texts() for paragraph in split_paragraphs(text, source)]
         return cls(paragraphs, ranking=ranking, fallback=fallback)

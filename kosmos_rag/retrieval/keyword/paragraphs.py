@@ -1,4 +1,4 @@
-"""Read a text file, and split its text at blank lines into paragraphs.
+"""Read a text file and split it at blank lines into paragraphs.
 
 Files are in UTF-8, or in UTF-16 or UTF-32 by byte order mark.
 """

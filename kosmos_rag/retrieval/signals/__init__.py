@@ -1,1 +1,1 @@
-"""Signals: rules that change the order of ranked passages, and intents that select rules by the kind of query."""
+"""Signals: rules that reorder ranked passages, and intents that select them."""

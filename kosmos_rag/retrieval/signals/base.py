@@ -1,4 +1,4 @@
-"""Base classes of signals: settings of their own and one pure function over passages."""
+"""Base classes of signals: settings and one pure function over passages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Intents: kinds of queries, recognised by patterns and words; the first match counts."""
+"""Intents: kinds of queries, recognised by patterns and words.
+
+The first match counts.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Score and selection signals over any documents; `RULES` maps the names in `rag.signals` to their classes."""
+"""Score and selection signals over any documents.
+
+`RULES` maps the names in `rag.signals` to their classes.
+"""
 
 import re
 from collections import Counter

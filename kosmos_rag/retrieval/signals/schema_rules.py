@@ -1,4 +1,6 @@
-"""Score signals over documents of a database schema: models, columns and query recipes.
+"""Score signals over documents of a database schema.
+
+Such documents describe models, columns and query recipes.
 
 `text2sql` ingests such documents; these rules read only their metadata. They are part of retrieval because presets name
 them like any other signal, and retrieval does not import text2sql.

@@ -1,1 +1,4 @@
-"""The audit log: a result is recorded before its reader gets it; seals reveal later changes."""
+"""The audit log. Seals reveal later changes.
+
+A result is recorded before its reader gets it.
+"""

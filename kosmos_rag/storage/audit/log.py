@@ -1,4 +1,7 @@
-"""Write the audit log: a result is recorded, on disk, before its reader gets it."""
+"""Write the audit log.
+
+A result is recorded, on disk, before its reader gets it.
+"""
 
 import os
 import uuid

@@ -1,4 +1,4 @@
-"""Rotate the monthly partitions of the audit log: create the next ones, drop the expired ones.
+"""Create and drop the monthly partitions of the audit log.
 
 Rows of months without a partition are in the default partitions. A month that started there stays there.
 """

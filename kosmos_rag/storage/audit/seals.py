@@ -1,4 +1,6 @@
-"""Seals of the audit log: a hash chain that reveals changed, removed and inserted records.
+"""Seals of the audit log: a hash chain that reveals changes.
+
+It reveals changed, removed and inserted records.
 
 Records are sealed in batches, in the order of their positions. A writer holds a shared lock on the log of its tenant
 from before it draws a position until it commits. The sealer takes this lock exclusively for a moment: every position

@@ -1,1 +1,4 @@
-"""The job queue, in the same database as the results: a job finishes in the transaction that writes its result."""
+"""The job queue, in the same database as the results.
+
+A job finishes in the transaction that writes its result.
+"""

@@ -1,4 +1,6 @@
-"""The queue: jobs with leases and fencing tokens, claimed with `FOR UPDATE SKIP LOCKED`, fair between tenants.
+"""The queue: jobs with leases and fencing tokens, fair between tenants.
+
+They are claimed with `FOR UPDATE SKIP LOCKED`.
 
 A job may run twice, but its effect is committed once: a worker finishes a job in the transaction that writes the
 result, and that transaction verifies the token. docs/decisions/0012-own-queue.md says why this is not a library.

@@ -1,4 +1,7 @@
-"""Counts of sync runs: seen = new + changed + unchanged + removed + failed, once a run has finished."""
+"""Counts of sync runs.
+
+Once a run has finished, seen = new + changed + unchanged + removed + failed.
+"""
 
 import uuid
 from collections.abc import Mapping, Sequence

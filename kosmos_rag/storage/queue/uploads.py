@@ -1,4 +1,4 @@
-"""Uploads: bytes that the database keeps, in chunks, until a job ingests them."""
+"""Uploaded files, in chunks, until a job ingests them."""
 
 import uuid
 from collections.abc import Collection

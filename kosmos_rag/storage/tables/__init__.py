@@ -1,4 +1,6 @@
-"""The tables as SQLAlchemy metadata, for the linter and for a test that compares them with the migrations.
+"""The tables as SQLAlchemy metadata, for the linter and a test.
+
+The test compares them with the migrations.
 
 Queries do not use this package; they are in sql/*.sql.
 """

@@ -1,4 +1,4 @@
-"""The audit log: who asked what and got which passages, and the seals over it.
+"""The audit log: events, their passages, and the seals over them.
 
 No foreign keys: the log outlives documents and tenants. Both tables of the log are partitioned by month.
 """

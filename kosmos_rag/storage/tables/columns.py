@@ -12,7 +12,7 @@ metadata = MetaData(schema=SCHEMA)
 
 
 def column(name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]], *, null: bool = False) -> Column[Any]:
-    """Return a column that holds no nulls unless told."""
+    """Return a column, not null by default."""
     return Column(name, kind, nullable=null)
 
 
@@ -35,6 +35,11 @@ def references(column: str, table: str, *, on_delete: str | None = "CASCADE") ->
     """Return a foreign key that includes the tenant.
 
     So no row can point into another tenant.
+
+    Args:
+        column: the referencing column.
+        table: the referenced table, in the schema kosmos.
+        on_delete: action of the referential constraint; None for no action.
     """
     return ForeignKeyConstraint(
         ["tenant_id", column], [f"{SCHEMA}.{table}.tenant_id", f"{SCHEMA}.{table}.id"], ondelete=on_delete

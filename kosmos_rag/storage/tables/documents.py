@@ -1,4 +1,4 @@
-"""Tenants, what they have, and the settings that their collections go by."""
+"""Tenants, their documents, and the settings of their collections."""
 
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import (

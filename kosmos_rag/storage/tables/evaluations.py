@@ -1,4 +1,4 @@
-"""What was measured of retrieval: an evaluation, and its results question by question."""
+"""Evaluations of retrieval, and their results by question."""
 
 from sqlalchemy import Boolean, CheckConstraint, Double, Integer, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB

@@ -1,4 +1,4 @@
-"""Experiments: a second configuration beside the first, and what came of the questions that took part."""
+"""Experiments, and the results of their questions."""
 
 from sqlalchemy import (
     Boolean,

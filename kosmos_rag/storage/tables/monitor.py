@@ -1,4 +1,4 @@
-"""The recall monitor: samples of live searches, measurements, and the history of the indexes."""
+"""The recall monitor: samples of searches, measurements and index events."""
 
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import CheckConstraint, Double, Index, PrimaryKeyConstraint, Table, Text, Uuid

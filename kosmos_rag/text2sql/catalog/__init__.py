@@ -1,1 +1,1 @@
-"""The described database: tables, columns, joins, and the sources that they are read from."""
+"""The described database: tables, columns, joins, and schema sources."""

@@ -1,4 +1,8 @@
-"""The documents of a schema: one for each table, column and recipe, small enough to be one chunk each.
+"""The documents of a schema, one for each table, column and recipe.
+
+Each is small enough for one chunk.
+
+Each is small enough for one chunk.
 
 They are ingested like any document. Their ids, which are their sources, follow from names alone, so that what has not
 changed is found unchanged.

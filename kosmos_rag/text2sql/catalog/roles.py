@@ -48,8 +48,8 @@ def foreign_keys_with_targets(schema: DatabaseSchema, table: TableSchema) -> lis
 def variant_keys(schema: DatabaseSchema, table: TableSchema) -> list[tuple[ForeignKey, ForeignKey]]:
     """Return pairs of foreign keys (base, variant).
 
-    Rows that stand for the base as a whole have null in the variant's columns. This is the case if a table references
-    two others, one of which references the other, and that key may be null.
+    A row of the base itself has null in the variant's columns. This is the case if a table references two others, one
+    of which references the other, and that key may be null.
     """
     keys = foreign_keys_with_targets(schema, table)
     return [

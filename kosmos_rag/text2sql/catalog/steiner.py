@@ -1,4 +1,7 @@
-"""Shortest trees that connect chosen nodes of a graph whose edges all have length one."""
+"""Steiner trees: shortest trees that connect chosen nodes of a graph.
+
+All edges have length one.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations

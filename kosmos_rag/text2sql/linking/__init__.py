@@ -1,1 +1,4 @@
-"""Schema grounding: the tables, columns and joins that a question needs, from the documents of schemas."""
+"""Schema grounding: the tables, columns and joins that a question needs.
+
+It reads them from the documents of schemas.
+"""

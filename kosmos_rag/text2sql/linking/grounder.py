@@ -1,4 +1,7 @@
-"""Schema grounding over a collection: selects the part of the schemas that a question needs."""
+"""Schema grounding over a collection.
+
+It selects the part of the schemas that a question needs.
+"""
 
 import threading
 import time
@@ -160,9 +163,9 @@ class SchemaGrounding:
         return report
 
     def _is_current(self, schema: DatabaseSchema, existing: Sequence[DocumentInfo], acl: tuple[str, ...]) -> bool:
-        """Return whether the collection holds the same schema for everyone.
+        """Return whether the collection has the same schema for everyone.
 
-        The acl of documents is not listed: a schema for some readers is written anew.
+        The acl of documents is not listed: a schema for some readers is written again.
         """
         if acl != (EVERYONE,):
             return False

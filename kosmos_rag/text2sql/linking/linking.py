@@ -1,4 +1,4 @@
-"""Schema linking: from a question's words and its documents to tables and columns.
+"""Schema linking: map a question to tables and columns.
 
 A document is retrieved for its whole text. A question needs several tables, and names them by words that occur in some
 names and not in others. So each word takes the best match among the names of a table and its columns (the late

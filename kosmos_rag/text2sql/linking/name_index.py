@@ -1,4 +1,4 @@
-"""Index of the names of schemas, searched by the words of a question."""
+"""Index of schema names, searched by the words of a question."""
 
 import math
 from collections import defaultdict

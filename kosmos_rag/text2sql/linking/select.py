@@ -1,4 +1,4 @@
-"""Select the parts of a schema for the prompt: columns, joins, recipes, ambiguities."""
+"""Select columns, joins, recipes and ambiguities of a schema for the prompt."""
 
 from collections.abc import Callable, Mapping, Sequence
 

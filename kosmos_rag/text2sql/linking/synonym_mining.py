@@ -1,4 +1,4 @@
-"""Mine synonyms from a log of questions and the columns chosen for them."""
+"""Mine synonyms from a log of questions and chosen columns."""
 
 import json
 from collections import Counter

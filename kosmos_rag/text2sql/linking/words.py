@@ -1,4 +1,4 @@
-"""Words of questions and of table and column names, in a form for comparison.
+"""Normalise words of questions and names for comparison.
 
 Schema linking keeps its own stop words and stemmer. Words such as `list`, `show` and `total` are instructions in a
 question for data and carry meaning in a text. Names are short: the stemmer of `core.text.words` also cuts `-ation`,

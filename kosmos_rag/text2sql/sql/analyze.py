@@ -1,4 +1,4 @@
-"""Analyze SQL against a schema: tables and columns in use, and join columns."""
+"""Analyze SQL against a schema: tables, columns and join columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Run checked queries in a read-only transaction, with a time limit and a row cap."""
+"""Run validated queries in a read-only transaction.
+
+They have a time limit and a row limit.
+"""
 
 import sqlite3
 import time

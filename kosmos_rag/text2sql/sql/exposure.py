@@ -84,7 +84,7 @@ def _refuse_hidden_names(analysis: QueryAnalysis, dialect: str | None, hidden_us
 def _join_aliases(tree: "exp.Query", dialect: str | None) -> Iterator[str]:
     """Yield the aliases of parenthesised joins.
 
-    Such an alias stands for the rows of all their tables.
+    Such an alias covers the rows of all their tables.
     """
     from sqlglot import exp
 

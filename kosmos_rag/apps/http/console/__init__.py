@@ -1,5 +1,5 @@
-"""The web console's pages: the library's records in, HTML out. Who asks, and what is done, is the service's matter.
+"""The web console: renders the library's records as HTML.
 
-Templates are in `templates/`, what browsers fetch beside them in `assets/`. Every value is escaped as it is put into a
-page: a document's text is text there, whatever it looks like.
+Templates are in `templates/`; files for browsers are in `assets/`. Every value is escaped when it is put into a page:
+markup in a document is shown as text.
 """

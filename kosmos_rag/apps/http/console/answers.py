@@ -1,4 +1,4 @@
-"""View model of an answer: its text with linked markers, and its sources."""
+"""View model of an answer: text with linked markers, and sources."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""View models of the health page: histograms of durations, and recall of vector indexes now and over time."""
+"""View models of the health page.
+
+They are histograms of durations, and recall of vector indexes over time.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,7 +139,10 @@ def _label(bounds: Sequence[float], index: int) -> str:
 
 
 def _quantile(share: float, bounds: Sequence[float], bucket_counts: Sequence[int]) -> float | None:
-    """Return milliseconds by linear interpolation within the bucket, as Prometheus does; None in the last bucket."""
+    """Return milliseconds by linear interpolation within the bucket.
+
+    As Prometheus does. None in the last bucket.
+    """
     target_rank, cumulative, low = share * sum(bucket_counts), 0, 0.0
     for bound, bucket_count in zip(bounds, bucket_counts, strict=False):
         if bucket_count and cumulative + bucket_count >= target_rank:

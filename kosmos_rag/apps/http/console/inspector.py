@@ -1,4 +1,4 @@
-"""View model of the inspector: rankings of the retrievers, fusion, parts of each score, timings.
+"""View model of the inspector: rankings, fusion, score parts and timings.
 
 Templates draw the geometry: bars in percent of a width of 100, lines in pixels of height.
 """
@@ -215,7 +215,10 @@ def _curve(left: float, right: float) -> str:
 
 
 def _strength(rank: int) -> float:
-    """Return the opacity of a line: the first ranks contribute most to a fused score."""
+    """Return the opacity of a line.
+
+    The first ranks contribute most to a fused score.
+    """
     return round(0.3 + 0.7 / math.sqrt(rank), 2)
 
 
@@ -240,7 +243,10 @@ def _rerank(hit: Passage) -> tuple[Bar, ...]:
 
 
 def _value_range(parts_by_hit: Iterable[Sequence[tuple[str, str, float]]]) -> tuple[float, float]:
-    """Return the smallest sum of negative parts and the largest of positive parts."""
+    """Return the smallest negative sum and the largest positive sum.
+
+    A sum is of the parts of one hit with that sign.
+    """
     low, high = 0.0, 0.0
     for parts in parts_by_hit:
         low = min(low, sum(value for _, _, value in parts if value < 0))
@@ -249,7 +255,10 @@ def _value_range(parts_by_hit: Iterable[Sequence[tuple[str, str, float]]]) -> tu
 
 
 def _stack_bars(parts: Sequence[tuple[str, str, float]], low: float, high: float) -> Iterator[Bar]:
-    """Yield the segments of a bar: positive parts to the right of 0, negative ones to the left."""
+    """Yield the segments of a bar.
+
+    Positive parts are to the right of 0, negative ones to the left.
+    """
     scale = 100 / (high - low)
     right = left = -low * scale
     for kind, name, value in parts:

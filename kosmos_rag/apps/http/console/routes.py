@@ -110,7 +110,10 @@ def _question(fields: dict[str, str]) -> str:
 
 
 async def _initial_options(caller: Caller) -> dict[str, Any]:
-    """Return the initial values of a form; a single collection is selected, so that its settings apply."""
+    """Return the initial values of a form.
+
+    A single collection is selected, so that its settings apply.
+    """
     options = await _collection_options(caller, None)
     default = options["collections"][0].name if len(options["collections"]) == 1 else None
     return options | {"collection": default}

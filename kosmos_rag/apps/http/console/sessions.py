@@ -1,4 +1,6 @@
-"""Sessions of the console: credentials in an HttpOnly cookie, and posts from its own pages only.
+"""Sessions of the console, in an HttpOnly cookie.
+
+Posts are accepted from its own pages only.
 
 Only console routes read the cookie. The API reads none: a page of another origin can make a browser send a cookie,
 but never an Authorization header.

@@ -1,4 +1,4 @@
-"""View model of a source page: numbered lines, with the cited ones and the highlighted spans."""
+"""View model of a source page: numbered lines and highlighted spans."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,7 +89,10 @@ def _overlaps(text: str, offset: int, passage: Span | None) -> bool:
 
 
 def _window(length: int, available: int, position: int) -> Span:
-    """Return the part of a line to show where it does not fit: it starts shortly before `position`."""
+    """Return the part of a line that fits the page.
+
+    It starts shortly before `position`.
+    """
     start_char = max(0, min(position - _LEADING_CHARS, length - available))
     return start_char, min(length, start_char + available)
 

@@ -1,4 +1,4 @@
-"""The tables and columns that a question needs, for agents that write SQL."""
+"""Routes of schema grounding, for agents that write SQL."""
 
 from fastapi import APIRouter
 

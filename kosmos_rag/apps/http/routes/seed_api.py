@@ -1,4 +1,7 @@
-"""Endpoints that the first requirements named: thin versions of those under /v1, with the same rules."""
+"""Endpoints that the first requirements named.
+
+They are thin versions of those under /v1, with the same rules.
+"""
 
 from fastapi import APIRouter, Response
 from pydantic import Field

@@ -1,1 +1,4 @@
-"""Command lines of workers for some kinds of jobs: `python -m workers.ingest`, `python -m workers.maintenance`."""
+"""Command lines of workers for some kinds of jobs.
+
+`python -m workers.ingest` and `python -m workers.maintenance` run them.
+"""

@@ -1,4 +1,7 @@
-"""Ingestion worker: runs document, sync and schema jobs of all tenants, and mirrors the given paths."""
+"""Ingestion worker: runs document, sync and schema jobs.
+
+It serves all tenants, and mirrors the given paths.
+"""
 
 import argparse
 import logging

@@ -1,4 +1,7 @@
-"""Runs the jobs of a process with one engine; each kind of job has a handler."""
+"""Runs the jobs of a process with one engine.
+
+Each kind of job has a handler.
+"""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +23,10 @@ class JobHandler(Protocol):
     """Runs jobs of some kinds."""
 
     def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer | None:
-        """Run and finish a job; return counters to add. Errors release or fail the job."""
+        """Run and finish a job; return counters to add.
+
+        Errors release or fail the job.
+        """
         ...
 
 
@@ -73,7 +79,13 @@ class EngineJobRunner:
 
 
 def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
-    """Run a job, and report how it ended."""
+    """Run a job, and report how it ended.
+
+    Args:
+        handler: the handler of the job's kind.
+        job: the job.
+        channel: the supervisor's channel.
+    """
     try:
         counts = handler.run(job, channel)
     except (JobInterrupted, DatabaseUnavailable):

@@ -1,4 +1,7 @@
-"""Handler of document jobs: their leases, outcomes and threads in the ingest pipeline."""
+"""Handler of document jobs.
+
+It supplies the leases, outcomes and threads of the ingest pipeline.
+"""
 
 import json
 import logging
@@ -289,7 +292,10 @@ class DocumentHandler:
 
 
 def _batch_key(job: Job) -> tuple[uuid.UUID, str, str]:
-    """Return the key of jobs that are ingested together: tenant, collection, version of the preset."""
+    """Return the key of jobs that are ingested together.
+
+    It consists of tenant, collection and version of the preset.
+    """
     return job.tenant_id, job.collection, job.payload.get("preset", "")
 
 
@@ -304,7 +310,13 @@ def upload_ids(jobs: Iterable[Job]) -> list[uuid.UUID]:
 
 
 def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
-    """Record a failed job; retry it where that may help."""
+    """Record a failed job, and retry it if that may help.
+
+    Args:
+        channel: the supervisor's channel.
+        job: the job.
+        error: why it failed.
+    """
     code = error.code if isinstance(error, IngestionError) else type(error).__name__
     # A fault of the document stays; a model or a server may be available again.
     retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
@@ -323,6 +335,11 @@ def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> N
     """Record an error that is a bug.
 
     The job is retried, and the log has the traceback.
+
+    Args:
+        channel: the supervisor's channel.
+        job: the job.
+        error: the unexpected error.
     """
     log.error(
         "job %d raised an unexpected error", job.id, exc_info=error,

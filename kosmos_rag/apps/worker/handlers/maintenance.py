@@ -127,7 +127,10 @@ class MaintenanceHandler:
 
 
 def _index_gauges(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:
-    """Return the gauges of a tenant's indexes; without recall where none was measured."""
+    """Return the gauges of a tenant's indexes.
+
+    Recall is missing if none was measured.
+    """
     recalls = [recall for info in indexes if (recall := info.health.get("recall_at_10")) is not None]
     gauges: dict[Metric, float] = {
         INDEX_DUE: sum(info.due is not None for info in indexes),

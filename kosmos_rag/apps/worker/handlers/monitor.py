@@ -1,4 +1,7 @@
-"""The recall monitor within a round of maintenance: runs what is due, and reports it as logs and metrics."""
+"""Runs the recall monitor within a round of maintenance.
+
+Runs that are due are reported as logs and metrics.
+"""
 
 import logging
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Handler of schema jobs: reads the schema of a database and updates its documents."""
+"""Handler of schema jobs: updates the documents of a schema."""
 
 import logging
 

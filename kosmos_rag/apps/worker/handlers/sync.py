@@ -1,4 +1,7 @@
-"""Handler of sync jobs: lists a source, enqueues new and changed documents, removes missing ones."""
+"""Handler of sync jobs.
+
+It lists a source, enqueues new and changed documents, and removes missing ones.
+"""
 
 import logging
 import time
@@ -66,7 +69,10 @@ class SyncHandler:
 
 
 class _SyncRun:
-    """One sync of a source; each transaction verifies the lease, so that a revoked sync writes nothing."""
+    """One sync of a source.
+
+    Each transaction verifies the lease, so that a revoked sync writes nothing.
+    """
 
     def __init__(
         self,

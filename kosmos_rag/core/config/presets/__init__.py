@@ -1,4 +1,7 @@
-"""A preset read from its file, with what it extends, and laid over settings."""
+"""Read a preset from its file and apply it to settings.
+
+A preset may extend others.
+"""
 
 import hashlib
 import json

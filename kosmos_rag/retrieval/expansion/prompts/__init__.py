@@ -1,4 +1,7 @@
-"""The prompts, by name: one .txt file each, with the question fenced off as data."""
+"""Prompts by name, one .txt file each.
+
+They fence the question as data.
+"""
 
 import re
 from functools import cache

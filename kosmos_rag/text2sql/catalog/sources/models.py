@@ -1,4 +1,7 @@
-"""SQLAlchemy models as a schema source: a declarative base, a MetaData, or an import path of either."""
+"""SQLAlchemy models as a schema source.
+
+They are a declarative base, a MetaData, or an import path of either.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Schemas as JSON, read with all faults at once, each with its path."""
+"""Schemas as JSON. All faults are reported at once, with paths."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""A schema source as a record that a job can hold: it names a variable, never a password."""
+"""A schema source as a record that a job can contain.
+
+It names an environment variable, never a password.
+"""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Spider's tables.json as a source: many databases in one file (Yu et al. 2018, arXiv:1809.08887)."""
+"""Spider's tables.json as a source, with many databases in one file.
+
+Yu et al. 2018, arXiv:1809.08887.
+"""
 
 from collections.abc import Iterator
 from itertools import groupby
