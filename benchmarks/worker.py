@@ -109,10 +109,10 @@ def measure_queue(
             ).fetchone()
             assert row is not None
             connection.execute(
-                "INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at,"
-                " attempt, lost, requeue, sync_run_ids, created_at, finished_at)"
-                " SELECT gen_random_uuid(), 't', 'default', 'document', n::text, '{}', 'done', 0, now(),"
-                " 1, 0, false, '{}', now(), now()"
+                "INSERT INTO kosmos.jobs (tenant_id, id, tenant, collection, kind, key, payload, state, priority,"
+                " run_at, attempt, lost, requeue, sync_run_ids, created_at, finished_at)"
+                " SELECT gen_random_uuid(), kosmos.new_job_id(), 't', 'default', 'document', n::text, '{}', 'done', 0,"
+                " now(), 1, 0, false, '{}', now(), now()"
                 " FROM generate_series(1, %s) n",
                 [finished],
             )

@@ -50,7 +50,7 @@ class TenantJobs:
         every: timedelta | None = None,
         priority: int = 0,
         connection: psycopg.Connection | None = None,
-    ) -> int:
+    ) -> uuid.UUID:
         """Enqueue a document, file, folder or source spec for ingestion.
 
         Returns the job's id. Raises RequestError, SourceError, ConfigError, DatabaseError.
@@ -69,7 +69,9 @@ class TenantJobs:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as worker_connection:
             return self._enqueue(worker_connection, work, prune=prune, every=every, priority=priority)
 
-    def enqueue_permissions(self, feed: Mapping[str, Any], *, every: timedelta | None = None, priority: int = 0) -> int:
+    def enqueue_permissions(
+        self, feed: Mapping[str, Any], *, every: timedelta | None = None, priority: int = 0
+    ) -> uuid.UUID:
         """Enqueue the application of a permission feed.
 
         Returns the job's id.
@@ -92,7 +94,7 @@ class TenantJobs:
 
     def _enqueue_permissions(
         self, connection: psycopg.Connection, feed: Mapping[str, Any], *, every: timedelta | None, priority: int
-    ) -> int:
+    ) -> uuid.UUID:
         spec = validate_feed(feed)
         if isinstance(spec, JsonLinesPermissions):
             spec = spec.model_copy(update={"path": spec.path.absolute()})  # a worker has another working folder
@@ -102,7 +104,9 @@ class TenantJobs:
         )
         return job_id
 
-    def enqueue_upload(self, document: SourceDocument, upload_id: uuid.UUID, connection: psycopg.Connection) -> int:
+    def enqueue_upload(
+        self, document: SourceDocument, upload_id: uuid.UUID, connection: psycopg.Connection
+    ) -> uuid.UUID:
         """Enqueue a document whose bytes are stored already. Returns the job's id.
 
         Args:
@@ -119,7 +123,7 @@ class TenantJobs:
 
     def enqueue_job(
         self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None
-    ) -> int:
+    ) -> uuid.UUID:
         """Enqueue a job of any kind for the collection.
 
         Returns the job's id.
@@ -182,7 +186,7 @@ class TenantJobs:
         every: timedelta | None,
         priority: int,
         upload_id: uuid.UUID | None = None,
-    ) -> int:
+    ) -> uuid.UUID:
         self._ensure_tenant(connection)
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
@@ -219,9 +223,9 @@ class TenantJobs:
     def find(
         self,
         *,
-        ids: Sequence[int] | None = None,
+        ids: Sequence[uuid.UUID] | None = None,
         states: Sequence[JobState] | None = None,
-        before: int | None = None,
+        before: uuid.UUID | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
         """List jobs, newest first. Raises DatabaseError.
@@ -234,14 +238,14 @@ class TenantJobs:
         """
         return self._queue.jobs(self._owner, ids=ids, states=states, before=before, limit=limit)
 
-    def cancel(self, ids: Sequence[int]) -> list[int]:
+    def cancel(self, ids: Sequence[uuid.UUID]) -> list[uuid.UUID]:
         """Call off unfinished jobs, running ones too.
 
         Returns which were unfinished. Raises DatabaseError.
         """
         return self._queue.cancel(self._owner, ids)
 
-    def retry(self, ids: Sequence[int] | None = None) -> list[int]:
+    def retry(self, ids: Sequence[uuid.UUID] | None = None) -> list[uuid.UUID]:
         """Enqueue dead and cancelled jobs again: these, or all.
 
         Returns which.

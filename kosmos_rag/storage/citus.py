@@ -167,8 +167,6 @@ def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.C
     for table in LOCAL:
         if table not in known.tables:
             yield sql.SQL("SELECT citus_add_local_table_to_metadata({})").format(sql.Literal(f"{SCHEMA}.{table}"))
-    if "jobs" not in known.tables:
-        yield _numbering(connection)
 
 
 def _circular() -> list[ForeignKeyConstraint]:
@@ -193,15 +191,3 @@ def _definition(connection: psycopg.Connection, constraint: ForeignKeyConstraint
     if row is None:
         raise DatabaseNotReady([f"the foreign key {constraint.name} is missing; restore it as the migrations make it"])
     return sql.SQL(row[0])
-
-
-def _numbering(connection: psycopg.Connection) -> sql.Composed:
-    """Return the statement that restores the job sequence.
-
-    Citus resets it when it registers the table.
-    """
-    row = connection.execute(statement("last_job")).fetchone()
-    assert row is not None
-    return sql.SQL("SELECT setval(pg_get_serial_sequence({}, 'id'), {}, false)").format(
-        sql.Literal(f"{SCHEMA}.jobs"), sql.Literal(row[0] + 1)
-    )

@@ -125,6 +125,7 @@ FUNCTIONS = {
     "matches_filter(kosmos.documents, text, jsonb, text[], text[])": (
         "28342d976ce7cd265ac3b3c0aa5370616481a183fd14e7f241d5574324a60953"
     ),
+    "new_job_id()": "8281513a0e5695549f9c3b60d395f1fc6ed5d03b3a497d49db0037aae1acb77b",
     "set_tenant_context(uuid, text[])": "3e232c5083a1e67c64e43b6c57734454b1fbc232f21872acf902cf4503d37be4",
     "set_vector_search(integer, integer)": "0f54b2eefdef703d86df0753b6b8af0d940d901355316782da4674759951550a",
     "visible_principals(text[])": "11b134d1731c6bcb8500198325daf15b5bf47a58f7f803095c25ab63395baf96",

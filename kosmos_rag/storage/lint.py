@@ -7,7 +7,7 @@ distributed server (docs/decisions/0003-row-level-security.md). A finding names 
 import re
 from collections.abc import Iterator
 
-from sqlalchemy import ForeignKeyConstraint, Identity, MetaData, PrimaryKeyConstraint, Table, UniqueConstraint
+from sqlalchemy import ForeignKeyConstraint, MetaData, PrimaryKeyConstraint, Table, UniqueConstraint
 
 _TENANT = "tenant_id"
 QUEUE = frozenset({"jobs", "sync_runs"})
@@ -54,7 +54,7 @@ def _lint_table(table: Table) -> Iterator[str]:
     if table.columns[_TENANT].nullable:
         yield f"{table.name}: tenant_id may be null"
     for column in table.columns:
-        if column.server_default is not None and not isinstance(column.server_default, Identity):
+        if column.server_default is not None:
             yield f"{table.name}.{column.name}: has a default on the server; bind the value"
     for constraint in table.constraints:
         if isinstance(constraint, ForeignKeyConstraint):

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, show, retry and cancel the jobs of a tenant.")
 
-_MAX_JOB_ID = 2**63 - 1
-"""Largest bigint of PostgreSQL."""
-IdArguments = Annotated[list[int], typer.Argument(metavar="JOB...", max=_MAX_JOB_ID, help="Ids of jobs.")]
+IdArguments = Annotated[list[uuid.UUID], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of rows, the newest first.")
 ]
@@ -36,7 +34,7 @@ def list_(
         list[str] | None, typer.Option("--state", help="Only jobs in this state, such as dead; may be repeated.")
     ] = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="JOB", max=_MAX_JOB_ID, help="Only jobs older than this one.")
+        uuid.UUID | None, typer.Option("--before", metavar="JOB", help="Only jobs older than this one.")
     ] = None,
     limit: LimitOption = 20,
     *,
@@ -60,7 +58,7 @@ def list_(
 @app.command("show")
 @command
 def show(
-    job: Annotated[int, typer.Argument(metavar="JOB", max=_MAX_JOB_ID, help="Id of a job.")], *, common: TenantOptions
+    job: Annotated[uuid.UUID, typer.Argument(metavar="JOB", help="Id of a job.")], *, common: TenantOptions
 ) -> None:
     """Show a job with all its fields."""
     with common.open_tenant() as owner:
@@ -80,7 +78,7 @@ def show(
 @app.command("retry")
 @command
 def retry(
-    jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB...]", max=_MAX_JOB_ID, help="Ids of jobs.")] = None,
+    jobs: Annotated[list[uuid.UUID] | None, typer.Argument(metavar="[JOB...]", help="Ids of jobs.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead and cancelled jobs of the tenant.")] = False,
     *,
     common: TenantOptions,
@@ -133,7 +131,7 @@ def _run_id(text: str | None) -> uuid.UUID | None:
         raise RequestError(f"{text!r} is not an id of a run; `kosmos-rag jobs runs` lists them") from error
 
 
-def _print_ids(label: str, ids: Sequence[int], *, as_json: bool) -> None:
+def _print_ids(label: str, ids: Sequence[uuid.UUID], *, as_json: bool) -> None:
     if as_json:
         print_json({"jobs": list(ids)})
     else:

@@ -1,5 +1,6 @@
 """kosmos-rag schema: schemas of databases, and schema grounding."""
 
+import uuid
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -259,7 +260,7 @@ def _check_built(engine: "Engine", tenant: str, collection: str) -> None:
         raise RequestError(f"there is no collection {collection} of schemas in tenant {tenant}; build it first")
 
 
-def _print_job(job: int, *, as_json: bool) -> None:
+def _print_job(job: uuid.UUID, *, as_json: bool) -> None:
     if as_json:
         print_json({"jobs": [job]})
     else:

@@ -4,7 +4,6 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -194,17 +193,17 @@ def jobs(*, states: Sequence[JobState] = (), limit: int = 50, cursor: str | None
     return Call(method="GET", path="/v1/jobs", params=params, read=partial(_read_page, items="jobs", kind=JobInfo))
 
 
-def job(job_id: int) -> Call[JobInfo]:
+def job(job_id: uuid.UUID) -> Call[JobInfo]:
     """Return a job."""
     return Call(method="GET", path=f"/v1/jobs/{job_id}", read=partial(from_dict, JobInfo))
 
 
-def cancel_job(job_id: int) -> Call[bool]:
+def cancel_job(job_id: uuid.UUID) -> Call[bool]:
     """Cancel a job. Returns whether it was unfinished."""
     return Call(method="POST", path=f"/v1/jobs/{job_id}/cancel", read=_read_changed)
 
 
-def retry_job(job_id: int) -> Call[bool]:
+def retry_job(job_id: uuid.UUID) -> Call[bool]:
     """Queue a dead or cancelled job again. Returns whether it was one."""
     return Call(method="POST", path=f"/v1/jobs/{job_id}/retry", read=_read_changed)
 
@@ -307,13 +306,17 @@ def stats() -> Call[Stats]:
     return Call(method="GET", path="/v1/stats", read=partial(from_dict, Stats))
 
 
-def reload() -> Call[list[int]]:
+def reload() -> Call[list[uuid.UUID]]:
     """Queue the recurring sources now, and return their job ids."""
-    return Call(method="POST", path="/v1/reload", read=itemgetter("jobs"))
+    return Call(method="POST", path="/v1/reload", read=_read_ids)
 
 
 def _read_page(payload: Mapping[str, Any], *, items: str, kind: type[T]) -> Page[T]:
     return Page(items=tuple(from_dict(kind, values) for values in payload[items]), next=payload["next"])
+
+
+def _read_ids(payload: Mapping[str, Any]) -> list[uuid.UUID]:
+    return [uuid.UUID(job_id) for job_id in payload["jobs"]]
 
 
 def _read_nothing(payload: None) -> None:

@@ -9,6 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+from kosmos_rag.apps.http.pagination import encode_cursor
 from kosmos_rag.apps.http.schemas import QUESTION
 from kosmos_rag.core.types import (
     Answer,
@@ -33,6 +34,7 @@ from kosmos_rag.core.types.serialize import to_dict
 
 _TEXT = "All full-time employees receive 20 days of paid annual leave per year."
 _DOCUMENT_ID = uuid.UUID("0b5fd2a1-3d0e-5d5e-8b1c-5f0a3f7f6a10")
+_JOB_ID = uuid.UUID("019a42f5-8d40-7b1e-9c37-2d6a5f8e0b41")
 _CHUNK_ID = uuid.UUID("c1a7a9d4-2b7e-5c3f-9d0a-7e1f5a6b8c92")
 _NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 _METADATA = {"department": "hr"}
@@ -132,7 +134,7 @@ _DOCUMENT = DocumentInfo(
     updated_at=_NOON,
 )
 _JOB = JobInfo(
-    id=17,
+    id=_JOB_ID,
     collection="handbook",
     kind="document",
     key=str(_DOCUMENT_ID),
@@ -221,8 +223,8 @@ EXAMPLES: dict[str, Any] = {
 EXAMPLES |= {type(record).__name__: to_dict(record, explain=False) for record in _RECORDS}
 EXAMPLES |= {
     "DocumentPage": {"documents": [EXAMPLES["DocumentInfo"]], "next": None},
-    "JobPage": {"jobs": [EXAMPLES["JobInfo"]], "next": "WzE3XQ"},
-    "JobsChanged": {"jobs": [17]},
+    "JobPage": {"jobs": [EXAMPLES["JobInfo"]], "next": encode_cursor(str(_JOB_ID))},
+    "JobsChanged": {"jobs": [str(_JOB_ID)]},
     "CollectionList": {"collections": [EXAMPLES["CollectionInfo"]]},
-    "Reload": {"status": "reloading", "jobs": [17], "stats": EXAMPLES["Stats"]},
+    "Reload": {"status": "reloading", "jobs": [str(_JOB_ID)], "stats": EXAMPLES["Stats"]},
 }

@@ -3,28 +3,32 @@
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import Any
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import is_text
 
 
-def encode_cursor(*position: str | int) -> str:
+def encode_cursor(*position: str) -> str:
     """Encode the position after a page."""
     return base64.urlsafe_b64encode(json.dumps(position, ensure_ascii=False).encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, *kinds: type[str] | type[int]) -> tuple[Any, ...]:
+def decode_cursor(cursor: str, *parse: Callable[[str], Any]) -> tuple[Any, ...]:
     """Decode a cursor.
 
-    Raises RequestError where its values are not of these types.
+    Args:
+        cursor: what `encode_cursor` returned.
+        parse: type of each value; it raises ValueError for a text that is none.
+
+    Raises:
+        RequestError: the cursor is no such thing.
     """
     try:
         position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if not isinstance(position, list) or not all(map(is_text, position)):
+            raise ValueError
+        return tuple(kind(text) for kind, text in zip(parse, position, strict=True))
     except (binascii.Error, ValueError, RecursionError):
-        position = None
-    if not isinstance(position, list) or [type(part) for part in position] != list(kinds):
-        raise RequestError(f"the cursor {cursor[:60]!r} is invalid; use `next` of the previous page")
-    if not all(is_text(part) if isinstance(part, str) else 0 < part < 2**63 for part in position):
-        raise RequestError(f"the cursor {cursor[:60]!r} is invalid; use `next` of the previous page")
-    return tuple(position)
+        raise RequestError(f"the cursor {cursor[:60]!r} is invalid; use `next` of the previous page") from None

@@ -117,7 +117,7 @@ class JobPage(BaseModel):
 class JobsChanged(BaseModel):
     """Ids of the jobs that a call changed."""
 
-    jobs: list[int]
+    jobs: list[uuid.UUID]
 
 
 class CollectionList(BaseModel):
@@ -130,5 +130,5 @@ class Reload(BaseModel):
     """Jobs that read their sources again, and the current totals."""
 
     status: str
-    jobs: list[int]
+    jobs: list[uuid.UUID]
     stats: Stats

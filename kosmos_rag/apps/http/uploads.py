@@ -135,7 +135,7 @@ def _delete(database: Database, tenant: Tenant, upload_id: uuid.UUID) -> None:
         delete_uploads(connection, tenant.id, [upload_id])
 
 
-def enqueue_upload(database: Database, tenant: Tenant, document: SourceDocument, upload: StoredUpload) -> int:
+def enqueue_upload(database: Database, tenant: Tenant, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
     """Enqueue a document whose bytes are stored. Returns the job's id.
 
     Raises SourceError, DatabaseError.
@@ -159,7 +159,7 @@ def enqueue_once(
     collection: str,
     subject: str,
     key: str | None,
-) -> int:
+) -> uuid.UUID:
     """Enqueue an uploaded document.
 
     Return the job that an earlier call with the key created.
@@ -199,7 +199,7 @@ def enqueue_once(
             if claimed[0] != values["request_sha256"]:
                 raise RequestError("this Idempotency-Key was used with another document; use a new one")
             delete_uploads(connection, tenant.id, [upload.id])
-            existing_job: int = claimed[1]
+            existing_job: uuid.UUID = claimed[1]
             return existing_job
         job_id = tenant.jobs.enqueue_upload(document, upload.id, connection)
         connection.execute(statement("set_idempotency_key_job"), {**values, "job_id": job_id})

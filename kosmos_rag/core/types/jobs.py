@@ -47,7 +47,7 @@ class Job:
     Who holds another token may not finish it.
     """
 
-    id: int
+    id: uuid.UUID
     tenant_id: uuid.UUID
     tenant: str
     collection: str
@@ -67,7 +67,7 @@ class Job:
 class JobInfo(Serializable):
     """A job, as `jobs list` and `jobs show` print it."""
 
-    id: int
+    id: uuid.UUID
     collection: str
     kind: str
     key: str

@@ -53,7 +53,7 @@ def enqueue(
     every: timedelta | None = None,
     run: uuid.UUID | None = None,
     preset: str | None = None,
-) -> list[int]:
+) -> list[uuid.UUID]:
     """Add jobs to the queue, and return their ids.
 
     In the caller's transaction.
@@ -303,7 +303,7 @@ class Queue:
         with self._pool.untenanted() as connection:
             connection.execute(statement("expire_leases"), {"tokens": list(tokens)})
 
-    def cancel(self, owner: TenantRef, ids: Sequence[int]) -> list[int]:
+    def cancel(self, owner: TenantRef, ids: Sequence[uuid.UUID]) -> list[uuid.UUID]:
         """Cancel unfinished jobs, and return their ids.
 
         A running job cannot write its result.
@@ -312,7 +312,7 @@ class Queue:
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), values | {"reason": "cancelled by request"}).fetchall()
 
-    def retry(self, owner: TenantRef, ids: Sequence[int] | None = None) -> list[int]:
+    def retry(self, owner: TenantRef, ids: Sequence[uuid.UUID] | None = None) -> list[uuid.UUID]:
         """Requeue dead and cancelled jobs, and return their ids.
 
         Without `ids` all of the tenant.
@@ -327,9 +327,9 @@ class Queue:
         self,
         owner: TenantRef,
         *,
-        ids: Sequence[int] | None = None,
+        ids: Sequence[uuid.UUID] | None = None,
         states: Sequence[JobState] | None = None,
-        before: int | None = None,
+        before: uuid.UUID | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
         """List the jobs of a tenant, newest first.

@@ -29,9 +29,6 @@ SELECT pg_get_constraintdef(c.oid)
   FROM pg_catalog.pg_constraint c
  WHERE c.conname = %(name)s AND c.connamespace = 'kosmos'::regnamespace
 
--- name: last_job
-SELECT coalesce(max(j.id), 0) FROM kosmos.jobs j
-
 -- name: prepared_for_citus
 -- True if the database setting, and the owner's attribute, are as the plan sets them.
 SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s

@@ -65,7 +65,7 @@ UPDATE kosmos.evaluation_results r
                     WHERE n.name LIKE %(pattern)s))
 
 -- name: erase_idempotency_keys_of_jobs
-DELETE FROM kosmos.idempotency_keys k WHERE k.tenant_id = %(tenant_id)s AND k.job_id = ANY (%(job_ids)s::bigint[])
+DELETE FROM kosmos.idempotency_keys k WHERE k.tenant_id = %(tenant_id)s AND k.job_id = ANY (%(job_ids)s::uuid[])
 
 -- name: erase_subject_feedback
 DELETE FROM kosmos.feedback f WHERE f.tenant_id = %(tenant_id)s AND f.subject = %(subject)s

@@ -12,9 +12,9 @@ SELECT j.key, j.code, j.error
 
 -- name: enqueue_periodic
 -- One job of each kind for a tenant. A periodic job reschedules itself, so no conflict is resolved here.
-INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s, attempt,
-                         lost, requeue, sync_run_ids, created_at)
-SELECT %(tenant_id)s, %(tenant)s, %(collection)s, u.kind, u.kind, '{}', 'scheduled', 0,
+INSERT INTO kosmos.jobs (tenant_id, id, tenant, collection, kind, key, payload, state, priority, run_at, every_s,
+                         attempt, lost, requeue, sync_run_ids, created_at)
+SELECT %(tenant_id)s, kosmos.new_job_id(), %(tenant)s, %(collection)s, u.kind, u.kind, '{}', 'scheduled', 0,
        now() + make_interval(secs => u.every_s), u.every_s, 0, 0, false, '{}', now()
   FROM unnest(%(kinds)s::text[], %(every_s)s::double precision[]) AS u (kind, every_s)
  ORDER BY u.kind
@@ -23,9 +23,9 @@ ON CONFLICT (tenant_id, key) WHERE state IN ('scheduled', 'queued', 'running') D
 -- name: enqueue_jobs
 -- All times are of the server: workers' clocks may differ. A key has one unfinished job: a waiting job takes the newer
 -- payload, a running one is queued again afterwards. The order of the keys prevents deadlocks between two sessions.
-INSERT INTO kosmos.jobs AS j (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at, every_s,
+INSERT INTO kosmos.jobs AS j (tenant_id, id, tenant, collection, kind, key, payload, state, priority, run_at, every_s,
                               attempt, lost, requeue, sync_run_ids, created_at)
-SELECT %(tenant_id)s, %(tenant)s, %(collection)s, %(kind)s, u.key, u.payload,
+SELECT %(tenant_id)s, kosmos.new_job_id(), %(tenant)s, %(collection)s, %(kind)s, u.key, u.payload,
        CASE WHEN %(delay_s)s > 0 THEN 'scheduled' ELSE 'queued' END, %(priority)s,
        now() + make_interval(secs => %(delay_s)s), %(every_s)s, 0, 0, false, %(sync_run_ids)s::uuid[], now()
   FROM unnest(%(keys)s::text[], %(payloads)s::jsonb[]) AS u (key, payload)
@@ -193,7 +193,7 @@ WITH unfinished AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
      WHERE j.tenant_id = %(tenant_id)s
-       AND (j.id = ANY (%(ids)s::bigint[]) OR j.collection = %(collection)s AND j.kind = ANY (%(kinds)s::text[]))
+       AND (j.id = ANY (%(ids)s::uuid[]) OR j.collection = %(collection)s AND j.kind = ANY (%(kinds)s::text[]))
        AND j.state IN ('scheduled', 'queued', 'running')
      ORDER BY j.tenant_id, j.key
        FOR UPDATE
@@ -228,7 +228,7 @@ UPDATE kosmos.jobs j
 -- A key has one dead or cancelled job at most, and none that newer work replaced.
 UPDATE kosmos.jobs j
    SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), sync_run_ids = '{}'
- WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
+ WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::uuid[] IS NULL OR j.id = ANY (%(ids)s))
    AND j.state IN ('dead', 'cancelled')
 RETURNING j.id
 
@@ -237,9 +237,9 @@ SELECT j.id, j.collection, j.kind, j.key, j.payload, j.state, j.priority, j.run_
        j.worker, j.outcome, j.code, j.error, j.created_at, j.started_at, j.finished_at
   FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s
-   AND (%(ids)s::bigint[] IS NULL OR j.id = ANY (%(ids)s))
+   AND (%(ids)s::uuid[] IS NULL OR j.id = ANY (%(ids)s))
    AND (%(states)s::text[] IS NULL OR j.state = ANY (%(states)s))
-   AND (%(before)s::bigint IS NULL OR j.id < %(before)s)
+   AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
  ORDER BY j.id DESC
  LIMIT %(limit)s
 

@@ -1,6 +1,6 @@
 """Who gets into the service, and which uploads it has taken."""
 
-from sqlalchemy import BigInteger, CheckConstraint, PrimaryKeyConstraint, Table, Text, Uuid
+from sqlalchemy import CheckConstraint, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from kosmos_rag.storage.tables.columns import column, metadata, of_tenant, tenant_id, time
@@ -30,7 +30,7 @@ idempotency_keys = Table(
     tenant_id(),
     column("key", Text(collation="C")),
     column("request_sha256", Text),
-    column("job_id", BigInteger, null=True),  # no reference: on a distributed server jobs are a local table
+    column("job_id", Uuid, null=True),  # no reference: on a distributed server jobs are a local table
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "key"),
     of_tenant(),

@@ -4,9 +4,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
-    Column,
     Double,
-    Identity,
     Index,
     Integer,
     PrimaryKeyConstraint,
@@ -24,7 +22,7 @@ jobs = Table(
     "jobs",
     metadata,
     tenant_id(),
-    Column("id", BigInteger, Identity(always=True), nullable=False),
+    column("id", Uuid),  # kosmos.new_job_id(): in the order of time
     column("tenant", Text),  # name of the tenant
     collection(),
     column("kind", Text),

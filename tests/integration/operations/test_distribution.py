@@ -131,7 +131,6 @@ def test_plan__puts_tables_after_those_they_refer_to(admin: psycopg.Connection) 
 def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.Connection, engine: Engine) -> None:
     engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Some words."))
     engine.tenant("acme").jobs.enqueue(SourceDocument(source="b", data=b"waits"))
-    (last,) = admin.execute("SELECT max(id) FROM kosmos.jobs").fetchone() or (0,)
     definitions = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'f' ORDER BY 1, 2"
     before = admin.execute(definitions).fetchall()
     admin.execute(_CITUS)
@@ -143,8 +142,6 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.
     assert calls[len(POLICY_FUNCTIONS)] == "kosmos.tenants by tenant_id with none"
     assert calls.count("kosmos.jobs local") == calls.count("kosmos.sync_runs local") == 1
     assert calls[-2:] == list(ROW_FUNCTIONS)
-    (following,) = admin.execute("SELECT nextval(pg_get_serial_sequence('kosmos.jobs', 'id'))").fetchone() or (0,)
-    assert following == last + 1
 
 
 def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:

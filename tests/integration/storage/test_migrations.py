@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -45,6 +45,7 @@ PUBLISHED = {
     "0005_upload_chunks.py": "3d73ff063189beb3346ae76c49ec4ce503404d70a65c31a2fa4bb6a36d416ff3",
     "0006_default_collections.py": "6c9b8903ed2e0ac7d470a12f4da94462ff69c3e74cab522c9bd57010d7d28fef",
     "0007_document_notes.py": "c809b93832c32ae54400b8d8c0f3a984498888859ebd8145aa4db582ad09a1e3",
+    "0008_job_ids.py": "b3d9f7ce36d75d69e5872c9c6a2a62aed3cfea3f1fae9f83ba5e1a00ffde3370",
 }
 
 
@@ -57,6 +58,37 @@ def test_published_revisions_are_never_edited() -> None:
     assert not edited, f"published revisions were edited or removed: {edited}; restore them, and write a new revision"
     unlisted = {name: found[name] for name in sorted(found.keys() - PUBLISHED.keys())}
     assert not unlisted, f"revisions without a checksum: {unlisted}; once they are published, add them to PUBLISHED"
+
+
+def test_job_ids__keep_their_order_and_their_uploads_when_they_become_uuids(database: DatabaseSettings) -> None:
+    set_up(database, "0007")
+    row = {"acme": uuid4(), "beta": uuid4()}
+    with psycopg.connect(database.admin_url or "") as admin:
+        for key, name in enumerate(["acme", "beta", "acme"]):
+            admin.execute(
+                "INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at,"
+                " attempt, lost, requeue, sync_run_ids, created_at)"
+                " VALUES (%s, %s, 'default', 'document', %s, '{}', 'queued', 0, now(), 0, 0, false, '{}', now())",
+                (row[name], name, str(key)),
+            )
+        admin.execute(
+            "INSERT INTO kosmos.tenants (tenant_id, name, created_at) VALUES (%s, 'acme', now())", (row["acme"],)
+        )
+        admin.execute("INSERT INTO kosmos.idempotency_keys VALUES (%s, 'k', 'sha', 3, now())", (row["acme"],))
+    set_up(database)
+    with psycopg.connect(database.admin_url or "") as admin:
+        ids = [job_id for (job_id,) in admin.execute("SELECT id FROM kosmos.jobs ORDER BY key").fetchall()]
+        assert ids == sorted(ids)
+        assert admin.execute("SELECT job_id FROM kosmos.idempotency_keys").fetchone() == (ids[2],)
+        (new,) = admin.execute("SELECT kosmos.new_job_id()").fetchone() or ()
+        assert new > ids[2]
+    set_up(database, "0007")
+    with psycopg.connect(database.admin_url or "") as admin:
+        claimed = admin.execute("SELECT key FROM kosmos.claim_jobs(10, '{document}', 'w', 60)").fetchall()
+        assert sorted(claimed) == [("0",), ("1",), ("2",)]
+        query = "SELECT max(id), (SELECT last_value FROM kosmos.jobs_id_seq) FROM kosmos.jobs"
+        assert admin.execute(query).fetchone() == (3, 4)
+        assert admin.execute("SELECT count(*) FROM kosmos.idempotency_keys").fetchone() == (0,)
 
 
 def test_migrate__up_down_and_up_again_over_data(database: DatabaseSettings, settings: Settings) -> None:

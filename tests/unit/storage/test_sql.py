@@ -118,7 +118,7 @@ def test_lint_ddl__finds(ddl: str, finding: str) -> None:
 
 
 def test_lint_metadata__finds_keys_without_the_tenant() -> None:
-    from sqlalchemy import Column, ForeignKeyConstraint, Integer, MetaData, Table, UniqueConstraint
+    from sqlalchemy import Column, ForeignKeyConstraint, Identity, Integer, MetaData, Table, UniqueConstraint
 
     wrong = MetaData()
     Table("a", wrong, Column("tenant_id", Integer, primary_key=True), Column("id", Integer, primary_key=True))
@@ -137,12 +137,14 @@ def test_lint_metadata__finds_keys_without_the_tenant() -> None:
         wrong,
         Column("tenant_id", Integer, primary_key=True),
         Column("a_id", Integer),
+        Column("number", Integer, Identity(always=True)),
         ForeignKeyConstraint(["tenant_id", "a_id"], ["a.tenant_id", "a.id"]),
     )
     found = "\n".join(lint_metadata(wrong))
     for finding in (
         "b: tenant_id may be null",
         "b.tenant_id: has a default",
+        "jobs.number: has a default",
         "b: key ['id'] does not begin",
         "b: key ['a_id'] does not begin",
         "does not carry tenant_id",

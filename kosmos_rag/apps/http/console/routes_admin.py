@@ -1,12 +1,12 @@
 """Pages of the console for a tenant's resources: documents, jobs, health."""
 
+import uuid
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import Field
 from starlette.datastructures import FormData, UploadFile
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
@@ -22,7 +22,7 @@ from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect,
 from kosmos_rag.apps.http.console.sessions import ConsoleReader, ConsoleWriter
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
-from kosmos_rag.apps.http.routes.resources import Cursor, JobId
+from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
@@ -124,9 +124,7 @@ async def jobs(
 @router.get("/jobs/states")
 async def states(
     caller: ConsoleWriter,
-    ids: Annotated[
-        list[Annotated[int, Field(ge=1, lt=2**63)]], Query(alias="id", min_length=1, max_length=_MAX_POLLED_JOBS)
-    ],
+    ids: Annotated[list[uuid.UUID], Query(alias="id", min_length=1, max_length=_MAX_POLLED_JOBS)],
 ) -> JobPage:
     """Return the states of several jobs for a script."""
     result = await caller.run(caller.tenant().jobs.find, ids=ids, limit=len(ids))
@@ -134,14 +132,14 @@ async def states(
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(caller: ConsoleWriter, job_id: JobId) -> Response:
+async def cancel(caller: ConsoleWriter, job_id: uuid.UUID) -> Response:
     """Cancel a job."""
     await resources.cancel(job_id, caller)
     return redirect("/jobs")
 
 
 @router.post("/jobs/{job_id}/retry")
-async def retry(caller: ConsoleWriter, job_id: JobId) -> Response:
+async def retry(caller: ConsoleWriter, job_id: uuid.UUID) -> Response:
     """Queue a job again."""
     await resources.retry(job_id, caller)
     return redirect("/jobs")

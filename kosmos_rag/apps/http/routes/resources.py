@@ -4,7 +4,7 @@ import json
 import uuid
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
@@ -38,7 +38,6 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="Page size.")]
 Cursor = Annotated[
     str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the previous page.")
 ]
-JobId = Annotated[int, Path(ge=1, lt=2**63)]
 
 _MAX_RELOADED = 1000
 """Recurring sources that one call queues."""
@@ -162,15 +161,15 @@ async def jobs(
     cursor: Cursor = None,
 ) -> JobPage:
     """List the jobs of the tenant, the newest first."""
-    (before,) = (None,) if cursor is None else decode_cursor(cursor, int)
+    (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     queue = caller.tenant().jobs
     rows = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
     page = rows[:limit]
-    return JobPage(jobs=page, next=encode_cursor(page[-1].id) if len(rows) > limit else None)
+    return JobPage(jobs=page, next=encode_cursor(str(page[-1].id)) if len(rows) > limit else None)
 
 
 @router.get("/v1/jobs/{job_id}", tags=["jobs"])
-async def job(job_id: JobId, caller: Writer) -> JobInfo:
+async def job(job_id: uuid.UUID, caller: Writer) -> JobInfo:
     """Return a job."""
     rows = await caller.run(caller.tenant().jobs.find, ids=[job_id])
     if not rows:
@@ -179,7 +178,7 @@ async def job(job_id: JobId, caller: Writer) -> JobInfo:
 
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
-async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
+async def cancel(job_id: uuid.UUID, caller: Writer) -> JobsChanged:
     """Cancel a job; a finished one stays as it is.
 
     Only administrators cancel maintenance and permission feeds.
@@ -190,7 +189,7 @@ async def cancel(job_id: JobId, caller: Writer) -> JobsChanged:
 
 
 @router.post("/v1/jobs/{job_id}/retry", tags=["jobs"])
-async def retry(job_id: JobId, caller: Writer) -> JobsChanged:
+async def retry(job_id: uuid.UUID, caller: Writer) -> JobsChanged:
     """Queue a dead or cancelled job again.
 
     Any other stays as it is.
@@ -254,7 +253,7 @@ async def reload(caller: Administrator) -> JobsChanged:
     return JobsChanged(jobs=await caller.run(_enqueue_recurring, caller))
 
 
-def _enqueue_recurring(caller: Caller) -> list[int]:
+def _enqueue_recurring(caller: Caller) -> list[uuid.UUID]:
     scheduled = caller.tenant().jobs.find(states=[JobState.SCHEDULED], limit=_MAX_RELOADED)
     recurring = [info for info in scheduled if info.kind == kinds.SYNC and info.every_s is not None]
     tenants: dict[str, Tenant] = {info.collection: caller.tenant(info.collection) for info in recurring}

@@ -182,7 +182,7 @@ class _JobOutcomes:
             log.warning(
                 "a document is removed: everyone could still read its old version",
                 extra={
-                    "action": "document_removed", "tenant": job.tenant, "job": job.id,
+                    "action": "document_removed", "tenant": job.tenant, "job": str(job.id),
                     "texts": {"source": document.source},
                 },
             )  # fmt: skip
@@ -321,9 +321,9 @@ def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
     # A fault of the document stays; a model or a server may be available again.
     retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
     log.warning(
-        "job %d failed: %s", job.id, code,
+        "job %s failed: %s", job.id, code,
         extra={
-            "action": "job_failed", "tenant": job.tenant, "job": job.id, "attempt": job.attempt, "code": code,
+            "action": "job_failed", "tenant": job.tenant, "job": str(job.id), "attempt": job.attempt, "code": code,
             "texts": {"source": source_name(job), "error": str(error)},
         },
     )  # fmt: skip
@@ -342,9 +342,9 @@ def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> N
         error: the unexpected error.
     """
     log.error(
-        "job %d raised an unexpected error", job.id, exc_info=error,
+        "job %s raised an unexpected error", job.id, exc_info=error,
         extra={
-            "action": "job_error", "tenant": job.tenant, "job": job.id, "texts": {"source": source_name(job)},
+            "action": "job_error", "tenant": job.tenant, "job": str(job.id), "texts": {"source": source_name(job)},
         },
     )  # fmt: skip
     fail(channel, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))

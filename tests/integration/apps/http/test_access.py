@@ -206,7 +206,7 @@ def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Runnin
     (info,) = running.service.engine.tenant("acme", principals=["department:board"]).documents()
     job = acme.jobs.enqueue(SourceDocument(source="b", data=b"Another."))
     foreign = {"document": str(info.id), "job": str(job), "collection": "secret"}
-    absent = {"document": str(uuid.uuid4()), "job": "999999999", "collection": "nothing"}
+    absent = {"document": str(uuid.uuid4()), "job": str(uuid.uuid4()), "collection": "nothing"}
     strangers: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
         ({"tenant": "globex", "scope": "admin"}, FOREIGN),
         # Jobs belong to the tenant: who may ingest sees them all.

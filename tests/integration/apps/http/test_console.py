@@ -203,18 +203,18 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         ]
         job = next(job["id"] for job in taken.json()["jobs"] if job["source"] == "new.md")
 
-        def state(*ids: int) -> list[str]:
+        def state(*ids: str) -> list[str]:
             followed = client.get("/jobs/states", params={"id": list(ids)}, headers=json_only)
             return [job["state"] for job in followed.json()["jobs"]]
 
-        assert state(job, 999_999) == ["queued"]
+        assert state(job, str(uuid.uuid4())) == ["queued"]
         assert client.get("/jobs/states", headers=json_only).status_code == 422
         assert "new.md" in client.get("/jobs").text
         assert client.post(f"/jobs/{job}/cancel").headers["location"] == "/jobs"
         assert "new.md" in client.get("/jobs?state=cancelled").text
         client.post(f"/jobs/{job}/retry")
         assert state(job) == ["queued"]
-        assert client.post("/jobs/999999/retry").status_code == 404
+        assert client.post(f"/jobs/{uuid.uuid4()}/retry").status_code == 404
     (job_info,) = served.service.engine.tenant("acme").jobs.find(ids=[job])
     assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
     with _visitor(served, "read") as client:

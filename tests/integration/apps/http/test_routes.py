@@ -270,7 +270,7 @@ def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> 
         assert client.post("/api/rag/reload").status_code == 403
     with running.client(scope="admin") as client:
         told = _ok(client.post("/api/rag/reload"), 202)
-    assert (told["status"], told["jobs"]) == ("reloading", [mirror])
+    assert (told["status"], told["jobs"]) == ("reloading", [str(mirror)])
     (job,) = jobs.find(ids=[mirror])
     assert (job.state, job.every_s, job.payload["prune"]) == ("queued", 3600.0, False)
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,9 @@ def queue(opened: Database) -> Queue:
 
 @pytest.fixture
 def put(opened: Database) -> Put:
-    def put(*keys: str, owner: TenantRef = ACME, payload: Mapping[str, Any] | None = None, **options: Any) -> list[int]:
+    def put(
+        *keys: str, owner: TenantRef = ACME, payload: Mapping[str, Any] | None = None, **options: Any
+    ) -> list[uuid.UUID]:
         with opened.worker.untenanted() as connection:
             return enqueue(connection, owner, "default", KIND, {key: payload or {} for key in keys}, **options)
 

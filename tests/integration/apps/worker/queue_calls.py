@@ -1,5 +1,6 @@
 """The queue as a test of it calls it, and as its administrator sees it."""
 
+import uuid
 from collections.abc import Callable
 
 import psycopg
@@ -13,7 +14,7 @@ ACME, BETA = tenant("acme"), tenant("beta")
 KIND = "document"
 LEASE_S = 60.0
 
-Put = Callable[..., list[int]]
+Put = Callable[..., list[uuid.UUID]]
 
 
 def take(queue: Queue, limit: int = 10, worker: str = "w") -> list[Job]:

@@ -28,6 +28,18 @@ def test_take__gives_what_was_enqueued(queue: Queue, put: Put) -> None:
     assert states(queue) == {"a": "done"}
 
 
+def test_ids__are_in_the_order_of_time_and_tell_nothing_of_other_tenants(put: Put) -> None:
+    (first,) = put("a")
+    put(*"bcdef", owner=BETA)
+    (second,) = put("g")
+    (same,) = put("a")
+    assert first == same
+    assert first < second, "jobs of one priority run, and are listed, by id"
+    assert [job_id.version for job_id in (first, second)] == [7, 7]
+    # All but the time and the version is random.
+    assert first.int & (2**62 - 1) != second.int & (2**62 - 1)
+
+
 def test_enqueue__rolled_back_leaves_no_job(queue: Queue, opened: Database) -> None:
     with pytest.raises(ZeroDivisionError), opened.worker.untenanted() as connection:  # noqa: PT012
         enqueue(connection, ACME, "default", KIND, {"a": {}})

@@ -77,10 +77,10 @@ def test_take__soon_reads_no_more_than_it_takes(put: Put, database: DatabaseSett
         for _ in range(10):  # the plan that the server keeps is one for a table of one page
             _rows_read(connection, *taking)
         connection.execute(
-            "INSERT INTO kosmos.jobs (tenant_id, tenant, collection, kind, key, payload, state, priority, run_at,"
-            " attempt, lost, requeue, sync_run_ids, created_at, finished_at)"
-            " SELECT gen_random_uuid(), 't', 'default', 'document', n::text, '{}', 'done', 0, now(),"
-            " 1, 0, false, '{}', now(), now() FROM generate_series(1, 5000) n"
+            "INSERT INTO kosmos.jobs (tenant_id, id, tenant, collection, kind, key, payload, state, priority,"
+            " run_at, attempt, lost, requeue, sync_run_ids, created_at, finished_at)"
+            " SELECT gen_random_uuid(), kosmos.new_job_id(), 't', 'default', 'document', n::text, '{}', 'done', 0,"
+            " now(), 1, 0, false, '{}', now(), now() FROM generate_series(1, 5000) n"
         )
         put(*(f"a{number}" for number in range(100)))
         read = [_rows_read(connection, *taking)]
