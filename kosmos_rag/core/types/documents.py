@@ -132,6 +132,16 @@ class Note:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSpan:
+    """A table in the text of a document."""
+
+    start: int
+    end: int
+    context: tuple[str, ...]
+    """Caption and names of the columns: what a passage from within the table may need to be understood."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ParsedDocument:
     """A document as text, with the structure that citations need."""
@@ -146,6 +156,8 @@ class ParsedDocument:
     """Offset at which each page starts; empty where the format has no pages."""
     notes: tuple[Note, ...] = ()
     """What of the file was guessed or could not be read."""
+    tables: tuple[TableSpan, ...] = ()
+    """In order of `start`; none overlaps another."""
 
     @cached_property
     def _line_starts(self) -> list[int]:

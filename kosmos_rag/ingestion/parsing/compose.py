@@ -1,8 +1,11 @@
 """Compose a document from blocks with headings and pages, within size limits."""
 
-from kosmos_rag.core.types import Heading, Note, ParsedDocument
+from kosmos_rag.core.types import Heading, Note, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.sheets import sheet_parts
+from kosmos_rag.ingestion.parsing.table_headers import NO_SPANS, Rows, Spans
+from kosmos_rag.ingestion.parsing.tables import Table, render
 
 _BLOCK_SEPARATOR = "\n\n"
 
@@ -22,6 +25,7 @@ class Composition:
         self._headings: list[Heading] = []
         self._pages: list[int] = []
         self._notes: list[Note] = []
+        self._tables: list[TableSpan] = []
 
     @property
     def first_title(self) -> str | None:
@@ -42,6 +46,22 @@ class Composition:
     def line(self, text: str) -> None:
         """Add a line to the last block; a blank one too."""
         self._add(clean(text), "\n")
+
+    def table(self, table: Table) -> None:
+        """Add a table as a block; nothing where it has no text."""
+        rendered = render(table, self._limits)
+        if rendered.text:
+            self._add(rendered.text, _BLOCK_SEPARATOR)
+            start = self._length - len(rendered.text)
+            self._tables.append(TableSpan(start=start, end=self._length, context=rendered.context))
+
+    def sheet(self, rows: Rows, spans: Spans = NO_SPANS) -> None:
+        """Add the tables and texts of a sheet."""
+        for part in sheet_parts(rows, spans):
+            if isinstance(part, Table):
+                self.table(part)
+            else:
+                self.block(part)
 
     def page(self) -> None:
         """Begin a page, also one without text."""
@@ -67,6 +87,7 @@ class Composition:
         start = self._length - len(parsed.text)
         self._headings += [Heading(level=h.level, title=h.title, start=start + h.start) for h in parsed.headings]
         self._notes += parsed.notes
+        self._tables += [TableSpan(start=start + t.start, end=start + t.end, context=t.context) for t in parsed.tables]
 
     def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
         """Return the composed document."""
@@ -77,6 +98,7 @@ class Composition:
             headings=tuple(self._headings),
             pages=tuple(self._pages),
             notes=tuple(self._notes),
+            tables=tuple(self._tables),
         )
 
     def _add(self, text: str, separator: str) -> None:

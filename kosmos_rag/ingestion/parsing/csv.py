@@ -1,4 +1,4 @@
-"""Parse CSV and TSV: a row a line, in the order of the file, each value after the name of its column."""
+"""Parse CSV and TSV: tables in the order of the file, a row a line, each value after the name of its column."""
 
 import csv
 from collections import Counter
@@ -12,7 +12,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.ingestion.parsing.tables import row_lines
+from kosmos_rag.ingestion.parsing.tables import one_line
 
 _SEPARATORS = "\t;,|"
 """Of two that fit alike the first: commas also stand in numbers."""
@@ -21,9 +21,9 @@ _SNIFFED_CHARS = 65_536
 
 
 def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
-    """Parse a table of separated values.
+    """Parse tables of separated values.
 
-    That of a CSV is the separator that cuts most of the first rows alike. What is no table, by its quotes, keeps its
+    The separator of a CSV is the one that cuts most of the first rows alike. What is no table, by its quotes, keeps its
     lines as they are.
 
     Raises:
@@ -31,13 +31,24 @@ def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDo
     """
     text = decode(data)
     separator = "\t" if media_type == media_types.TSV else _separator(text)
-    composition = Composition(limits)
     try:
-        for line in row_lines(_rows(text, separator)):
-            composition.line(line)
+        rows = _read(text, separator, limits)
     except csv.Error:
         return ParsedDocument(text=text, media_type=media_type)
+    composition = Composition(limits)
+    composition.sheet(rows)
     return composition.parsed(media_type, None)
+
+
+def _read(text: str, separator: str, limits: OutputLimits) -> list[list[str]]:
+    rows = []
+    size = 0
+    for cells in _rows(text, separator):
+        row = [one_line(cell) for cell in cells]
+        size += sum(map(len, row))
+        limits.check_text(size)
+        rows.append(row)
+    return rows
 
 
 def _separator(text: str) -> str:

@@ -10,6 +10,7 @@ from kosmos_rag.ingestion.parsing.clean import clean_title
 
 MOST_HEADINGS = 20_000
 """Every chunk looks its section up among the headings; no document that people read has more."""
+MOST_TABLES = 20_000
 
 _MOST_NOTES = 20
 
@@ -23,11 +24,13 @@ class OutputLimits:
     pages: int = sys.maxsize
 
     def check(self, document: ParsedDocument) -> None:
-        """Raise ParseError `too_large` where a document has more text, pages or headings."""
+        """Raise ParseError `too_large` where a document has more text, pages, headings or tables."""
         self.check_pages(len(document.pages))
         self.check_text(len(document.text.encode()))
         if len(document.headings) > MOST_HEADINGS:
             raise _too_large(f"{len(document.headings)} headings, at most {MOST_HEADINGS} are kept", "split the file")
+        if len(document.tables) > MOST_TABLES:
+            raise _too_large(f"{len(document.tables)} tables, at most {MOST_TABLES} are kept", "split the file")
 
     def check_pages(self, pages: int) -> None:
         """Raise ParseError `too_large` for more pages."""

@@ -10,6 +10,8 @@ from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
+from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
 
 def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
@@ -37,7 +39,7 @@ def _add_slide(composition: Composition, slide: Any) -> None:
         composition.heading(1, title.text_frame.text)
     for shape in _shapes(slide.shapes):
         if title is None or shape.shape_id != title.shape_id:
-            composition.block(_shape_text(shape))
+            _add_shape(composition, shape)
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
         composition.block(f"Notes: {frame.text}")
 
@@ -57,10 +59,18 @@ def _shapes(shapes: Any) -> Iterator[Any]:
             yield shape
 
 
-def _shape_text(shape: Any) -> str:
+def _add_shape(composition: Composition, shape: Any) -> None:
     if shape.has_text_frame:
-        return "\n".join(paragraph.text for paragraph in shape.text_frame.paragraphs)
-    if shape.has_table:
-        rows = ([" ".join(cell.text.split()) for cell in row.cells] for row in shape.table.rows)
-        return "\n".join(" | ".join(row).rstrip(" |") for row in rows if any(row))
-    return ""
+        composition.block("\n".join(paragraph.text for paragraph in shape.text_frame.paragraphs))
+    elif shape.has_table:
+        composition.table(_table(shape.table))
+
+
+def _table(table: Any) -> Table:
+    builder = TableBuilder()
+    for row in table.rows:
+        cells = (cell for cell in row.cells if not cell.is_spanned)
+        builder.add_row(
+            Cell(text=one_line(cell.text), columns=cell.span_width, rows=cell.span_height) for cell in cells
+        )
+    return builder.build()

@@ -1,45 +1,152 @@
-"""Render table rows as self-contained lines: each value after its column name."""
+"""One model of a table for every format, and its text: each row can be read alone."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
-_NUMBER = re.compile(r"[-+(]?[\d.,'\s]*\d[\d.,'\s]*[%)]?(?:[eE][-+]?\d+)?")
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ].*)?")
-_MAX_HEADER_ROW = 20
-"""Rows to search for a header: a table may have title lines above it."""
+from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.table_headers import HeaderRows, Rows, Spans, find_header
+
 _MAX_NAME_CHARS = 60
+_MAX_NAMES_CHARS = 500
+"""Of all names of columns, where chunks repeat them."""
+_UNIT_LEVEL = re.compile(r" / ([(\[])")
+"""A unit in brackets below a name is a part of it: `Weight (kg)`."""
 
 
-def row_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield one line for each row of a table.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A table of rows and columns.
 
-    `name: value; name: value` below the header, `cell | cell` above it. The header is the first row, among the first
-    twenty, of two or more cells that are all words. Without a header the cells have no names. A blank row gives a blank
-    line.
+    Rows may differ in length. A text has no line ends and no white space around it.
     """
-    names: list[str] | None = None
-    for number, row in enumerate(rows):
-        cells = [" ".join(cell.split()) for cell in row]
-        if names is None and number < _MAX_HEADER_ROW and _is_header(cells):
-            names = [cell[:_MAX_NAME_CHARS] for cell in cells]
-            yield _bare(cells)
+
+    rows: Rows
+    """Texts by row and column. A cell of several rows is repeated in each; of several columns it is in the first."""
+    spans: Spans = field(default_factory=dict)
+    """Number of columns of a cell, by row and column, where it has more than one."""
+    header_rows: int | None = None
+    """Leading rows that name the columns; None to find them, and title rows above them, by the kinds of the cells."""
+    header_columns: int = 0
+    """1 where the first column names the rows of a table without header rows: `Founded: 1815`."""
+    caption: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableText:
+    """A rendered table."""
+
+    text: str
+    """The caption and the names of the columns, then the rows, a line each."""
+    context: tuple[str, ...]
+    """Caption and names of the columns, where the table has them: what a row may need to be understood."""
+
+
+def one_line(text: str) -> str:
+    """Collapse white space, as the text of a cell needs it."""
+    return " ".join(text.split())
+
+
+def render(table: Table, limits: OutputLimits) -> TableText:
+    """Render a table to text.
+
+    A row below a header reads `Plan: Basic; Seats: 15; Price: 4500`, another one `Basic | 15 | 4500`. A name joins the
+    header cells above a column: `2024 / Q1`. Blank rows give a blank line.
+
+    Raises:
+        ParseError: `too_large`, more text than the limits allow.
+    """
+    header = _header(table)
+    titles = (one_line(" ".join(row)) for row in table.rows[: header.first])
+    caption = "\n".join(filter(None, [one_line(table.caption), *titles]))
+    levels = _name_levels(table, header)
+    header_line = _join(_join_levels(levels))
+    lines = [line for line in (caption, header_line) if line]
+    size = sum(map(len, lines))
+    limits.check_text(size)
+    for line in _row_lines(table, header, _join_levels([[name[:_MAX_NAME_CHARS] for name in row] for row in levels])):
+        size += len(line) + 1
+        limits.check_text(size)
+        if line or lines[-1:] != [""]:
+            lines.append(line)
+    context = (clean_title(caption), clean(header_line[:_MAX_NAMES_CHARS]))
+    return TableText(text=clean("\n".join(lines)).strip("\n"), context=tuple(filter(None, context)))
+
+
+def _header(table: Table) -> HeaderRows:
+    if table.header_rows is None:
+        return find_header(table.rows, table.spans)
+    return HeaderRows(first=0, count=table.header_rows, columns=table.header_columns)
+
+
+def _name_levels(table: Table, header: HeaderRows) -> list[list[str]]:
+    """Return the header cells above each column, for each header row."""
+    last = header.first + header.count - 1
+    return [_spread(table, index, fill_gaps=index < last) for index in range(header.first, last + 1)]
+
+
+def _join_levels(levels: Sequence[Sequence[str]]) -> list[str]:
+    """Return the name of each column, of its header cells from top to bottom without repetition."""
+    columns = zip_longest(*levels, fillvalue="")
+    return [_UNIT_LEVEL.sub(r" \1", " / ".join(dict.fromkeys(filter(None, column)))) for column in columns]
+
+
+def _spread(table: Table, index: int, *, fill_gaps: bool) -> list[str]:
+    """Repeat each header cell over the columns that it covers.
+
+    In an upper row without merged cells, as CSV files have, it covers the gap after it.
+    """
+    row = table.rows[index]
+    names = list(row)
+    widths = {column: table.spans[index, column] for column in range(len(row)) if (index, column) in table.spans}
+    for column, width in widths.items():
+        names[column : column + width] = [row[column], *[row[column][:_MAX_NAME_CHARS]] * (width - 1)]
+    if fill_gaps and not widths:
+        for column in range(1, len(names)):
+            names[column] = names[column] or names[column - 1][:_MAX_NAME_CHARS]
+    return names
+
+
+def _row_lines(table: Table, header: HeaderRows, names: Sequence[str]) -> Iterator[str]:
+    with_spans = {index for index, _ in table.spans}
+    for index in range(header.first + header.count, len(table.rows)):
+        row = table.rows[index]
+        if names and index in with_spans:
+            yield _named(row, _names_of_cells(table, index, names))
+        elif names:
+            yield _named(row, names)
+        elif header.columns and row and row[0]:
+            yield _named([_join(row[1:]) or row[0]], [row[0].rstrip(": ")] if any(row[1:]) else [])
         else:
-            yield _bare(cells) if names is None else _named(names, cells)
+            yield _join(row)
 
 
-def _is_header(cells: Sequence[str]) -> bool:
-    filled = [cell for cell in cells if cell]
-    return len(filled) > 1 and not any(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell) for cell in filled)
-
-
-def _bare(cells: Sequence[str]) -> str:
+def _join(cells: Sequence[str]) -> str:
     return " | ".join(cells).strip(" |")
 
 
-def _named(names: Sequence[str], cells: Sequence[str]) -> str:
+def _named(row: Sequence[str], names: Sequence[str]) -> str:
     parts = []
-    for column, cell in enumerate(cells):
-        name = names[column] if column < len(names) else ""
+    for column, cell in enumerate(row):
         if cell:
+            name = names[column] if column < len(names) else ""
             parts.append(f"{name}: {cell}" if name else cell)
     return "; ".join(parts)
+
+
+def _names_of_cells(table: Table, index: int, names: Sequence[str]) -> list[str]:
+    """Return the names for the cells of a row with merged cells.
+
+    A cell across the whole table belongs to no column.
+    """
+    joined = [*names, *[""] * (len(table.rows[index]) - len(names))]
+    for column in range(len(table.rows[index])):
+        width = table.spans.get((index, column), 1)
+        if width >= len(names):
+            joined[column] = ""
+        elif width > 1:
+            covered = dict.fromkeys(filter(None, names[column : column + width]))
+            joined[column] = ", ".join(covered)[:_MAX_NAMES_CHARS]
+    return joined

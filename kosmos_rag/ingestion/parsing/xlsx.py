@@ -11,7 +11,7 @@ from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.ingestion.parsing.tables import row_lines
+from kosmos_rag.ingestion.parsing.tables import one_line
 
 _VISIBLE = "visible"
 
@@ -38,15 +38,10 @@ def parse_xlsx(data: bytes, limits: OutputLimits) -> ParsedDocument:
 def _add_sheet(composition: Composition, sheet: Any) -> None:
     # The file's word on its size would pad every row to it.
     sheet.reset_dimensions()
-    rows = ([_text(value) for value in row] for row in sheet.iter_rows(values_only=True))
-    headed = apart = False
-    for line in row_lines(rows):
-        if line and not headed:
-            composition.heading(1, sheet.title)
-            headed = apart = True
-        if line:
-            (composition.block if apart else composition.line)(line)
-        apart = not line
+    rows = [[one_line(_text(value)) for value in row] for row in sheet.iter_rows(values_only=True)]
+    if any(map(any, rows)):
+        composition.heading(1, sheet.title)
+        composition.sheet(rows)
 
 
 def _text(value: object) -> str:

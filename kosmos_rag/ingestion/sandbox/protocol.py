@@ -99,8 +99,13 @@ def decode_reply(frame: bytes | bytearray) -> ParsedDocument:
     reply = _reply_type().validate_json(frame)
     if isinstance(reply, Failure):
         raise ParseError(reply.code, reply.message)
-    notes = (text for note in reply.notes for text in (note.code, note.message))
-    if any("\0" in text for text in (reply.text, reply.title or "", *(h.title for h in reply.headings), *notes)):
+    texts = (
+        *(reply.text, reply.title or ""),
+        *(heading.title for heading in reply.headings),
+        *(text for note in reply.notes for text in (note.code, note.message)),
+        *(text for table in reply.tables for text in table.context),
+    )
+    if any("\0" in text for text in texts):
         raise ValueError("the text has NUL characters")
     return reply
 

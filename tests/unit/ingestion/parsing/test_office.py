@@ -38,7 +38,7 @@ def with_member(data: bytes, name: str, content: bytes) -> bytes:
 def test_parse_xlsx__sheets_rows_and_columns(report_xlsx: bytes) -> None:
     parsed = parsed_of(report_xlsx)
     assert parsed.text == (
-        "Sales\n\nSales of the year\n\nRegion | Day | Sum | Paid\n"
+        "Sales\n\nSales of the year\nRegion | Day | Sum | Paid\n"
         "Region: North; Day: 2024-05-01; Sum: 12.5; Paid: TRUE\n"
         "Region: South; Day: 2024-05-02 09:30:00; Sum: 3; Paid: FALSE\n\n"
         "Region: After a gap; Sum: 7\n\n"
@@ -73,7 +73,7 @@ def test_parse_xlsx__size_that_the_file_claims_is_not_believed(report_xlsx: byte
 def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:
     parsed = parsed_of(report_pptx)
     first = "Opening\n\nFirst point\nSecond point"
-    second = "Numbers\n\nRegion | Sum\nNorth | 12\n\nGrouped words\n\nNotes: Say it slowly"
+    second = "Numbers\n\nRegion | Sum\nRegion: North; Sum: 12\n\nGrouped words\n\nNotes: Say it slowly"
     assert parsed.text == f"{first}\n\n{second}\n\n\n\n"
     assert parsed.pages == (0, len(first) + 2, len(first + second) + 4, len(first + second) + 6)
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "Opening"), (1, "Numbers")]

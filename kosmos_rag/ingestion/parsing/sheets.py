@@ -1,0 +1,174 @@
+"""Divide the cells of a sheet into tables and texts: blank rows and columns part them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from kosmos_rag.ingestion.parsing.table_headers import Rows, Spans, find_header, is_label
+from kosmos_rag.ingestion.parsing.tables import Table
+
+_MAX_CAPTION_CHARS = 300
+_NOTE = re.compile(r"\W*(?:source|note|quelle|anmerkung|hinweis)s?\b|[*†]", re.IGNORECASE)
+"""Begins a text that belongs to what is above it."""
+_SAMPLED_ROWS = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Block:
+    """A rectangle of the sheet."""
+
+    top: int
+    left: int
+    width: int
+    rows: Rows
+    """Of the columns from `left` on; a row may be shorter than the block."""
+
+    def columns(self, start: int, end: int) -> "_Block":
+        """Return the block of some of its columns."""
+        rows = self.rows if start == 0 and end == self.width else [row[start:end] for row in self.rows]
+        return _Block(top=self.top, left=self.left + start, width=end - start, rows=rows)
+
+    def spans(self, spans: Spans) -> Spans:
+        """Return the spans of its cells, by its own rows and columns."""
+        own = {(row - self.top, column - self.left): width for (row, column), width in spans.items()}
+        return {
+            (row, column): min(width, self.width - column)
+            for (row, column), width in own.items()
+            if 0 <= row < len(self.rows) and 0 <= column < self.width
+        }
+
+
+def sheet_parts(rows: Rows, spans: Spans) -> Iterator[Table | str]:
+    """Yield the tables and the texts between them, from top to bottom and left to right.
+
+    A short text above a table is its caption. A block without a header, below a table and in its columns, continues it.
+
+    Args:
+        rows: Texts by row and column of the sheet.
+        spans: Number of columns of a merged cell, by row and column.
+    """
+    text = ""
+    for block in _join_continued(_blocks(rows, spans), spans):
+        if block.width > 1:
+            caption = text if len(text) <= _MAX_CAPTION_CHARS and not _NOTE.match(text) else ""
+            yield from [text] if text and not caption else []
+            yield from _table_parts(block, spans, caption)
+            text = ""
+        else:
+            yield from [text] if text else []
+            text = "\n".join(row[0] for row in block.rows)
+    yield from [text] if text else []
+
+
+def _blocks(rows: Rows, spans: Spans) -> Iterator[_Block]:
+    """Cut along blank rows and blank columns in turn, as long as there are any."""
+    pending = [_Block(top=0, left=0, width=max(map(len, rows), default=0), rows=rows)]
+    while pending:
+        block = pending.pop()
+        parts = _cut_rows(block)
+        if len(parts) == 1:
+            parts = _cut_columns(parts[0], spans)
+            if len(parts) == 1:
+                yield parts[0]
+                continue
+        pending += reversed(parts)
+
+
+def _cut_rows(block: _Block) -> list[_Block]:
+    bands = []
+    at = 0
+    for filled, group in groupby(map(any, block.rows)):
+        end = at + sum(1 for _ in group)
+        if filled:
+            rows = block.rows if end - at == len(block.rows) else block.rows[at:end]
+            bands.append(replace(block, top=block.top + at, rows=rows))
+        at = end
+    return bands
+
+
+def _cut_columns(block: _Block, spans: Spans) -> list[_Block]:
+    """Cut along blank columns where both sides can be tables; no side begins or ends with a blank column."""
+    used = sorted(_used_columns(block, spans))
+    groups = [[used[0], used[0] + 1]]
+    for column in used[1:]:
+        if column > groups[-1][1]:
+            groups.append([column, column])
+        groups[-1][1] = column + 1
+    parts = [block.columns(*groups[0])]
+    for start, end in groups[1:]:
+        last, part = parts[-1], block.columns(start, end)
+        if _are_apart(last, part):
+            parts.append(part)
+        else:
+            parts[-1] = block.columns(last.left - block.left, end)
+    return parts
+
+
+def _used_columns(block: _Block, spans: Spans) -> set[int]:
+    used: set[int] = set()
+    for row in block.rows:
+        if len(used) == block.width:
+            break
+        used.update(column for column, cell in enumerate(row) if cell)
+    for (index, column), width in block.spans(spans).items():
+        if sum(map(bool, block.rows[index])) > 1:  # a title may cover several tables
+            used.update(range(column, column + width))
+    return used
+
+
+def _are_apart(left: _Block, right: _Block) -> bool:
+    """Return whether the sides of a blank column are tables of their own.
+
+    A table may have a blank column to be looked at; then what is on the right has no labels, and as many rows.
+    """
+    if left.width == 1 or right.width == 1:
+        return False
+    labels = [row[0] for row in right.rows[1:_SAMPLED_ROWS] if row and row[0]]
+    if labels and 2 * sum(map(is_label, labels)) > len(labels):
+        return True
+    heights = sorted(sum(map(any, part.rows)) for part in (left, right))
+    return 4 * heights[0] < 3 * heights[1]
+
+
+def _join_continued(blocks: Iterator[_Block], spans: Spans) -> Iterator[_Block]:
+    table: _Block | None = None
+    for block in blocks:
+        if table and _continues(table, block, spans):
+            table = _join(table, block)
+            continue
+        if table:
+            yield table
+        table = block
+    if table:
+        yield table
+
+
+def _continues(table: _Block, block: _Block, spans: Spans) -> bool:
+    if min(table.width, block.width) == 1 or block.top < table.top + len(table.rows):
+        return False
+    if block.left < table.left or block.left + block.width > table.left + table.width:
+        return False
+    below = find_header(block.rows, block.spans(spans))
+    if below.count or below.columns:
+        return False
+    return len(table.rows) == 1 or find_header(table.rows, table.spans(spans)).count > 0
+
+
+def _join(table: _Block, block: _Block) -> _Block:
+    gap = block.top - table.top - len(table.rows)
+    padding = [""] * (block.left - table.left)
+    rows = [*table.rows, *[()] * gap, *([*padding, *row] for row in block.rows)]
+    return replace(table, rows=rows)
+
+
+def _table_parts(block: _Block, spans: Spans, caption: str) -> Iterator[Table | str]:
+    """Yield a table and the notes in its last rows, of which only the first column has text."""
+    end = len(block.rows)
+    while end and block.width > 2 and block.rows[end - 1][0] and not any(block.rows[end - 1][1:]):
+        end -= 1
+    if end < 2:
+        end = len(block.rows)
+    yield Table(rows=block.rows[:end], spans=block.spans(spans), caption=caption)
+    if end < len(block.rows):
+        yield "\n".join(row[0] for row in block.rows[end:])

@@ -1,0 +1,179 @@
+"""Find the title rows and header rows of a table by the kinds of its cells."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import pairwise
+
+_SAMPLED_ROWS = 20
+"""Rows below a candidate that are compared with it."""
+_MAX_TITLE_ROWS = 20
+_MAX_HEADER_ROWS = 4
+_MAX_VALUE_CHARS = 40
+"""Longer cells are text."""
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ].*)?|\d{1,2}:\d\d(?::\d\d)?")
+_NUMBER = re.compile(
+    r"[-+(~<>≤≥±]*\s?[$€£¥₹]?\s?[-+(]?\d(?:[\d.,'’\s]*\d)?(?:[eE][-+]?\d+)?"  # noqa: RUF001
+    r"(?:\s?(?P<percent>[%‰])|\s?[$€£¥₹]|\s?(?P<unit>[^\W\d_µ°]{1,6}))?\)?"
+)
+_UNIT = re.compile(r"[(\[][^()\[\]\d]{1,20}[)\]]|%")
+_MISSING = frozenset({"", "-", "–", "—", "n/a", "N/A", "na", "NA", "..", "...", "*", "null", "NULL", "?"})  # noqa: RUF001
+
+Rows = Sequence[Sequence[str]]
+Spans = Mapping[tuple[int, int], int]
+NO_SPANS: Spans = {}
+
+
+class _Kind(Enum):
+    TEXT = auto()
+    YEAR = auto()
+    DATE = auto()
+    NUMBER = auto()
+    PERCENT = auto()
+    QUANTITY = auto()
+    """A number with a unit: `30 days`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeaderRows:
+    """The rows of a table that name its columns."""
+
+    first: int
+    """Rows before it are titles."""
+    count: int
+    columns: int = 0
+    """Leading columns that name the row, where no row names the columns."""
+
+
+def find_header(rows: Rows, spans: Spans) -> HeaderRows:
+    """Find the title rows and header rows of a table.
+
+    A title row has one filled cell, the first one. A header row has words, or numbers of another kind than those of
+    the column below it: years above amounts. The rows below a row with gaps or merged cells may belong to the header
+    too. A table of pairs, `Founded | 1815`, has no header row: its first column names the rows.
+    """
+    grid = _Grid(rows, spans)
+    first = grid.count_titles()
+    count = grid.count_header_rows(first)
+    if count <= 1 and grid.has_pairs(first):
+        return HeaderRows(first=first, count=0, columns=1)
+    return HeaderRows(first=first, count=count)
+
+
+class _Grid:
+    """The cells of a table with their kinds."""
+
+    def __init__(self, rows: Rows, spans: Spans) -> None:
+        self._rows = rows
+        self._spans = spans
+        columns = {column for row in rows[: _MAX_TITLE_ROWS + _SAMPLED_ROWS] for column in _filled(row)}
+        self._left = min(columns, default=0)
+        self._width = max(columns, default=0) + 1 - self._left
+
+    def count_titles(self) -> int:
+        """Count the leading rows that have a single cell and are no header."""
+        for index, row in enumerate(self._rows[:_MAX_TITLE_ROWS]):
+            filled = _filled(row)
+            if len(filled) > 1 or self._width == 1 or (filled and self._is_header(index)):
+                return index
+        return 0
+
+    def count_header_rows(self, first: int) -> int:
+        """Count the header rows from the first row that is no title."""
+        if not self._is_header(first):
+            return 0
+        count = 1
+        while count < _MAX_HEADER_ROWS and self._continues(first + count - 1):
+            count += 1
+        return count
+
+    def _is_header(self, index: int) -> bool:
+        """Return whether a row names columns, alone or with the row below it."""
+        if index + 1 >= len(self._rows):
+            return False
+        filled = _filled(self._rows[index])
+        if len(filled) < 2:
+            return bool(filled) and filled[0] != self._left and self._continues(index)
+        return self._has_names(index)
+
+    def _has_names(self, index: int) -> bool:
+        """Return whether each cell is of another kind than the column below it, or a word."""
+        row = self._rows[index]
+        kinds = {column: _kind(row[column]) for column in _filled(row)}
+        if all(kind is _Kind.TEXT or self._differs(index, column, kind) for column, kind in kinds.items()):
+            return True
+        return _is_progression(row) and not _is_progression(self._rows[index + 1])
+
+    def _differs(self, index: int, column: int, kind: _Kind) -> bool:
+        sample = self._rows[index + 1 : index + 1 + _SAMPLED_ROWS]
+        below = [_kind(row[column]) for row in sample if column < len(row) and row[column] not in _MISSING]
+        return bool(below) and 2 * below.count(kind) < len(below)
+
+    def _continues(self, index: int) -> bool:
+        """Return whether the row below a header row belongs to the header too."""
+        row, below = self._rows[index], self._rows[index + 1]
+        filled = _filled(below)
+        if filled and all(_UNIT.fullmatch(below[column]) for column in filled):
+            return True
+        if len(filled) < 2 or index + 2 >= len(self._rows) or not self._has_names(index + 1):
+            return False
+        if any((index, column) in self._spans for column in _filled(row)):
+            return True
+        first = _filled(row)[0]
+        fills_gap = any(column > first and not "".join(row[column : column + 1]) for column in filled)
+        # A gap alone may be a missing name: what fills it must be a header by its kind, not only by its words.
+        return fills_gap and any(self._differs(index + 1, column, _kind(below[column])) for column in filled)
+
+    def has_pairs(self, first: int) -> bool:
+        """Return whether the table has two columns: names, and values of several kinds."""
+        rows = [row for row in self._rows[first : first + _SAMPLED_ROWS] if _filled(row)]
+        if self._width != 2 or self._left or len(rows) < 2:
+            return False
+        names = [row[0] for row in rows]
+        if len(set(names)) < len(names) or any(_kind(name) is not _Kind.TEXT for name in names):
+            return False
+        if all(name.endswith(":") for name in names):
+            return True
+        kinds = [_kind(row[1]) for row in rows[1:] if len(row) > 1 and row[1] not in _MISSING]
+        return len(kinds) > 1 and 1 <= 4 * kinds.count(_Kind.TEXT) / len(kinds) <= 3
+
+
+def _filled(row: Sequence[str]) -> list[int]:
+    return [column for column, cell in enumerate(row) if cell]
+
+
+def _kind(cell: str) -> _Kind:
+    if len(cell) > _MAX_VALUE_CHARS:
+        return _Kind.TEXT
+    if _YEAR.fullmatch(cell):
+        return _Kind.YEAR
+    if _DATE.fullmatch(cell):
+        return _Kind.DATE
+    number = _NUMBER.fullmatch(cell)
+    if number is None:
+        return _Kind.TEXT
+    return _Kind.PERCENT if number["percent"] else _Kind.QUANTITY if number["unit"] else _Kind.NUMBER
+
+
+def _is_progression(row: Sequence[str]) -> bool:
+    """Return whether a row has numbers at equal steps: `Hour | 1 | 2 | 3`, or years: `Region | 2023 | 2024 | Sum`."""
+    cells = [cell for cell in row if cell]
+    years = [cell for cell in cells if _kind(cell) is _Kind.YEAR]
+    others = cells[1:] if cells and _kind(cells[0]) is _Kind.TEXT else cells
+    if len(years) > 1 and all(cell in years or _kind(cell) is _Kind.TEXT for cell in others):
+        return _steps(years) in ({1}, {-1})
+    if len(others) < 3 or not all(cell.isdecimal() and len(cell) < 10 for cell in others):
+        return False
+    steps = _steps(others)
+    return len(steps) == 1 and 0 not in steps
+
+
+def _steps(numbers: Sequence[str]) -> set[int]:
+    return {int(after) - int(before) for before, after in pairwise(numbers)}
+
+
+def is_label(cell: str) -> bool:
+    """Return whether a cell may name its row: a word, a date or a year."""
+    return _kind(cell) in (_Kind.TEXT, _Kind.DATE, _Kind.YEAR)
