@@ -237,7 +237,7 @@ def process_document(
     indexed, truncated = embedding_texts(chunk_texts, tokenizer)
     return ChunkedDocument(
         id=identity,
-        source=document,
+        source=replace(document, metadata={**parsed.metadata, **document.metadata}),
         parsed=parsed,
         title=title,
         language=text_search_language,

@@ -18,6 +18,7 @@ from kosmos_rag.core.types.audit import (
 from kosmos_rag.core.types.documents import (
     DEFAULT_COLLECTION,
     EVERYONE,
+    METADATA_FIELDS,
     PERMISSION_FEED,
     Chunk,
     CollectionInfo,
@@ -87,6 +88,7 @@ __all__ = [
     "DEFAULT_COLLECTION",
     "EVALUATOR",
     "EVERYONE",
+    "METADATA_FIELDS",
     "PERMISSION_FEED",
     "Answer",
     "AnswerDone",

@@ -21,6 +21,12 @@ EVERYONE = "everyone"
 PERMISSION_FEED = "kosmos:permission-feed"
 """In place of an acl: a permission feed names the readers, and nobody may read the document until it does."""
 
+METADATA_FIELDS = frozenset({"authors", "categories", "date", "description", "keywords", "tags", "updated"})
+"""Metadata that a file may set of itself.
+
+Others, such as a department, may decide about access and rank.
+"""
+
 DEFAULT_COLLECTION = "default"
 """The collection of documents for which none is named."""
 
@@ -158,6 +164,8 @@ class ParsedDocument:
     """What of the file was guessed or could not be read."""
     tables: tuple[TableSpan, ...] = ()
     """In order of `start`; none overlaps another."""
+    metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
+    """What the file says of itself, by `METADATA_FIELDS`. Metadata of the source document take precedence."""
 
     @cached_property
     def _line_starts(self) -> list[int]:

@@ -21,9 +21,14 @@ from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.json import parse_json, parse_json_lines
 from kosmos_rag.ingestion.parsing.limits import OutputLimits, bound_notes
 from kosmos_rag.ingestion.parsing.markdown import parse_markdown
+from kosmos_rag.ingestion.parsing.markup import parse_markup
+from kosmos_rag.ingestion.parsing.notebook import parse_notebook
+from kosmos_rag.ingestion.parsing.parquet import parse_parquet
 from kosmos_rag.ingestion.parsing.pdf import parse_pdf
 from kosmos_rag.ingestion.parsing.plain import parse_text
 from kosmos_rag.ingestion.parsing.pptx import parse_pptx
+from kosmos_rag.ingestion.parsing.subtitles import parse_subtitles
+from kosmos_rag.ingestion.parsing.svg import parse_svg
 from kosmos_rag.ingestion.parsing.xlsx import parse_xlsx
 
 __all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
@@ -41,6 +46,7 @@ def _bounded(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
 
 _PARSERS: dict[str, _Parser] = {
     **{name: _bounded(partial(parse_code, media_type=name)) for name in set(media_types.CODE.values())},
+    **{name: _bounded(partial(parse_markup, media_type=name)) for name in set(media_types.MARKUP.values())},
     media_types.PDF: parse_pdf,
     media_types.DOCX: _bounded(parse_docx),
     media_types.PPTX: parse_pptx,
@@ -53,6 +59,11 @@ _PARSERS: dict[str, _Parser] = {
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
     media_types.JSON: parse_json,
     media_types.JSONL: parse_json_lines,
+    media_types.NOTEBOOK: parse_notebook,
+    media_types.PARQUET: parse_parquet,
+    media_types.SVG: parse_svg,
+    media_types.SUBRIP: partial(parse_subtitles, media_type=media_types.SUBRIP),
+    media_types.WEBVTT: partial(parse_subtitles, media_type=media_types.WEBVTT),
     media_types.TEXT: _bounded(parse_text),
 }
 _UNLIMITED = OutputLimits()

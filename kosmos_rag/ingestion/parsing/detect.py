@@ -11,6 +11,7 @@ from kosmos_rag.ingestion.parsing.errors import third_party
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
+_PARQUET = b"PAR1"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 _BINARIES = (  # offset, signature, name
@@ -38,7 +39,6 @@ _BINARIES = (  # offset, signature, name
     (0, b"\xca\xfe\xba\xbe", "Java class"),
     (0, b"\0asm", "WebAssembly module"),
     (0, b"SQLite format 3\0", "SQLite database"),
-    (0, b"PAR1", "Parquet table"),
     (0, b"wOFF", "WOFF font"),
     (0, b"wOF2", "WOFF font"),
 )
@@ -55,11 +55,13 @@ _WORD_MEMBER = re.compile(r"word/document\d*\.xml")
 
 _PDF_HEADER = re.compile(rb"%PDF-\d")
 _HTML_START = re.compile(r"<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s>/])", re.IGNORECASE)
+_SVG_START = re.compile(r"<(?:!doctype\s+)?svg[\s>]", re.IGNORECASE)
+_WEBVTT = re.compile(r"WEBVTT(?:[ \t][^\n]*)?\n")
 _ANY_TAG = re.compile(r"<[a-zA-Z][^\s<>]*[\s>]")
 _MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~~)")
 _SPACE = re.compile(r"\s*")
 _SNIFFED = 65_536
-_PLAIN = frozenset({media_types.TEXT, media_types.MARKDOWN, *media_types.CODE.values()})
+_PLAIN = frozenset({media_types.TEXT, media_types.MARKDOWN, *media_types.CODE.values(), *media_types.MARKUP.values()})
 
 # RFC 5322: the fields of a mail, some of them folded, and then an empty line.
 _MAIL_FIELDS = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+(?:\n|\Z)")
@@ -89,6 +91,8 @@ def detect(data: bytes, source: str) -> str:
         return _type_of_zip(data)
     if data.startswith(_OLE):
         raise _ole_error(data)
+    if data.startswith(_PARQUET) and data.endswith(_PARQUET):
+        return media_types.PARQUET
     _refuse_known_binary(data)
     return _type_of_text(decode(data), _extension(source))
 
@@ -160,6 +164,10 @@ def _type_of_text(text: str, extension: str) -> str:
     start = _after_prolog(text)
     if _HTML_START.match(text, start) or (extension in _HTML_NAMES and _ANY_TAG.match(text, start)):
         return media_types.HTML
+    if _SVG_START.match(text, start):
+        return media_types.SVG
+    if _WEBVTT.match(text):
+        return media_types.WEBVTT
     if extension in _MAIL_NAMES and _is_mail(text):
         return media_types.EML
     if extension in media_types.TEXTS:

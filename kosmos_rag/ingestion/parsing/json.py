@@ -33,7 +33,7 @@ def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
     except (ValueError, RecursionError):
         return ParsedDocument(text=text, media_type=media_types.JSON)
     composition = Composition(limits)
-    for line in _lines(value):
+    for line in value_lines(value):
         composition.line(line)
     return composition.parsed(media_types.JSON, None)
 
@@ -49,13 +49,13 @@ def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
     composition = Composition(limits)
     for line in decode(data).split("\n"):
         try:
-            composition.line("; ".join(_lines(_DECODER.decode(line))))
+            composition.line("; ".join(value_lines(_DECODER.decode(line))))
         except (ValueError, RecursionError):
             composition.line(line)
     return composition.parsed(media_types.JSONL, None)
 
 
-def _lines(value: Any) -> Iterator[str]:
+def value_lines(value: Any) -> Iterator[str]:
     """Give a line for each value, in the order of the file.
 
     Without recursion: depth is the file's choice.

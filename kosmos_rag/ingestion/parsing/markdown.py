@@ -1,4 +1,4 @@
-"""Parse Markdown: the text stays as it is, so that cited lines are the lines of the file."""
+"""Parse Markdown: every line stays as it is, so that cited lines are the lines of the file."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.front_matter import read_front_matter
 
 # The grammar is that of CommonMark 0.31: sections 4.2 (ATX), 4.3 (setext) and 4.5 (fences).
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
@@ -15,47 +16,31 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:>|[-+*][ \t]|\d{1,9}[.)][ \t]|\||<)")
 """A line that begins no paragraph: indented code, a quote, a list item, a table row, HTML."""
 
-_FRONT_MATTER_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
-_BLOCK_SCALAR = (">", "|")
-
 
 def parse_markdown(data: bytes) -> ParsedDocument:
     """Parse Markdown, with headings outside of fences.
 
-    ATX and setext headings; the title is that of the front matter or the first heading of level 1.
+    ATX and setext headings; the title is that of the front matter or the first heading of level 1. The lines of the
+    front matter are blank in the text: what they say is metadata.
 
     Raises:
         ParseError: `empty` or `binary`.
     """
     text = decode(data)
-    body = _front_matter_end(text)
-    headings = tuple(_headings(text, body))
-    title = _front_matter_title(text[:body]) or next((h.title for h in headings if h.level == 1), None)
-    return ParsedDocument(text=text, media_type=media_types.MARKDOWN, title=title, headings=headings)
+    front = read_front_matter(text)
+    text = "\n" * text.count("\n", 0, front.end) + text[front.end :]
+    headings = tuple(_headings(text))
+    return ParsedDocument(
+        text=text,
+        media_type=media_types.MARKDOWN,
+        title=front.title or next((h.title for h in headings if h.level == 1), None),
+        headings=headings,
+        metadata=front.metadata,
+    )
 
 
-def _front_matter_end(text: str) -> int:
-    if not text.startswith("---\n"):
-        return 0
-    match = _FRONT_MATTER_END.search(text, 4)
-    return match.end() if match else 0
-
-
-def _front_matter_title(front_matter: str) -> str | None:
-    """Return `title:` of the front matter, without a YAML parser.
-
-    Front matter is untrusted, and often not quite YAML.
-    """
-    for line in front_matter.split("\n"):
-        if line.startswith("title:"):
-            value = line.removeprefix("title:").strip()
-            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-                value = value[1:-1]
-            return None if value.startswith(_BLOCK_SCALAR) else clean_title(value)
-    return None
-
-
-def _lines(text: str, start: int) -> Iterator[tuple[int, str]]:
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    start = 0
     while start < len(text):
         end = text.find("\n", start)
         end = len(text) if end == -1 else end
@@ -63,10 +48,10 @@ def _lines(text: str, start: int) -> Iterator[tuple[int, str]]:
         start = end + 1
 
 
-def _headings(text: str, start: int) -> Iterator[Heading]:
+def _headings(text: str) -> Iterator[Heading]:
     paragraph: tuple[int, str] | None = None  # the first line of a paragraph, while it is the only one
     previous_blank = True
-    for at, line in _outside_fences(text, start):
+    for at, line in _outside_fences(text):
         if heading := _atx(at, line):
             yield heading
             paragraph, previous_blank = None, True
@@ -94,13 +79,13 @@ def _atx(at: int, line: str) -> Heading | None:
     return Heading(level=len(match[1]), title=cleaned, start=at) if cleaned else None
 
 
-def _outside_fences(text: str, start: int) -> Iterator[tuple[int, str]]:
+def _outside_fences(text: str) -> Iterator[tuple[int, str]]:
     """Give the lines that are not code.
 
     A fence gives one empty line, for it ends a paragraph.
     """
     fence = ""
-    for at, line in _lines(text, start):
+    for at, line in _lines(text):
         match = _FENCE.match(line)
         if not fence:
             fence = match[1] if match else ""

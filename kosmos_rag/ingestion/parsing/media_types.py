@@ -12,6 +12,15 @@ CSV = "text/csv"
 TSV = "text/tab-separated-values"
 JSON = "application/json"
 JSONL = "application/jsonl"
+NOTEBOOK = "application/x-ipynb+json"
+PARQUET = "application/vnd.apache.parquet"
+SVG = "image/svg+xml"
+RST = "text/x-rst"
+ASCIIDOC = "text/asciidoc"
+ORG = "text/x-org"
+TEX = "application/x-tex"
+SUBRIP = "application/x-subrip"
+WEBVTT = "text/vtt"
 SQL = "application/sql"
 TEXT = "text/plain"
 
@@ -46,16 +55,29 @@ CODE = {
 }
 """Source code, by the extension of the file."""
 
-TEXTS = CODE | {
-    "csv": CSV,
-    "json": JSON,
-    "jsonl": JSONL,
-    "markdown": MARKDOWN,
-    "md": MARKDOWN,
-    "ndjson": JSONL,
-    "tab": TSV,
-    "tsv": TSV,
-}
+MARKUP = {"adoc": ASCIIDOC, "asciidoc": ASCIIDOC, "latex": TEX, "org": ORG, "rst": RST, "tex": TEX}
+"""Markup whose lines are kept as they are, by the extension of the file."""
+
+TEXTS = (
+    CODE
+    | MARKUP
+    | {
+        "csv": CSV,
+        "ipynb": NOTEBOOK,
+        "json": JSON,
+        "jsonl": JSONL,
+        "markdown": MARKDOWN,
+        "md": MARKDOWN,
+        "mdx": MARKDOWN,
+        "ndjson": JSONL,
+        "qmd": MARKDOWN,
+        "rmd": MARKDOWN,
+        "srt": SUBRIP,
+        "tab": TSV,
+        "tsv": TSV,
+        "vtt": WEBVTT,
+    }
+)
 """Kinds of text that only the extension tells."""
 
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
@@ -71,6 +93,15 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     TSV: "TSV",
     JSON: "JSON",
     JSONL: "JSON Lines",
+    NOTEBOOK: "notebook",
+    PARQUET: "Parquet",
+    SVG: "SVG",
+    RST: "reStructuredText",
+    ASCIIDOC: "AsciiDoc",
+    ORG: "Org",
+    TEX: "LaTeX",
+    SUBRIP: "subtitle",
+    WEBVTT: "subtitle",
     SQL: "SQL",
     TEXT: "text",
 }

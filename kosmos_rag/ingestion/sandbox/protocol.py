@@ -7,12 +7,13 @@ import json
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.core.types import METADATA_FIELDS, ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
 if TYPE_CHECKING:
@@ -99,15 +100,19 @@ def decode_reply(frame: bytes | bytearray) -> ParsedDocument:
     reply = _reply_type().validate_json(frame)
     if isinstance(reply, Failure):
         raise ParseError(reply.code, reply.message)
-    texts = (
-        *(reply.text, reply.title or ""),
-        *(heading.title for heading in reply.headings),
-        *(text for note in reply.notes for text in (note.code, note.message)),
-        *(text for table in reply.tables for text in table.context),
-    )
-    if any("\0" in text for text in texts):
+    if any("\0" in text for text in _texts(reply)):
         raise ValueError("the text has NUL characters")
+    if not reply.metadata.keys() <= METADATA_FIELDS:
+        raise ValueError("the metadata have fields that no file may set")
     return reply
+
+
+def _texts(reply: ParsedDocument) -> Iterator[str]:
+    yield from (reply.text, reply.title or "", *(heading.title for heading in reply.headings))
+    yield from (text for note in reply.notes for text in (note.code, note.message))
+    yield from (text for table in reply.tables for text in table.context)
+    for value in reply.metadata.values():
+        yield from [value] if isinstance(value, str) else value
 
 
 @cache

@@ -1,0 +1,147 @@
+"""Parse reStructuredText, AsciiDoc, Org and LaTeX: every line stays as it is, with the headings of the markup."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.decode import decode
+
+# docutils, "Sections": a line of one punctuation character below the title, and the same above it or none.
+_RST_ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*$")
+_RST_SHORTEST = 4
+"""A line of fewer characters adorns only a title that is no longer."""
+
+_ADOC_TITLE = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
+_ADOC_CLOSING = re.compile(r" (?:=+|#+)$")
+_ADOC_BLOCK = re.compile(r"(-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,})[^\S\n]*\w*[ \t]*$")
+"""Delimiters of blocks whose content is no markup: listing, literal, passthrough, comment, fence."""
+
+_ORG_TITLE = re.compile(
+    r"^(?P<stars>\*+)[ \t]+(?:(?:TODO|NEXT|WAITING|DONE|CANCELL?ED)[ \t]+)?(?:\[#\w\][ \t]*)?(?P<title>\S[^\n]*)",
+    re.MULTILINE,
+)
+_ORG_TAGS = re.compile(r" :[\w@#%:]+:$")
+_ORG_KEYWORD = re.compile(r"^#\+TITLE:[ \t]*(\S.*)$", re.MULTILINE | re.IGNORECASE)
+
+_TEX_LEVELS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
+_TEX_PART = re.compile(
+    r"\\begin\{(?P<verbatim>verbatim\*?|lstlisting|minted|comment)\}"
+    r"|(?<!\\)%[^\n]*"
+    rf"|\\(?P<command>{'|'.join(_TEX_LEVELS)}|title)\*?[ \t]*(?:\[[^\]\n]{{0,300}}\])?[ \t]*\{{"
+)
+_TEX_LONGEST_TITLE = 300
+_TEX_LABEL = re.compile(r"\\(?:label|thanks|footnote|index)\{[^{}]*\}")
+_TEX_COMMAND = re.compile(r"\\[a-zA-Z]+\*?[ \t]*|\\\\|[{}]")
+_TEX_ESCAPED = re.compile(r"\\([#$%&_{}])")
+
+_Found = tuple[str | None, list[Heading]]
+
+
+def parse_markup(data: bytes, *, media_type: str) -> ParsedDocument:
+    """Parse a text with markup, with its headings.
+
+    The title is the one that the markup declares, else the first heading of level 1.
+
+    Raises:
+        ParseError: `empty` or `binary`.
+    """
+    text = decode(data)
+    title, headings = _GRAMMARS[media_type](text)
+    return ParsedDocument(
+        text=text,
+        media_type=media_type,
+        title=title or next((heading.title for heading in headings if heading.level == 1), None),
+        headings=tuple(headings),
+    )
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    start = 0
+    for line in text.split("\n"):
+        yield start, line
+        start += len(line) + 1
+
+
+def _rst(text: str) -> _Found:
+    """Find the titles of reStructuredText; the first adornment is that of level 1."""
+    headings: list[Heading] = []
+    levels: dict[str, int] = {}
+    lines = [(0, ""), (0, ""), *_lines(text)]
+    for (_, over), (start, line), (_, under) in zip(lines, lines[1:], lines[2:], strict=False):
+        adornment = _RST_ADORNMENT.match(under)
+        title = clean_title(line)
+        if adornment is None or title is None or _RST_ADORNMENT.match(line):
+            continue
+        overlined = over.rstrip() == under.rstrip()
+        short = len(under.rstrip()) < min(_RST_SHORTEST, len(title))
+        if short or not (overlined or (not over.strip() and not line[0].isspace())):
+            continue
+        level = levels.setdefault(adornment[1] * (1 + overlined), len(levels) + 1)
+        headings.append(Heading(level=level, title=title, start=start))
+    return None, headings
+
+
+def _asciidoc(text: str) -> _Found:
+    headings: list[Heading] = []
+    block = ""
+    for start, line in _lines(text):
+        if delimiter := _ADOC_BLOCK.match(line):
+            mark = delimiter[1]
+            block = mark if not block else "" if block == mark else block
+        elif not block and (match := _ADOC_TITLE.match(line)) and (title := clean_title(match[2])):
+            headings.append(Heading(level=len(match[1]), title=_ADOC_CLOSING.sub("", title), start=start))
+    return None, headings
+
+
+def _org(text: str) -> _Found:
+    headings = [
+        Heading(level=len(match["stars"]), title=_ORG_TAGS.sub("", title), start=match.start())
+        for match in _ORG_TITLE.finditer(text)
+        if (title := clean_title(match["title"]))
+    ]
+    keyword = _ORG_KEYWORD.search(text)
+    return clean_title(keyword[1]) if keyword else None, headings
+
+
+def _tex(text: str) -> _Found:
+    title: str | None = None
+    headings: list[Heading] = []
+    at = 0
+    while match := _TEX_PART.search(text, at):
+        at = match.end()
+        if match["verbatim"]:
+            end = text.find(f"\\end{{{match['verbatim']}}}", at)
+            at = len(text) if end == -1 else end
+        elif match["command"] and (name := clean_title(_tex_words(_braced(text, at)))):
+            if match["command"] == "title":
+                title = title or name
+            else:
+                level = _TEX_LEVELS.index(match["command"]) + 1
+                headings.append(Heading(level=level, title=name, start=match.start()))
+    return title, headings
+
+
+def _braced(text: str, start: int) -> str:
+    """Return what is within the braces that opened before `start`; nothing where they do not close."""
+    depth = 1
+    for at in range(start, min(len(text), start + _TEX_LONGEST_TITLE)):
+        if text[at - 1] != "\\":
+            depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return text[start:at]
+    return ""
+
+
+def _tex_words(source: str) -> str:
+    words = _TEX_COMMAND.sub(" ", _TEX_ESCAPED.sub(r"\1", _TEX_LABEL.sub("", source)))
+    return words.replace("~", " ")
+
+
+_GRAMMARS: Mapping[str, Callable[[str], _Found]] = {
+    media_types.RST: _rst,
+    media_types.ASCIIDOC: _asciidoc,
+    media_types.ORG: _org,
+    media_types.TEX: _tex,
+}

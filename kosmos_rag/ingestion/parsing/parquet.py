@@ -1,0 +1,47 @@
+"""Parse Parquet: a row a line with the names of columns, by PyArrow."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from io import BytesIO
+from typing import Any
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.json import value_lines
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+
+_BATCH_ROWS = 1_000
+
+
+def parse_parquet(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse a Parquet table to one line for each row, as of JSON Lines.
+
+    Raises:
+        ParseError: `unsupported` without the extra `parquet`, `too_large`.
+    """
+    if find_spec("pyarrow") is None:
+        raise ParseError("unsupported", "a Parquet table; pip install 'kosmos-rag[parquet]', or convert it to CSV")
+    composition = Composition(limits)
+    for row in _rows(data):
+        composition.line("; ".join(value_lines(_as_json(row))))
+    return composition.parsed(media_types.PARQUET, None)
+
+
+def _rows(data: bytes) -> Iterator[dict[str, Any]]:
+    from pyarrow.parquet import ParquetFile
+
+    # Threads would count against the process's address space, a stack each.
+    with ParquetFile(BytesIO(data), pre_buffer=False) as table:
+        for batch in table.iter_batches(_BATCH_ROWS, use_threads=False):
+            yield from batch.to_pylist()
+
+
+def _as_json(value: Any) -> Any:
+    """Return the value as `value_lines` takes it, without what is null or binary."""
+    if isinstance(value, dict):
+        return {str(name): _as_json(item) for name, item in value.items() if not isinstance(item, bytes | None)}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value if not isinstance(item, bytes | None)]
+    return value if isinstance(value, bool) else str(value)

@@ -1,0 +1,49 @@
+"""Parse SVG: the title, the description and the words of the drawing, in the order of the file."""
+
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element
+
+from kosmos_rag.core.types import ParsedDocument
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_BLOCKS = frozenset({"text", "title", "desc", "foreignObject"})
+_NOT_READ = frozenset({"script", "style", "metadata"})
+
+
+def parse_svg(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse an SVG drawing, a line for each text.
+
+    Raises:
+        ParseError: `too_large`.
+        xml.etree.ElementTree.ParseError, defusedxml.DefusedXmlException: broken, or with entities of its own.
+    """
+    from defusedxml.ElementTree import fromstring
+
+    root = fromstring(data)
+    composition = Composition(limits)
+    for text in _texts(root):
+        composition.line(text)
+    title = next((element.text for element in root if _name(element) == "title"), None)
+    return composition.parsed(media_types.SVG, clean_title(title or ""))
+
+
+def _name(element: Element) -> str:
+    """Return the element's name; that of SVG itself, or one without a namespace."""
+    tag = element.tag if isinstance(element.tag, str) else ""
+    return tag.removeprefix(_SVG)
+
+
+def _texts(root: Element) -> Iterator[str]:
+    pending = [root]
+    while pending:
+        element = pending.pop()
+        name = _name(element)
+        if name in _BLOCKS:
+            if text := " ".join(" ".join(element.itertext()).split()):
+                yield text
+        elif name not in _NOT_READ:
+            pending.extend(reversed(element))
