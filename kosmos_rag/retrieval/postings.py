@@ -151,7 +151,14 @@ class SegmentScores:
     def of(
         cls, collection: str, chunks: Posting, average: float, terms: Iterable[tuple[float, Posting]]
     ) -> "SegmentScores":
-        """Score every chunk that contains a term."""
+        """Score every chunk that contains a term.
+
+        Args:
+            collection: Collection of the segment.
+            chunks: Sequence numbers and lengths of all chunks of the segment.
+            average: Mean length of the collection's chunks, in lexemes.
+            terms: Inverse document frequency and posting of each term.
+        """
         scores = np.zeros(len(chunks.offsets), dtype=np.float32)
         held = tuple((idf, posting) for idf, posting in terms if len(posting.offsets))
         for idf, posting in held:

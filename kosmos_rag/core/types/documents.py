@@ -131,7 +131,7 @@ class Heading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """What a reader should know of a document whose text is not certain or not complete."""
+    """A note that a document's text is uncertain or incomplete."""
 
     code: str
     """Such as `encoding_uncertain`; docs/parsing.md lists them."""

@@ -74,7 +74,14 @@ class PageRoute(APIRoute):
 
 
 def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """Render a page with the identity and the navigation."""
+    """Render a page with the identity and the navigation.
+
+    Args:
+        request: the request, for its identity and path.
+        template: file name of the template.
+        status: status of the response.
+        values: values of the template.
+    """
     identity = current_identity(request)
     common = {
         "identity": identity,

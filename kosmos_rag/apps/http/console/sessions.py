@@ -29,7 +29,13 @@ def read_credentials(request: Request) -> str | None:
 
 
 def store_credentials(request: Request, response: Response, credentials: str) -> None:
-    """Store credentials in a session cookie."""
+    """Store credentials in a session cookie.
+
+    Args:
+        request: the request; the cookie requires TLS unless the host is loopback.
+        response: the response that sets the cookie.
+        credentials: a token or an API key.
+    """
     response.set_cookie(
         _cookie(request), credentials, path="/", httponly=True, samesite="strict", secure=_is_secure(request)
     )
