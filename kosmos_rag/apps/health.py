@@ -34,7 +34,7 @@ def serve_health(probes: Probes, host: str, port: int, *, key: str) -> Iterator[
 
     Args:
         probes: what is served.
-        host: address to listen on; empty is all of them.
+        host: address to listen on; empty is all addresses.
         port: port to listen on.
         key: the setting of the port, for the error.
 

@@ -4,28 +4,28 @@
     ├── ConfigError               a setting is unknown, malformed or impossible
     ├── DatabaseError
     │   ├── DatabaseUnavailable   no connection: server down, wrong password, pool exhausted
-    │   ├── DatabaseNotReady      connected, but the catalogue is not one to serve from
+    │   ├── DatabaseNotReady      connected, but the catalogue does not isolate the tenants
     │   └── StatementFailed       the server refused a statement
     ├── IngestionError            one document could not be ingested; `code` is stable
     │   ├── SourceError           it could not be read
     │   └── ParseError            it was read, and is not a document we can use
     ├── ModelError
     │   ├── ModelUnavailable      the model cannot be loaded here
-    │   ├── EmbeddingSpaceMismatch         the tenant's vectors were made by another model
-    │   └── EmbeddingSpaceChanged         another space has become live since the vectors were made
+    │   ├── EmbeddingSpaceMismatch  the tenant's vectors were made by another model
+    │   └── EmbeddingSpaceChanged   another space has become live since the vectors were made
     ├── RequestError              the caller asked for something that cannot be answered
-    │   ├── SchemaInvalid         a description of a database has faults; `problems` names each with its place
+    │   ├── SchemaInvalid         a description of a database has faults; `problems` names each with its location
     │   └── QueryRefused          SQL that is not run; `code` is stable
     ├── ServiceError              the service does not carry out a request
     │   ├── NotAuthenticated      no token or key came with it, or none that is valid
-    │   ├── NotPermitted          who asks lacks the scope that it needs
-    │   ├── NotFound              there is nothing of that name, or nothing that the reader may know of
-    │   ├── PayloadTooLarge              its body is larger than the service takes
+    │   ├── NotPermitted          the caller lacks the scope that it needs
+    │   ├── NotFound              it does not exist, or the reader may not know of it
+    │   ├── PayloadTooLarge       its body is larger than the service takes
     │   ├── TooManyRequests       the tenant or the subject has used up its rate
-    │   ├── Overloaded            all turns are taken, or the service is about to stop
+    │   ├── Overloaded            the service is at capacity, or about to stop
     │   ├── TimedOut              it took longer than it may
-    │   └── ServiceUnreachable    to its client: nothing answers there, or nothing that is a service of ours
-    ├── IndexLocked               another process works on the tenant's indexes
+    │   └── ServiceUnreachable    to its client: nothing answers at the address, or another program
+    ├── IndexLocked               another process maintains the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
 A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
@@ -67,11 +67,11 @@ class StatementFailed(DatabaseError):
 RETRY_WITH_BACKOFF = frozenset(
     {"crashed", "timeout", "memory", "not_isolated", "unavailable", "storage", "internal", "preset_changed"}
 )
-"""Codes of what may pass: the reason is where a document lies or who works on it, not what it is."""
+"""Codes of failures that may pass: the source or the worker failed, not the document itself."""
 
 RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
-"""Codes of what no other try mends, and the next pass over the source may: the document may be there by then, alone and
-open, with the mark that it had."""
+"""Codes not worth an immediate retry but worth one at the next sync: the document may be present, readable and unique
+then, with an unchanged etag."""
 
 
 class IngestionError(KosmosError):

@@ -57,7 +57,7 @@ class AsyncEngine:
 
         Returns its value or raises its error.
         """
-        # In the caller's context: what it logs is told apart by the request that it belongs to.
+        # In the caller's context: its log lines carry the id of the request.
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: context.run(call, *args, **kwargs)

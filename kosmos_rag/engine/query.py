@@ -254,7 +254,7 @@ class QueryHandler:
     ) -> tuple[HandledSearch, AnswerStream]:
         search_text, warnings = text, tuple[str, ...]()
         if history:
-            # The history is condensed before the snapshot: its settings are read anew.
+            # The history is condensed before the snapshot: its settings are read again.
             with self._telemetry.count_errors():
                 route = self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
             condensed = route.pipelines.answerer.search_query(text, history)
@@ -345,4 +345,4 @@ def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> Au
 
 
 def _redact(stats: RetrieverStats) -> RetrieverStats:
-    return replace(stats, plan="not told", read={})
+    return replace(stats, plan="hidden", read={})

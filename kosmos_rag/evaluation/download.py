@@ -93,7 +93,7 @@ def _unpack(data: bytes, url: str) -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             members = [entry for entry in archive.infolist() if _target_path(entry.filename)]
             if len({_target_path(entry.filename) for entry in members}) < len(members):
-                raise SourceError("unreadable", f"{url} holds several sets; unpack it, and name the folder of one")
+                raise SourceError("unreadable", f"{url} contains several sets; unpack it, and name the folder of one")
             if sum(entry.file_size for entry in members) > _MAX_UNPACKED:
                 raise SourceError(
                     "too_large", f"{url} unpacks to more than {_MAX_UNPACKED >> 30} GB; unpack it by hand"

@@ -28,12 +28,12 @@ def parse_measures(names: Sequence[str]) -> list[Any]:
             supported = library.DefaultPipeline.supports(measure)
         except (ValueError, NameError, SyntaxError, KeyError) as error:
             raise ConfigError(
-                f"evaluation.measures holds {name!r}, which ir-measures does not know ({error}); "
+                f"evaluation.measures contains {name!r}, which ir-measures does not know ({error}); "
                 "name nDCG@10, R@10, RR@10, AP@10, Success@1 or P@5"
             ) from None
         if not supported:
             raise ConfigError(
-                f"evaluation.measures holds {name!r}, which is not installed; name nDCG@10, R@10 or RR@10"
+                f"evaluation.measures contains {name!r}, which is not installed; name nDCG@10, R@10 or RR@10"
             )
         parsed.append(measure)
     return parsed

@@ -45,7 +45,7 @@ def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings
         )
     if department is None:
         reason = f"its metadata have no {access.key!r}"
-        reason += " and it lies in no folder of rag.access.departments" if by_folder else ""
+        reason += " and it is in no folder of rag.access.departments" if by_folder else ""
         raise IngestionError(
             NO_DEPARTMENT, f"{source} has no department ({reason}), so nobody may read it; give it one"
         )

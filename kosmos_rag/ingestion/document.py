@@ -101,7 +101,7 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
         )
         text.encode()
         if _ESCAPED_NUL.search(text):
-            raise ValueError("it holds NUL")
+            raise ValueError("it contains NUL")
     except (RecursionError, TypeError, ValueError) as error:
         raise SourceError(
             "unreadable",

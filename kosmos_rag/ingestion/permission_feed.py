@@ -25,7 +25,7 @@ MAX_REPORTED_CONTAINERS = 100
 """Unknown containers that a report names."""
 
 _FIELDS = {"container": frozenset({"principals"}), "document": frozenset({"containers", "principals"})}
-"""Fields of a line besides the name, by what it is about."""
+"""Fields of a line other than the name, by its kind."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

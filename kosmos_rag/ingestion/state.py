@@ -76,7 +76,8 @@ def require_preset(collection: str, enqueued: str | None, current: Preset | None
         return
     if current is None:
         raise IngestionError(
-            "preset_missing", f"the preset of the collection {collection} was deleted; create it again and enqueue anew"
+            "preset_missing",
+            f"the preset of the collection {collection} was deleted; create it again, then enqueue again",
         )
     raise IngestionError(
         "preset_changed",

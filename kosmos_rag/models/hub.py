@@ -26,7 +26,7 @@ def locate(name: str) -> str:
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
-            raise ModelUnavailable(f"folder {name!r} holds no model (no config.json)")
+            raise ModelUnavailable(f"folder {name!r} contains no model (no config.json)")
         return str(folder)
     if name.startswith((".", "/", "~")):
         raise ModelUnavailable(f"there is no model folder {name!r}")

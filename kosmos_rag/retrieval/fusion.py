@@ -195,7 +195,7 @@ def backfill_phrase_results(strict: Ranking, relaxed: Ranking, phrases: Sequence
         for entry in strict.fused
     ]
     quoted = ", ".join(f'"{phrase}"' for phrase in phrases)
-    count = f"{len(first)} chunks hold {quoted}, the other hits do not" if first else f"no chunk holds {quoted}"
+    count = f"{len(first)} chunks contain {quoted}, the other hits do not" if first else f"no chunk contains {quoted}"
     retrievers = {
         **relaxed.retrievers,
         **{f"{name} quoted": candidates for name, candidates in strict.retrievers.items()},

@@ -82,7 +82,7 @@ class LexicalSearch:
         elif not self._terms:
             reason = "the question has no term to look up: stop words and signs only"
         elif len(scores) < self._limit:
-            reason = f"{len(scores)} chunks in reach hold one of the {len(self._terms)} terms"
+            reason = f"{len(scores)} visible chunks contain one of the {len(self._terms)} terms"
         return rank_candidates(
             scores.items(),
             limit=self._limit,

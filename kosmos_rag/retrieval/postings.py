@@ -19,13 +19,13 @@ from kosmos_rag.storage.binary import unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
 Key = tuple[uuid.UUID, int]
-"""Segment and lexeme; lexeme 0 stands for the chunks of the segment."""
+"""Segment and lexeme; lexeme 0 means the chunks of the segment."""
 
 CHUNKS = 0
 MARGIN = 1e-5
 """Upper bound of the relative error of scores in single precision."""
 _ENTRY_BYTES = 300
-"""Memory of an entry besides its arrays."""
+"""Memory of an entry without its arrays."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -140,7 +140,7 @@ def parse_query(
         tenant: Whose documents are searched.
         principals: Principals of the reader.
         collection: The collection to search; None for all.
-        subject: Who asks, for the audit log and experiments.
+        subject: The caller, for the audit log and experiments.
         k: Hits requested; None for the default.
         filter: Conditions on documents.
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.

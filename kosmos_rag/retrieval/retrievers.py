@@ -48,7 +48,7 @@ def run_retrievers(
         timer.record("plan")
         clocks: list[psycopg.Cursor[tuple[datetime]]] = []
         if dense is not None:
-            # Both retrievers share a round trip: the server's clock around the dense statement tells their times apart.
+            # Both retrievers share a round trip: the server's clock around the dense statement separates their times.
             if query.lexical:
                 clocks.append(connection.execute(statement("server_clock")))
             dense.send()

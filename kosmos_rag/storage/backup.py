@@ -94,9 +94,7 @@ def restore(settings: DatabaseSettings, file: Path) -> Restoration:
         )
     admin = _administrator(settings)
     if tenants := _count_tenants(admin):
-        raise RequestError(
-            f"the database holds {tenants} tenants, and a backup is restored into an empty one; set another"
-        )
+        raise RequestError(f"the database has {tenants} tenants; restore into an empty database")
     program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")
     set_up(settings, "base")  # the roles; what a newer revision made would be in the way
     _run(program, *RESTORE_OPTIONS, str(file), conninfo=admin)
@@ -201,7 +199,7 @@ def _count_tenants(admin: str) -> int:
         except psycopg.errors.UndefinedTable:  # at revision base
             return 0
         except psycopg.errors.InsufficientPrivilege as error:
-            message = "the role of database.admin_url cannot tell whether the database is empty; use a superuser"
+            message = "row-level security hides tenants from the role of database.admin_url; use a superuser"
             raise ConfigError(message) from error
     assert row is not None
     return int(row[0])

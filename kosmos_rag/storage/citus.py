@@ -136,7 +136,7 @@ _MODES = (
 
 def _preparations(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
     if not known.propagates:
-        # Tenant and reader are set by SET LOCAL, and policies on the shards go by them.
+        # Tenant and reader are set by SET LOCAL, and policies on the shards read them.
         yield sql.SQL("ALTER DATABASE {} SET citus.propagate_set_commands = {}").format(
             sql.Identifier(connection.info.dbname), sql.Literal("local")
         )

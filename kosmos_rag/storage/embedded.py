@@ -151,7 +151,7 @@ def start(data_dir: Path) -> EmbeddedServer:
     """
     if not _USABLE.fullmatch(str(data_dir)):
         raise ConfigError(
-            f"database.data_dir = {str(data_dir)!r}: the embedded server takes no folder whose path holds spaces or "
+            f"database.data_dir = {str(data_dir)!r}: the embedded server takes no folder whose path contains spaces or "
             "signs like quotes; choose another"
         )
     package = _package()

@@ -324,7 +324,7 @@ def rewrite_files(admin_conninfo: str) -> None:
     No file of the server keeps erased rows then.
 
     DELETE and VACUUM leave the bytes of a row in its page until another row needs the space: VACUUM FULL writes each
-    table anew, under a lock that excludes readers. The server also keeps old files of its log, under new names, for
+    table again, under a lock that excludes readers. The server also keeps old files of its log, under new names, for
     later use: with `wal_recycle` off it removes them instead, once all of them have been written over.
 
     Raises:

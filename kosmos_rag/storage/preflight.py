@@ -76,7 +76,7 @@ def _role_problems(server: dict[str, object], roles: Sequence[tuple[Any, ...]], 
     role = server["role"]
     instead = f"connect as {expected} or a role that is a member of it alone"
     if server["is_superuser"]:
-        return [f"role {role} is a superuser, and row-level security does not hold for superusers; {instead}"]
+        return [f"role {role} is a superuser, and row-level security does not apply to superusers; {instead}"]
     problems = []
     if expected not in {name for name, *_ in roles}:
         problems.append(f"role {role} is not a member of {expected}; {instead}")

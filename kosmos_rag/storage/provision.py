@@ -17,7 +17,7 @@ OWNER, APP, WORKER = "kosmos_owner", "kosmos_app", "kosmos_worker"
 
 # Set on the role and not by the library, so that it holds for every client and behind a pooler: an index of one
 # tenant's own is only matched by a plan made for that tenant. Not on the role that writes: it would have every check of
-# a foreign key planned anew, 25 µs instead of 5.
+# a foreign key planned again, 25 µs instead of 5.
 _APP_SETTING = ("plan_cache_mode", "force_custom_plan")
 
 

@@ -51,7 +51,7 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert kosmos("audit", "failed", "--until", "2026-01-01").stdout == "no question failed\n"
 
     assert kosmos("audit", "seal").stdout == "1 new seals in the log of tenant default\n"
-    assert kosmos("audit", "verify").stdout.startswith("1 seals hold over 2 records, 0 records are not sealed yet")
+    assert kosmos("audit", "verify").stdout.startswith("1 seals over 2 records are valid, 0 records are not sealed yet")
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.audit_events SET subject = 'eve'")
     broken = kosmos("audit", "verify")

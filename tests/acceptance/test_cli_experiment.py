@@ -40,7 +40,7 @@ def test_experiment__from_its_start_to_what_came_of_it(
     assert told["differences"][0]["significant"] is False
     shown = kosmos("stop", "by-scores").stdout
     assert "3 questions: 3 compared, 0 failed, 0 degraded" in shown
-    assert "too little to tell: 3 questions compared, and 30 are needed" in shown
+    assert "no result yet: 3 questions compared, and 30 are needed" in shown
     (tmp_path / "deeper.yaml").write_text("rag: {retrieval: {candidates: 300}}")
     assert kosmos("start", "deeper", "--settings", "deeper.yaml", "--mode", "serve", "-C", "wiki").exit_code == 0
     listed = json.loads(kosmos("status", "--json").stdout)["experiments"]

@@ -97,7 +97,7 @@ class ApiKeys:
             owner: the tenant of the key.
             name: label of the key, at most 200 characters.
             scopes: any of `read`, `ingest`, `admin`.
-            principals: principals of the holder, besides `everyone`.
+            principals: principals of the holder in addition to `everyone`.
             expires_at: when the key stops being valid; None for never.
             default_collection: collection of requests that name none; None for all.
 

@@ -49,7 +49,7 @@ def create(
         typer.Option(
             "--principal",
             metavar="NAME",
-            help="Principal of the holder besides everyone, such as department:hr; may be repeated.",
+            help="Principal of the holder in addition to everyone, such as department:hr; may be repeated.",
         ),
     ] = None,
     days: Annotated[

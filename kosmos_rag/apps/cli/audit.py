@@ -168,17 +168,17 @@ def verify(*, common: TenantOptions) -> None:
         console().print(_summary(report))
     if not report.intact:
         if not common.as_json:
-            others = f"; {report.failing - 1} more seals do not hold" if report.failing > 1 else ""
-            typer.echo(f"error: the log of tenant {common.tenant} does not hold: {report.problem}{others}", err=True)
+            others = f"; {report.failing - 1} more seals are invalid" if report.failing > 1 else ""
+            typer.echo(f"error: the log of tenant {common.tenant} is invalid: {report.problem}{others}", err=True)
         raise typer.Exit(1)
 
 
 def _summary(report: "AuditReport") -> str:
-    summary = f"{report.seals} seals hold over {report.rows} records, {report.unsealed} records are not sealed yet"
+    summary = f"{report.seals} seals over {report.rows} records are valid, {report.unsealed} records are not sealed yet"
     expired = f"; the records of {report.expired} seals are past retention" if report.expired else ""
     last = f"\nlast seal {report.head}" if report.head else ""
     if report.erasures:
-        last += f"\n{report.erasures} records of erasures hold\nlast erasure {report.erasure_head}"
+        last += f"\n{report.erasures} records of erasures are valid\nlast erasure {report.erasure_head}"
     return summary + expired + last
 
 

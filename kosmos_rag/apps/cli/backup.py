@@ -13,7 +13,7 @@ _MB = 1024 * 1024
 
 @command
 def backup(
-    file: Annotated[Path, typer.Argument(help="A new file; it holds every tenant's documents.")],
+    file: Annotated[Path, typer.Argument(help="A new file for the documents of all tenants.")],
     *,
     common: CommonOptions,
 ) -> None:

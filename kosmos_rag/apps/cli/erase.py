@@ -30,7 +30,9 @@ PurgeOption = Annotated[
 
 @command
 def erase(
-    subject: Annotated[str | None, typer.Option("--subject", metavar="NAME", help="What a reader left.")] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="NAME", help="Feedback and samples of this reader.")
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option("--source", metavar="GLOB", help="Documents by source: * is any text, ? a character."),

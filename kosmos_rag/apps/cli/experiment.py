@@ -21,7 +21,7 @@ from kosmos_rag.core.errors import RequestError
 if TYPE_CHECKING:
     from kosmos_rag.core.types import ArmDifference, ArmReport, ExperimentInfo, ExperimentReport
 
-app = typer.Typer(help="Compare a second configuration with the first, in the shadow or for a share of the questions.")
+app = typer.Typer(help="A/B-test a second configuration, in shadow mode or for a share of the questions.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the experiment.")]
 
@@ -138,7 +138,7 @@ def _print_report(report: "ExperimentReport") -> None:
     for difference in report.differences:
         out.print(_line(difference))
     if report.shortage:
-        out.print(f"too little to tell: {report.shortage}")
+        out.print(f"no result yet: {report.shortage}")
 
 
 def _cells(arm: "ArmReport") -> tuple[str, ...]:

@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise ConfigError("the adapter needs haystack-ai: pip install 'kosmos-rag[haystack]'") from error
 
-_NOT_SERIALISABLE = "a KosmosRetriever holds an open engine and cannot be serialised; create it in code"
+_NOT_SERIALISABLE = "a KosmosRetriever has an open engine and cannot be serialised; create it in code"
 
 
 @component

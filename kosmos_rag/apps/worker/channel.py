@@ -58,7 +58,7 @@ class Progress:
     counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Increments by `(counter, label)`; the label is empty where the counter has none."""
     gauges: Mapping[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
-    """`{(gauge, tenant): (value, seconds that it holds)}`."""
+    """`{(gauge, tenant): (value, seconds of validity)}`."""
 
 
 ToProcess = Assign | Revoke | Stop

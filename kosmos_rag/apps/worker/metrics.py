@@ -69,7 +69,7 @@ class WorkerMetrics:
     def set_tenant_gauges(self, values: Mapping[tuple[str, str], tuple[float, float]]) -> None:
         """Set gauges that a child process measured.
 
-        `values` is `{(name, tenant): (value, seconds that it holds)}`.
+        `values` is `{(name, tenant): (value, seconds of validity)}`.
         """
         for (name, tenant), (value, hold_s) in values.items():
             self._tenants.set(name, tenant, value, hold_s)

@@ -1,4 +1,4 @@
-"""Print the table of all keys, as docs/configuration.md holds it."""
+"""Print the table of all keys, as in docs/configuration.md."""
 
 import sys
 

@@ -105,7 +105,7 @@ def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extend
     layer = Layer(origin=Origin(level="file", name=str(path)))
     if not isinstance(data, dict | None):
         sections = ", ".join(settings.model_fields)
-        raise ConfigError(one_line(f"{subject} holds {show(data)}: its top level must be a mapping of {sections}"))
+        raise ConfigError(one_line(f"{subject} contains {show(data)}: its top level must be a mapping of {sections}"))
     base = (data or {}).pop(EXTENDS, None)
     if base is not None and not isinstance(base, str):
         raise ConfigError(one_line(f"{EXTENDS} of the {subject} is {show(base)}: give the path of one file"))

@@ -65,7 +65,7 @@ def _read(source: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str,
         circle = " extends ".join([*extended_by[extended_by.index(identity) :], identity])
         raise ConfigError(f"presets extend each other in a circle: {circle}; take one of these lines out")
     if not isinstance(data, dict):
-        raise ConfigError(f"preset {name} holds {data!r}: its top level must be a mapping of settings")
+        raise ConfigError(f"preset {name} contains {data!r}: its top level must be a mapping of settings")
     base = data.pop(EXTENDS, None)
     if base is None:
         return name, _merge({}, data, ())

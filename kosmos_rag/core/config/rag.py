@@ -53,7 +53,7 @@ class ChunkingSettings(Section):
     )
     min_size: Count = Field(
         default=400,
-        description="Characters below which a chunk joins its neighbour; a fragment retrieves badly.",
+        description="Characters below which a chunk is merged with its neighbour.",
     )
     max_size: Count = Field(
         default=1000,
@@ -61,7 +61,7 @@ class ChunkingSettings(Section):
     )
     overlap: Amount = Field(
         default=50,
-        description="Characters that recursive chunks repeat, so that a thought cut in two stays findable.",
+        description="Characters that neighbouring recursive chunks share, so that a sentence cut in two is found.",
     )
     breakpoint_threshold: Share = Field(
         default=0.5,
@@ -121,7 +121,7 @@ class EmbeddingSettings(Section):
         default=768,
         description="Dimensions of a vector; must be the model's own. 4000 is the limit of a halfvec index.",
     )
-    batch_size: Count = Field(default=32, description="Texts per forward pass; more is faster until memory ends.")
+    batch_size: Count = Field(default=32, description="Texts per forward pass; more is faster and needs more memory.")
     normalize: Switch = Field(
         default=True, description="Scale vectors to length one, so that inner product is cosine similarity."
     )
@@ -241,12 +241,11 @@ class RerankingSettings(Section):
     top_k: Count = Field(default=10, description="Hits that remain after reranking.")
     threshold: Share = Field(default=0.3, description="Relevance, 0 to 1, below which a reranked hit is dropped.")
     max_tokens: Annotated[int, Strict(), Ge(16), Le(8192)] = Field(
-        default=512, description="Tokens of question and passage together that are read; the model's own limit holds."
+        default=512,
+        description="Tokens of question and passage together that are read; the model's own limit applies too.",
     )
     batch_size: Count = Field(default=32, description="Passages per forward pass.")
-    concurrency: Count = Field(
-        default=2, description="Questions reranked at once; others wait, as long as their deadline lets them."
-    )
+    concurrency: Count = Field(default=2, description="Questions reranked at once; others wait until their deadline.")
     deadline_ms: Count = Field(
         default=500,
         description="Milliseconds since the start of the query until reranking is cancelled; the fused order remains.",
@@ -280,13 +279,13 @@ class ContextSettings(Section):
     max_tokens: Count = Field(default=4000, description="Token budget of the context, markers and headers included.")
     include_metadata: Switch = Field(
         default=True,
-        description="Put title, section and place above each passage; readers and models judge by them.",
+        description="Put title, section and location above each passage.",
     )
     citation_format: Annotated[str, AfterValidator(_check_citation)] = Field(
         default="[{index}]", description="Format of a passage's marker; {index} is its number."
     )
     near_duplicate_threshold: Share = Field(
-        default=0.9, description="Similarity from which a passage repeats a better one and is left out."
+        default=0.9, description="Similarity from which a passage is dropped as a duplicate of a better one."
     )
 
 
@@ -316,7 +315,7 @@ class AnswerSettings(Section):
     max_output_tokens: Count = Field(default=600, description="Tokens that the model may write for an answer.")
     link_hosts: tuple[HostPattern, ...] = Field(
         default=(),
-        description="Hosts, *.example.org for all below one, whose links the model may repeat from the evidence.",
+        description="Hosts whose links the model may repeat from the evidence; *.example.org for all subdomains.",
     )
     history_turns: Annotated[int, Strict(), Ge(0), Le(50)] = Field(
         default=0,

@@ -48,7 +48,7 @@ class DatabaseSettings(Section):
     url: Annotated[str, AfterValidator(_check_main_url)] = Field(
         default=EMBEDDED,
         repr=False,
-        description="embedded for a server of our own, or postgresql://… of the application role.",
+        description="embedded for the embedded server, or postgresql://… of the application role.",
     )
     worker_url: ServerUrl | None = Field(
         default=None,
@@ -63,9 +63,9 @@ class DatabaseSettings(Section):
     data_dir: Folder | None = Field(
         default=None, description="Folder of the embedded server; null is one under the user's data folder."
     )
-    pool_size: Count = Field(default=8, description="Connections a process holds at most.")
+    pool_size: Count = Field(default=8, description="Maximum number of connections of a process.")
     connect_timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=10.0, description="Seconds to wait for a connection before saying that the server is down."
+        default=10.0, description="Seconds to wait for a connection before the server counts as unavailable."
     )
     statement_timeout_ms: Amount = Field(
         default=30_000, description="Milliseconds after which the server cancels a statement; 0 is no limit."
@@ -73,7 +73,7 @@ class DatabaseSettings(Section):
 
     idle_transaction_timeout_ms: Amount = Field(
         default=30_000,
-        description="Milliseconds that a transaction may be idle, and a stopped process hold its locks; 0 is no limit.",
+        description="Milliseconds after which an idle transaction is ended and its locks are released; 0 is no limit.",
     )
 
     @property
@@ -149,14 +149,14 @@ class LanguageModelSettings(Section):
     model: str = Field(default="llama3.2", min_length=1, description="Name of the model as that server knows it.")
     api_key: SecretStr | None = Field(default=None, description="Key that is sent as a bearer token; null sends none.")
     first_token_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=10.0, description="Seconds in which the model must have begun to write, asking again included."
+        default=10.0, description="Time limit of the model's first token in seconds, retries included."
     )
     timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=60.0, description="Seconds in which it must have come to an end."
+        default=60.0, description="Time limit of the model's whole response in seconds."
     )
     context_tokens: Annotated[int, Strict(), Ge(512), Le(MAX_INTEGER)] = Field(
         default=8192,
-        description="Tokens of prompt and answer that Ollama is to make room for; it cuts longer prompts in silence.",
+        description="Context length of Ollama in tokens, for prompt and answer; it truncates longer prompts silently.",
     )
 
 
@@ -206,7 +206,7 @@ class UrlSettings(Section):
         default=False, description="Let an allowed host have a private or loopback address, for intranets."
     )
     timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=60.0, description="Seconds in which a document must have come, redirects included."
+        default=60.0, description="Time limit of fetching a document in seconds, redirects included."
     )
 
 

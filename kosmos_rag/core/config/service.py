@@ -76,10 +76,10 @@ class RateSettings(Section):
 class ServiceSettings(Section):
     """The HTTP service: address, authentication and limits."""
 
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 is all of them.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 is all addresses.")
     port: Port = Field(default=8000, description="Port of the service.")
     trusted_proxies: tuple[Network, ...] = Field(
-        default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
+        default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are trusted."
     )
     health_port: Port | None = Field(default=None, description="Port of /livez, /readyz and /metrics; null opens none.")
     max_connections: Count = Field(
@@ -96,11 +96,11 @@ class ServiceSettings(Section):
         description="Seconds that the lookup of an API key is cached: a revoked key works for as long; 0 is no cache.",
     )
     max_body_kb: Count = Field(
-        default=1024, description="Kilobytes of a request's body; of an upload, ingestion.max_file_mb."
+        default=1024, description="Maximum kilobytes of a request's body; ingestion.max_file_mb applies to uploads."
     )
     body_wait_s: Seconds = Field(
         default=20.0,
-        description="Seconds between two pieces of a body, in or out; a body slower than 1 KB a second gets as long.",
+        description="Seconds to wait for each chunk of a body, in or out, and for a body beyond 1 s for each KB.",
     )
     queue_timeout_s: Seconds = Field(
         default=2.0, description="Seconds that a request may queue; tenants share database.pool_size slots."

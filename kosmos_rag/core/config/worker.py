@@ -13,7 +13,7 @@ Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
 class WorkerSettings(Section):
     """Worker processes: number, batch sizes, timeouts and retention."""
 
-    processes: Count = Field(default=1, description="Processes that work, each with the models of its own.")
+    processes: Count = Field(default=1, description="Processes that run jobs. Each loads its own models.")
     batch: Count = Field(
         default=64, description="Jobs that a process claims at once; documents of a batch are embedded together."
     )
@@ -25,7 +25,9 @@ class WorkerSettings(Section):
         description="Seconds between two polls of the queue, for workers behind a pooler without notifications.",
     )
     max_attempts: Count = Field(default=3, description="Attempts after which a job that fails is dead.")
-    max_lost: Count = Field(default=3, description="Workers that end while they hold a job before it is dead.")
+    max_lost: Count = Field(
+        default=3, description="Number of workers that may end while they run a job, before it is dead."
+    )
     stuck_s: Seconds = Field(
         default=900.0, description="Seconds without any progress after which a process is ended and replaced."
     )

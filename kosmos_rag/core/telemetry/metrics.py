@@ -184,7 +184,7 @@ WORKER_PROCESSES_DIED = Metric("kosmos_worker_processes_died", "counter", "Child
 WORKER_PARSER_ISOLATED = Metric(
     "kosmos_worker_parser_isolated",
     "gauge",
-    "1 where a parser's process tried in vain to reach network, processes or files of others, else 0, by target.",
+    "1 if the parser's process cannot reach the network, other processes or other files, else 0; by target.",
     ("target",),
 )
 WORKER_JOB_WAIT_SECONDS = Metric(
@@ -215,7 +215,7 @@ INDEX_DUE = Metric(
 INDEX_UNSEGMENTED_CHUNKS = Metric(
     "kosmos_index_unsegmented_chunks",
     "gauge",
-    "Chunks of a tenant that no BM25 segment holds after maintenance; maximum over tenants.",
+    "Chunks of a tenant in no BM25 segment after maintenance; maximum over tenants.",
     across_tenants="max",
 )
 AUDIT_LAG_SECONDS = Metric(

@@ -62,11 +62,11 @@ class Answer(Serializable):
     sentences: tuple[AnswerSentence, ...]
     """The quoted evidence, in order; of a generated answer, the evidence of its supported sentences."""
     report: "CitationReport | None"
-    """The check of what a model wrote; None where nothing had to be checked."""
+    """The check of a generated answer; None for a quoted one."""
     context: Annotated[Context, explained_parts("text")]
-    """The passages that were looked at."""
+    """The passages that were considered."""
     warnings: tuple[str, ...] = ()
-    """What the caller should know, beside the notes of the retrieval."""
+    """Warnings for the caller, in addition to those of the search."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -85,7 +85,7 @@ class Answer(Serializable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedSentence(Serializable):
-    """A sentence of an answer with what its citations are worth."""
+    """A sentence of an answer and the check of its citations."""
 
     text: str
     """Without its markers."""
@@ -95,11 +95,11 @@ class CheckedSentence(Serializable):
     reason: str | None
     """What is wrong; None where it is supported."""
     overlap: float
-    """Share of its words that stand in the cited passages, 0 to 1."""
+    """Share of its words that occur in the cited passages, 0 to 1."""
     similarity: float
     """Cosine similarity to the most similar unit of the cited passages, -1 to 1."""
     quotes: tuple[AnswerSentence, ...] = ()
-    """Of each passage that it cites, the unit that bears it out; none where it is not supported."""
+    """The supporting unit of each cited passage; empty if it is not supported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +158,7 @@ class QuoteStatus:
 
     state: QuoteState
     start: int | None
-    """Where it is now; None where it is gone."""
+    """Its present position; None if it was removed."""
     end: int | None
     copies: int
-    """How often it stands there: of several, the one nearest to its old place is meant."""
+    """Number of occurrences; `start` is of the one nearest to the old position."""

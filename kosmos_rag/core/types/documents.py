@@ -285,7 +285,7 @@ class CollectionInfo:
 
     name: str
     preset: str | None
-    """Whose settings it goes by; None where it goes by the plain ones."""
+    """Name of its preset; None if it has the settings of the process."""
     chunks: int
     created_at: datetime | None
     """When it was given its preset."""

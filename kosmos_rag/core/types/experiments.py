@@ -65,13 +65,13 @@ class ExperimentInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmReport:
-    """What came of one of the two configurations."""
+    """Results of one of the two configurations."""
 
     arm: Arm
     questions: int
     """Those that it ran for."""
     p50_ms: float | None
-    """Of those that were not answered by a result kept from before; None where there are none."""
+    """Of questions that no cached result answered; None without any."""
     p95_ms: float | None
     short: int
     """Questions with fewer hits than asked for."""
@@ -94,7 +94,7 @@ class ArmDifference:
     """Milliseconds at the median, or a share."""
     second: float
     p: float | None
-    """Of a test of no difference, corrected for that there are several; None where there is too little to tell."""
+    """p-value of the test of no difference, corrected for several tests; None if there are too few results."""
     reason: str
     """What the test is, or what is missing."""
 

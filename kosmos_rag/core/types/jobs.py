@@ -17,13 +17,13 @@ class JobState(StrEnum):
     """Where a job is in its life."""
 
     SCHEDULED = "scheduled"
-    """It waits for its time: a first one, a next one, or that of another attempt."""
+    """It waits for its start time: the first, the next, or that of a retry."""
     QUEUED = "queued"
     """It waits for a worker."""
     RUNNING = "running"
     DONE = "done"
     DEAD = "dead"
-    """It failed for good. It stays until somebody looks at it."""
+    """It failed permanently. It is kept until it is retried or removed."""
     CANCELLED = "cancelled"
 
 
@@ -42,9 +42,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A job that a worker holds.
+    """A job that a worker has claimed.
 
-    Who holds another token may not finish it.
+    A worker with another token may not finish it.
     """
 
     id: uuid.UUID
@@ -58,7 +58,7 @@ class Job:
     attempt: int
     """Counts from 1."""
     lost: int
-    """Workers that ended while they held it."""
+    """Workers that ended while they ran it."""
     runs: tuple[uuid.UUID, ...]
     waited_s: float
 

@@ -124,7 +124,8 @@ class RetrieverStats(Serializable):
     requested: int
     returned: int
     plan: str
-    """How the rows were found: `exact scan`, `ivfflat`, `hnsw`, `segments`; `not told` to who may not read them all."""
+    """How the rows were found: `exact scan`, `ivfflat`, `hnsw`, `segments`; `hidden` from
+    readers who may not read all documents."""
     read: Mapping[str, int]
     """How much was read to find them: `rows`, `postings`, `segments`, `lists`, `candidates`, as the plan has them."""
     reason: str | None

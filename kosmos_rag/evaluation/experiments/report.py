@@ -105,7 +105,7 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
         first=round(statistics.median(first), 3),
         second=round(statistics.median(second), 3),
         p=None,
-        reason=f"too little to tell: {min(len(first), len(second))} questions, {ENOUGH} are needed",
+        reason=f"too few questions: {min(len(first), len(second))} of {ENOUGH}",
     )
     if min(len(first), len(second)) < ENOUGH:
         return difference
@@ -140,7 +140,7 @@ def _compare_proportions(of: str, counts: Sequence[tuple[int, int]], *, enough: 
     if not any(totals):
         return None
     first, second = (round(pair[0] / total, 4) if total else 0.0 for pair, total in zip(counts, totals, strict=True))
-    reason = f"too little to tell: {min(totals)} {unit}, {enough} are needed"
+    reason = f"too few {unit}: {min(totals)} of {enough}"
     difference = ArmDifference(of=of, first=first, second=second, p=None, reason=reason)
     if min(totals) < enough:
         return difference

@@ -19,7 +19,7 @@ NEWEST = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """What came of one question.
+    """The result of one question.
 
     Of a configuration that did not run there are no hits, and no milliseconds.
     """

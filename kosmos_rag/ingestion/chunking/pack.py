@@ -110,7 +110,7 @@ class Packer:
             if reason is None:
                 for group in self._groups(list(stretch), target):
                     span = self._chunk_span(group[0].unit.start, group[-1].unit.end)
-                    # Of several units, all fit; a block that does not stands alone.
+                    # Several units always fit; a block that does not is alone.
                     yield replace(span, indivisible=self._whole_blocks and group[0].unit.fenced and len(group) == 1)
             else:
                 for counted in stretch:

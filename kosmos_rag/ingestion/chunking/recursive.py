@@ -76,7 +76,7 @@ class RecursiveChunker:
             parts = self._library.split_text(window)
             assert "".join(parts) == window
             for part in parts:
-                # The library leaves a piece long in which no separator stands.
+                # The library does not split a piece without separators.
                 yield from cut_to_size(text, (start, start + len(part)), self._step)
                 start += len(part)
 

@@ -73,7 +73,7 @@ class SemanticChunker:
             raise _CannotSplitError(f"text has more than {_MAX_SENTENCES:,} sentences to embed")
         if len(sentence_list) == 1 and sentence_list[0].end - sentence_list[0].start > self._max_size:
             raise _CannotSplitError(f"text of {len(text):,} characters has no sentence boundary")
-        # A heading ends what stands before it, however short: a citation names one section, and must be true.
+        # A heading ends the chunk before it, however short: a citation names one section, and must be true.
         numbered = zip(_section_numbers(sentence_list), self._units(text, sentence_list), strict=True)
         sections = groupby(numbered, key=lambda pair: pair[0])
         runs = [Run(units=[unit for _, unit in pairs], target=self._max_size) for _, pairs in sections]

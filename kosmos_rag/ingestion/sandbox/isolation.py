@@ -36,7 +36,7 @@ class Isolation:
     layers: tuple[str, ...]
     """Those of `LAYERS` that are in force."""
     denied: tuple[str, ...]
-    """Those of `TARGETS` that a child tried to reach in vain."""
+    """Those of `TARGETS` that a child could not reach."""
 
     @property
     def complete(self) -> bool:

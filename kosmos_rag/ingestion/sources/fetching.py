@@ -181,7 +181,7 @@ def check_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.raw_host:
         raise ValueError("it must begin with http:// or https:// and name a host")
     if parsed.userinfo:
-        raise ValueError("it must not hold a user or password, for it is stored")
+        raise ValueError("it must not contain a user or password, because it is stored")
     return url
 
 

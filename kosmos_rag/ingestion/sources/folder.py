@@ -193,7 +193,7 @@ class FolderSource:
             state = path.stat()
             etag = self._spec.compute_etag(state.st_mtime_ns, state.st_ctime_ns, state.st_size)
         except (OSError, ValueError):
-            etag = None  # `load` tells what is wrong with it
+            etag = None  # `load` reports what is wrong with it
         return Entry(source=printable_name(path), etag=etag, locator=to_locator(path))
 
 

@@ -66,7 +66,7 @@ class IgnoreFiles:
 
     def _specs(self, path: Path) -> Iterator[GitIgnoreSpec]:
         try:
-            # Bytes that are not UTF-8 stand for themselves, as they do in the names of files.
+            # Bytes that are not UTF-8 match themselves, as in the names of files.
             text = read_file(path, max_bytes=_MAX_IGNORE_FILE_BYTES).decode("utf-8-sig", "surrogateescape")
         except SourceError as error:
             if error.code != "not_found":
@@ -82,4 +82,4 @@ def _spec(key: str, patterns: Sequence[str]) -> GitIgnoreSpec:
     try:
         return GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:
-        raise RequestError(f"{key} holds a pattern that cannot be used ({error}); correct it") from error
+        raise RequestError(f"{key} contains a pattern that cannot be used ({error}); correct it") from error

@@ -91,7 +91,7 @@ class Listing:
             message = f"{self.name} could not be read to its end; {remedy}"
             return IngestFailure(source=self.name, code="unreadable", message=message)
         if self._empty:
-            message = f"{self.name} holds no document any more; {remedy}"
+            message = f"{self.name} has no documents any more; {remedy}"
             return IngestFailure(source=self.name, code="empty_folder", message=message)
         return None
 

@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 200
 class SqlSpec(DocumentOptions):
     """A query, with the roles of its columns.
 
-    The URL stays in the environment, because it holds a password.
+    The URL stays in the environment, because it contains a password.
     """
 
     kind: Literal["sql"] = "sql"
@@ -44,7 +44,7 @@ class SqlSource:
     """
 
     def __init__(self, spec: SqlSpec, settings: IngestionSettings) -> None:
-        """Create the engine; raises ConfigError if the variable holds no usable URL."""
+        """Create the engine; raises ConfigError if the variable contains no usable URL."""
         self._spec = spec
         self._root = f"sql://{spec.name}/"
         self._max_bytes = settings.max_file_bytes
@@ -158,7 +158,7 @@ def read_only_engine(variable: str) -> "Engine":
     except (ArgumentError, ImportError, ValueError) as error:
         reason = one_line(mask_password(first_line(error)))
         # Without the cause: it may show the URL, and that its password.
-        raise ConfigError(f"{variable} holds no URL that can be used ({reason}): correct it") from None
+        raise ConfigError(f"{variable} contains no usable URL ({reason}): correct it") from None
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _set_query_only)
     return engine.execution_options(postgresql_readonly=True) if engine.dialect.name == "postgresql" else engine

@@ -23,7 +23,7 @@ class UrlsSpec(DocumentOptions):
 class UrlsSource:
     """The documents at a list of addresses.
 
-    None is gone by itself: an address that fails keeps its document.
+    None is removed by itself: an address that fails keeps its document.
     """
 
     def __init__(self, spec: UrlsSpec, settings: IngestionSettings) -> None:
@@ -50,5 +50,5 @@ class UrlsSource:
         try:
             validators = self._fetcher.validators(url)
         except SourceError:
-            return None  # `load` tells what is wrong with it
+            return None  # `load` reports what is wrong with it
         return None if validators is None else self._spec.compute_etag(validators)

@@ -40,7 +40,7 @@ class Endpoint:
         # The HTTP library quotes a header that it refuses, and the key would be in its message.
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
             raise ConfigError(
-                "language_model.api_key holds a space, a line end or a character that is not ASCII: correct it"
+                "language_model.api_key contains a space, a line end or a character that is not ASCII: correct it"
             )
         try:
             self.url = httpx.URL(settings.url.rstrip("/") + protocol.path)

@@ -75,7 +75,7 @@ def _rules(root: yaml.Node | None) -> Iterator[Rule]:
     for entry in root.value:
         rule = _rule(entry)
         if len({tuple(normalized_words(term)) for term in rule.terms + rule.synonyms}) < 2:
-            raise _Fault(entry, f"{show(rule.terms)} has no other word beside it: add one, or remove the entry")
+            raise _Fault(entry, f"{show(rule.terms)} has no synonym: add one, or remove the entry")
         yield rule
 
 
@@ -103,7 +103,7 @@ def _term(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode) or not is_text(node.value):
         raise _Fault(node, f"{_describe(node)} is not text: write a word or a phrase")
     if not normalized_words(node.value):
-        raise _Fault(node, f"{_describe(node)} holds no word: write one, or remove it")
+        raise _Fault(node, f"{_describe(node)} has no word: write one, or remove it")
     return " ".join(node.value.split())
 
 

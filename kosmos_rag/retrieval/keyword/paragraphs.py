@@ -53,9 +53,9 @@ def read_text(path: Path) -> str:
     """
     text = _decode(_read(path), path)
     if "\0" in text:
-        raise ParseError("binary", f"{path} looks like binary data, it holds NUL; give a text file")
+        raise ParseError("binary", f"{path} looks like binary data, it contains NUL; give a text file")
     if not text.strip():
-        raise ParseError("empty", f"{path} holds no text; give a file that has some")
+        raise ParseError("empty", f"{path} has no text; give a file with text")
     return text
 
 
@@ -81,7 +81,7 @@ def _decode(data: bytes, path: Path) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         if encoding == "utf-8-sig" and b"\0" in data:
-            raise ParseError("binary", f"{path} looks like binary data, it holds NUL; give a text file") from error
+            raise ParseError("binary", f"{path} looks like binary data, it contains NUL; give a text file") from error
         raise ParseError(
             "unsupported", f"{path} is not {error.encoding.upper()}, see byte {error.start:,}; save it as UTF-8"
         ) from error

@@ -24,9 +24,9 @@ def _require_regex(pattern: str) -> str:
 
 class _Rule(Section):
     patterns: tuple[Annotated[str, AfterValidator(_require_regex)], ...] = Field(
-        default=(), description="Any of them fits."
+        default=(), description="The question matches any of them."
     )
-    words: tuple[str, ...] = Field(default=(), description="Any of them stands in the question, as a whole word.")
+    words: tuple[str, ...] = Field(default=(), description="The question contains any of them as a whole word.")
     signals: Mapping[str, Mapping[str, Any] | None] = Field(
         default={}, description="As rag.signals, laid over it; null switches one off."
     )

@@ -24,7 +24,7 @@ class _DepartmentSignal(ScoreSignal):
 
     key: str = Field(default="department", description="Key of the metadata, and kind of the principal.")
     by_folder: Switch = Field(
-        default=False, description="Take the folder that the file lies in, where the metadata does not say."
+        default=False, description="Use the folder of the file if the metadata has no department."
     )
 
     def department(self, passage: Passage) -> str | None:
@@ -132,7 +132,7 @@ class KeywordGate(SelectionSignal):
     If no passage has the term, all stay.
     """
 
-    terms: tuple[str, ...] = Field(min_length=1, description="Beginnings of words: `churn` stands for churned too.")
+    terms: tuple[str, ...] = Field(min_length=1, description="Beginnings of words: `churn` matches churned too.")
 
     def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:
         """Return passages with every required term, in text or headings."""
@@ -174,7 +174,7 @@ class OnePerSource(SelectionSignal):
 class Recency(ScoreSignal):
     """Score recent documents: 2 ** -(age in days / half_life_days)."""
 
-    key: str = Field(default="date", description="Key of the metadata that holds a date, 2026-03-31.")
+    key: str = Field(default="date", description="Key of the metadata with a date, 2026-03-31.")
     half_life_days: Count = Field(default=180, description="Days after which a document is worth half.")
 
     def value(self, query: QueryContext, passage: Passage) -> float:

@@ -74,7 +74,7 @@ _EVENT_WORDS = ("created", "updated", "executed", "started", "finished", "comple
 
 
 class SchemaEntities(ScoreSignal):
-    """Score columns that hold an entity that the query mentions.
+    """Score columns that contain an entity of the query.
 
     Entities are names, times and numbers.
     """

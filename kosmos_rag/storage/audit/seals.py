@@ -256,7 +256,7 @@ def _read_seals(worker: ConnectionPool, owner: TenantRef) -> Iterator[Seal]:
 def _verify_seal(worker: ConnectionPool, owner: TenantRef, previous: Seal | None, seal: Seal) -> tuple[int, str | None]:
     """Return the number of records of a seal, and its problem.
 
-    None if it holds.
+    None if it is valid.
     """
     if seal.number != (previous.number if previous else 0) + 1:
         return 0, f"seal {seal.number} does not follow the one before it: seals are missing"

@@ -8,7 +8,7 @@ from sqlalchemy.types import TypeEngine
 from kosmos_rag.storage.migrate import SCHEMA
 
 metadata = MetaData(schema=SCHEMA)
-"""The tables of all files beside this one."""
+"""The tables of all modules in this package."""
 
 
 def column(name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]], *, null: bool = False) -> Column[Any]:

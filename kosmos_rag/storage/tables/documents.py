@@ -43,7 +43,7 @@ embedding_spaces = Table(
     column("model", Text),
     column("dimensions", Integer),
     column("normalized", Boolean),
-    column("probe", HALFVEC),  # the vector of a fixed sentence: tells two models of one size apart
+    column("probe", HALFVEC),  # the vector of a fixed sentence: it differs between two models of one size
     time("created_at"),
     column("state", Text),  # ready: has been live
     time("live_until", null=True),  # when another became live: the latest is what a rollback goes back to
@@ -150,7 +150,7 @@ embeddings = Table(
     Index("embeddings_text_hash", "tenant_id", "space_id", "text_hash"),
 )
 
-# Settings that a collection goes by, whole: no file of a process can change what they say.
+# Settings of a collection, complete: no file of a process can change them.
 collection_presets = Table(
     "collection_presets",
     metadata,

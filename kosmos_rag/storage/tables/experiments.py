@@ -34,7 +34,7 @@ experiments = Table(
     CheckConstraint("share > 0 AND share <= 1"),
     of_tenant(),
 )
-# One at a time for the same questions: of two, nobody could tell which made the difference.
+# One at a time for the same questions: with two, the cause of a difference would be unknown.
 Index(
     "experiments_running",
     experiments.c.tenant_id,

@@ -29,7 +29,7 @@ _COMPARISONS = {
 _COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _COMPARISONS.items()}
 _COUNT = r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
 _WEEKDAY = r"(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
-# May is a verb as well: it is a month where it has a capital letter and a number beside it.
+# May is a verb as well: it is a month if it has a capital letter and is next to a number.
 _MONTH = (
     r"(?:january|february|march|april|june|july|august|september|october|november|december"
     r"|(?-i:(?<=\d )May|May(?= \d)))"

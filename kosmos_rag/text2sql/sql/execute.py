@@ -140,7 +140,7 @@ class ReadOnlyDatabase:
             self._schema,
             parameters=parameters,
             functions=self._functions,
-            max_rows=self._limits.max_rows + 1,  # one more row tells whether the result is truncated
+            max_rows=self._limits.max_rows + 1,  # one more row shows whether the result is truncated
         )
         started = time.monotonic()
         with connect_read_only(self._engine) as connection:
@@ -185,7 +185,9 @@ class ReadOnlyDatabase:
         if overloads := sorted(set(connection.execute(text(_OVERLOADS), values).scalars()) - self._functions):
             raise QueryRefused(
                 "function",
-                one_line(f"the database has a {overloads[0]} of its own, and may take it: use something else"),
+                one_line(
+                    f"the database defines a function {overloads[0]}, which may be called instead: use another one"
+                ),
             )
 
     def _prepare_sqlite(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:

@@ -227,6 +227,6 @@ def _to_sql(tree: "exp.Query", dialect: str | None) -> str:
         )
     except UnsupportedError as error:
         raise QueryRefused(
-            "syntax", one_line(f"{dialect} has no such SQL ({first_line(error)}): write it anew")
+            "syntax", one_line(f"this is no valid {dialect} SQL ({first_line(error)}): correct it")
         ) from error
     return plain.replace(":", "\\:").replace(prefix, ":")

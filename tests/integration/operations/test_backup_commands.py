@@ -168,7 +168,7 @@ def test_backup__of_a_destroyed_server_brings_everything_back(
             assert not any(orphans.values()), orphans
         assert engine.tenant("acme").ingest(SourceDocument(source="new", data=b"goes on")).new == 1
     assert kosmos("restore", str(file)).output.startswith(
-        "error: the database holds 3 tenants, and a backup is restored"
+        "error: the database has 3 tenants; restore into an empty database"
     )
 
 

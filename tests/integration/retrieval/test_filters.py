@@ -231,7 +231,7 @@ def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
     assert found.returned == 0
     assert found.incomplete_reason == (
         "only 0 passages are in reach of this question, its reader and its filter "
-        "(dense: 0 chunks in reach; lexical: 0 chunks in reach hold one of the 1 terms)"
+        "(dense: 0 chunks in reach; lexical: 0 visible chunks contain one of the 1 terms)"
     )
     assert all(leg.returned == 0 for leg in found.retrievers.values())
 

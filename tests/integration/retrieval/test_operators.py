@@ -160,10 +160,10 @@ def test_quotes__that_few_hits_hold_put_those_first(both: Engine, tenant_name: s
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     assert [list(hit.score_contributions)[-1] == "phrase" for hit in found.hits] == [True, False, False]
     assert found.warnings == (
-        '1 chunks hold "fair, net", the other hits do not; put + before the quotes to have no others',
+        '1 chunks contain "fair, net", the other hits do not; put + before the quotes to have no others',
     )
     assert [hit.source for hit in scope.search('gain "fair, net"', 1).hits] == ["c.txt"]
     assert not scope.search('gain "fair, net"', 1).warnings
     assert [hit.source for hit in scope.search('gain +"fair, net"', 3).hits] == ["c.txt"]
-    assert scope.search('the "fair gain"', 3).warnings[0].startswith('no chunk holds "fair gain"')
+    assert scope.search('the "fair gain"', 3).warnings[0].startswith('no chunk contains "fair gain"')
     assert not scope.search('"fair gain" +absent', 10).hits

@@ -178,5 +178,5 @@ def test_first_use__prepares_the_database_and_serves_as_the_app_role(tmp_path: P
 
 
 def test_a_folder_with_a_space_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="takes no folder whose path holds spaces"):
+    with pytest.raises(ConfigError, match="takes no folder whose path contains spaces"):
         embedded.start(tmp_path / "my data")

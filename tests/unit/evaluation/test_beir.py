@@ -101,7 +101,7 @@ def test_archive__of_several_sets_is_refused() -> None:
         for folder in ("android", "gaming"):
             for name, text in FILES.items():
                 archive.writestr(f"{folder}/{name}", text)
-    with pytest.raises(SourceError, match="holds several sets"):
+    with pytest.raises(SourceError, match="contains several sets"):
         dict(_unpack(data.getvalue(), "https://host/cqadupstack.zip"))
 
 
@@ -134,5 +134,5 @@ def test_cache__that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_url__goes_through_the_guard(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="allowed_hosts"):
         fetch_set("https://example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)
-    with pytest.raises(RequestError, match="must not hold a user"):
+    with pytest.raises(RequestError, match="must not contain a user"):
         fetch_set("https://me:secret@example.org/scifact.zip", IngestionSettings(), split="test", cache=tmp_path)

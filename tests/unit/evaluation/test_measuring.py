@@ -74,7 +74,7 @@ def test_means__are_those_of_ir_measures(questions: list[tuple[dict[str, int], t
 
 @pytest.mark.parametrize("name", ["nDGC@10", "R@", "", "Foo(1)"])
 def test_measured__refuses_what_is_no_measure(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"evaluation\.measures holds"):
+    with pytest.raises(ConfigError, match=r"evaluation\.measures contains"):
         compute_measures([name], [_result("q", {"a": 1}, ("a",))])
 
 

@@ -62,7 +62,7 @@ def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: Datab
         assert (thumbs.first, thumbs.second, thumbs.significant, thumbs.reason) == (0.0, 0.5, True, "Fisher's exact")
         clicks = next(one for one in report.differences if one.of == "clicks")
         assert clicks.p is None
-        assert "too little to tell" in clicks.reason
+        assert "too few questions" in clicks.reason
         assert [question.disliked for question in acme.audit.list_failed_questions()] != []
 
 

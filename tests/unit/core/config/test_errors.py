@@ -309,9 +309,9 @@ def test_arguments__unknown_key_is_refused(key: str) -> None:
         ("rag: !!python/object:os.system {}\n", "line 1: could not determine a constructor"),
         (
             "- rag\n",
-            'configuration file rag-config.yaml holds ["rag"]: its top level must be a mapping of rag, data',
+            'configuration file rag-config.yaml contains ["rag"]: its top level must be a mapping of rag, data',
         ),
-        ("just text", 'holds "just text": its top level must be a mapping'),
+        ("just text", 'contains "just text": its top level must be a mapping'),
         ("models: {device: 2020-99-99}", "rag-config.yaml is not YAML: month must be in 1..12"),
         ("models: {offline: !!bool maybe}", "rag-config.yaml is not YAML: "),
         ("models: \x00", "rag-config.yaml is not YAML: unacceptable character"),

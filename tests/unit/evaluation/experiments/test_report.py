@@ -78,7 +78,7 @@ def test_latency__of_pairs_is_told_apart_where_it_differs() -> None:
     assert _difference("latency", report(SHADOW, [PAIR] * 40)).p == 1.0
     few = _difference("latency", report(SHADOW, _pairs(29, slower_by=2.0)))
     assert (few.p, few.significant) == (None, False)
-    assert few.reason == "too little to tell: 29 questions, 30 are needed"
+    assert few.reason == "too few questions: 29 of 30"
 
 
 def test_latency__of_two_samples() -> None:

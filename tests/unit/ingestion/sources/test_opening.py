@@ -21,7 +21,7 @@ from kosmos_rag.ingestion.sources.registry import create_source
         ({"kind": "folder", "path": "/x", "exlude": []}, "did you mean exclude?"),
         ({"kind": "folder", "path": "/x", "zzz": 1}, "known are kind, "),
         ({"kind": "folder", "path": "/x", "include": "*.md"}, "include is"),
-        ({"kind": "folder", "path": "/x", "include": ["!"]}, "include holds a pattern"),
+        ({"kind": "folder", "path": "/x", "include": ["!"]}, "include contains a pattern"),
         ({"kind": "folder", "path": "/x", "acl": []}, "acl is []"),
         ({"kind": "folder", "path": "/x", "acl": "finance"}, "acl is"),
         ({"kind": "folder", "path": "/x", "acl": ["a\x00"]}, "acl.0 is"),
@@ -59,7 +59,7 @@ def test_open__does_not_show_the_password_of_a_database(
     spec = {"kind": "sql", "name": "a", "url_env": "KB_URL", "query": "SELECT 1"}
     for url in ("nonsense", "oracle9://u:hunter2@host/db", "postgresql://u:hunter2@host:port/db"):
         monkeypatch.setenv("KB_URL", url)
-        with pytest.raises(ConfigError, match="KB_URL holds no URL") as caught:
+        with pytest.raises(ConfigError, match="KB_URL contains no usable URL") as caught:
             create_source(spec, ingestion)
         assert "hunter2" not in str(caught.value)
 

@@ -104,5 +104,5 @@ def test_model__that_cannot_be_had_names_the_local_alternative(name: str, messag
 
 
 def test_folder__without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="holds no model"):
+    with pytest.raises(ModelUnavailable, match="contains no model"):
         _embedder(**{"rag.embedding.model": str(tmp_path)}).embed(["x"])

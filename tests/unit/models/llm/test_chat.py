@@ -389,7 +389,7 @@ def test_model__refuses_to_be_without_an_address() -> None:
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY} ", f"{KEY}ü", f"{KEY}\x00"])
 def test_model__refuses_a_key_that_no_header_takes(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"language_model\.api_key holds") as raised:
+    with pytest.raises(ConfigError, match=r"language_model\.api_key contains") as raised:
         ChatModel(LanguageModelSettings(url="http://127.0.0.1/v1", api_key=SecretStr(key)))
     assert "sk-" not in str(raised.value)
 

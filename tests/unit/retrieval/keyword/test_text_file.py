@@ -27,9 +27,9 @@ def test_read_text__reads_either_byte_order(tmp_path: Path, width: int, order: s
 @pytest.mark.parametrize(
     ("data", "code", "message"),
     [
-        (b"", "empty", "holds no text"),
-        (b" \n\t\r\n", "empty", "holds no text"),
-        (b"\xef\xbb\xbf", "empty", "holds no text"),
+        (b"", "empty", "has no text"),
+        (b" \n\t\r\n", "empty", "has no text"),
+        (b"\xef\xbb\xbf", "empty", "has no text"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary", "binary data"),
         (b"text\0text", "binary", "binary data"),
         (TEXT[:7].encode("cp1252"), "unsupported", "is not UTF-8, see byte 3; save it as UTF-8"),
