@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.core.types import Note, ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.code import parse_code
 from kosmos_rag.ingestion.parsing.csv import parse_csv
+from kosmos_rag.ingestion.parsing.decode import decode_text
 from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
 from kosmos_rag.ingestion.parsing.docx import parse_docx
 from kosmos_rag.ingestion.parsing.eml import parse_eml
@@ -79,11 +80,20 @@ def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED, *, ocr: b
         ParseError: the bytes are not a document that can be used; `code` says why.
     """
     media_type = detect(document.data, document.source)
+    data, notes = _in_utf8(document.data, media_type)
     name = media_types.NAMES[media_type]
     parser = partial(parse_pdf, ocr=True) if ocr and media_type == media_types.PDF else _PARSERS[media_type]
     with third_party(name):
-        parsed = parser(document.data, limits)
+        parsed = parser(data, limits)
     if not parsed.text or parsed.text.isspace():
         raise ParseError("empty", f"no text in the {name} file; give a document that has some")
     limits.check(parsed)
-    return replace(parsed, title=document.title or parsed.title, notes=bound_notes(parsed.notes))
+    return replace(parsed, title=document.title or parsed.title, notes=bound_notes((*notes, *parsed.notes)))
+
+
+def _in_utf8(data: bytes, media_type: str) -> tuple[bytes, tuple[Note, ...]]:
+    """Return a text in UTF-8, with a note where its encoding was guessed; other data as they are."""
+    if media_type in media_types.NO_TEXT:
+        return data, ()
+    decoded = decode_text(data)
+    return (data if decoded.encoding == "utf-8" else decoded.text.encode()), decoded.notes

@@ -1,42 +1,88 @@
-"""Turn bytes into text: byte order mark, then UTF-8, then the legacy encoding that fits best."""
+"""Turn bytes into text: byte order mark, declaration, UTF-8, then the legacy encoding that fits best."""
 
 import codecs
 import re
+from collections import Counter
+from dataclasses import dataclass
+from unicodedata import category
+
+import webencodings
 
 from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import Note
 from kosmos_rag.ingestion.parsing.clean import clean
+from kosmos_rag.ingestion.parsing.legacy import detect_legacy
 
-_WIDE_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
+_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF8, "utf-8"),
 )
-_LEGACY = (
-    *(f"cp{page}" for page in (1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258, 866, 874, 932, 949)),
-    *("iso8859_2", "iso8859_5", "iso8859_7", "koi8_r", "koi8_u", "mac_roman", "big5", "euc_jp", "gb18030"),
-)
-"""The legacy encodings of the WHATWG Encoding Standard, without those that another one contains."""
-_WESTERN = "cp1252"
-_LABELS = {codecs.lookup(encoding).name: encoding for encoding in _LEGACY} | {
-    "iso8859-1": _WESTERN,
+_SUPERSETS = {
     "shift_jis": "cp932",
     "gb2312": "gb18030",
     "gbk": "gb18030",
     "euc_kr": "cp949",
+    "big5": "big5hkscs",
+    "iso2022_jp": "iso2022_jp_ext",
+    "iso8859-1": "cp1252",
+    "ascii": "cp1252",
 }
-"""The encoding that the standard reads a declared one as."""
-_DECLARATION = re.compile(rb"charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+"""What the WHATWG Encoding Standard reads a label as, where the codec of that name knows less."""
+_DECLARATIONS = (
+    re.compile(rb"\A\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE),
+    re.compile(rb"charset(?:\s*=\s*[\"']?|\s+[\"'])\s*([\w.:-]+)", re.IGNORECASE),
+    re.compile(rb"\A(?:[^\n]*\n)?[^\n]*coding[:=][ \t]*([\w.-]+)"),
+)
+"""XML, HTML and CSS; then the first two lines of source code (PEP 263)."""
+_NO_TEXT = frozenset(
+    codecs.lookup(name).name
+    for name in (
+        *("base64", "bz2", "hex", "idna", "punycode", "quopri", "raw_unicode_escape", "rot13", "undefined"),
+        *("unicode_escape", "uu", "zlib"),
+    )
+) | {"x-user-defined"}
+"""Codecs that are no encoding of a text."""
 _MAX_DECLARATION_OFFSET = 1_024
+_MOST_DEFECTS = 1_000
+"""A declared encoding is believed where it fails for less than one of so many characters."""
 _SAMPLE = 65_536
 _CONTEXT = 1_024
+_WIDE_SAMPLE = 4_096
+_UTF16 = ("utf-16-be", "utf-16-le")
+_LETTER_BYTES = bytes(range(9, 128))
+_WIDE_SHARE = 20
+"""Of the bytes of UTF-16 more than one in so many is no letter of ASCII."""
 _SPARSE_NULS = 1_000
 """Text with one NUL in more bytes than this is text with a defect; with more NULs it is binary data."""
 
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0e-\x1f]")
-_CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1f]")
+_CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
+_STATEFUL = re.compile(rb"\x1b[$(]|~\{")
+"""How ISO-2022 and HZ, whose bytes are ASCII, begin to write in another script."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decoded:
+    """A text, and what its encoding is or was guessed to be."""
+
+    text: str
+    encoding: str
+    certain: bool = True
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """A note where the encoding was guessed and another one fits as well."""
+        if self.certain:
+            return ()
+        message = (
+            f"the encoding is not declared, and was guessed: {self.encoding}; "
+            "save the file in UTF-8 if letters are wrong"
+        )
+        return (Note(code="encoding_uncertain", message=message),)
 
 
 def decode(data: bytes) -> str:
@@ -47,41 +93,100 @@ def decode(data: bytes) -> str:
     Raises:
         ParseError: `empty` for nothing but white space, `binary` for data that is not text.
     """
-    text = clean(_decode(data))
+    return decode_text(data).text
+
+
+def decode_text(data: bytes, label: str | None = None) -> Decoded:
+    """Decode and clean a text; see `decode`.
+
+    Args:
+        data: The bytes.
+        label: The encoding that its transport declares, such as the `charset` of a mail.
+    """
+    decoded = _decode(data, label)
+    text = clean(decoded.text)
     if not text or text.isspace():
         raise ParseError("empty", f"no text in {len(data)} bytes; give a document that has some")
-    return text
+    return Decoded(text=text, encoding=decoded.encoding, certain=decoded.certain)
 
 
-def _decode(data: bytes) -> str:
-    for mark, encoding in _WIDE_MARKS:
+def decode_bytes(data: bytes, label: str | None = None) -> str:
+    """Decode a few bytes, such as a header, by their declared encoding; never fails."""
+    declared = _decode_declared(data, find_codec(label)) if label else None
+    if declared is not None:
+        return declared.text
+    try:
+        return _decode(data, None).text
+    except ParseError:
+        return data.decode("latin-1")
+
+
+def find_codec(label: str | None) -> str | None:
+    """Return the codec of a label: as browsers read it, else as Python does; None for an unknown one."""
+    if not label:
+        return None
+    known = webencodings.lookup(label)
+    name = label.strip().lower().removeprefix("x-") if known is None else known.codec_info.name
+    try:
+        codec = codecs.lookup(name)
+        codec.decode(b"")
+    except (LookupError, UnicodeError, ValueError, TypeError):
+        return None
+    encoding = _SUPERSETS.get(codec.name, codec.name)
+    return None if encoding in _NO_TEXT else encoding
+
+
+def has_escapes(data: bytes) -> bool:
+    """Return whether data in ASCII may be in ISO-2022 or HZ, which write other scripts between escapes."""
+    return _STATEFUL.search(data) is not None
+
+
+def _decode(data: bytes, label: str | None) -> Decoded:
+    for mark, encoding in _MARKS:
         if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "replace")
-    data = data.removeprefix(codecs.BOM_UTF8)
+            return _decode_marked(data[len(mark) :], encoding)
     if b"\0" in data:
-        wide = _unmarked_utf16(data)
+        wide = _unmarked_wide(data)
         if wide is not None:
             return wide
         data = _without_sparse_nuls(data)
-    return _decode_bytes(data)
+    codec = find_codec(label) or _declared_codec(data)
+    return (
+        (_decode_declared(data, codec) if codec and codec != "utf-8" and not _is_utf8_with_letters(data) else None)
+        or _decode_stateful(data)
+        or _decode_utf8(data)
+        or _decode_legacy(data)
+    )
 
 
-def _unmarked_utf16(data: bytes) -> str | None:
-    """Decode UTF-16 without a byte order mark.
+def _decode_marked(data: bytes, encoding: str) -> Decoded:
+    if encoding == "utf-8":
+        return _decode_utf8(data) or _decode_legacy(data)
+    return Decoded(text=data.decode(encoding, "replace"), encoding=encoding)
 
-    NULs are in the same byte of the pairs, and there are no control characters.
-    """
-    if len(data) % 2:
+
+def _unmarked_wide(data: bytes) -> Decoded | None:
+    """Decode UTF-32 or UTF-16 without a byte order mark, by the pattern of its bytes."""
+    if len(data) % 2 or len(data.translate(None, _LETTER_BYTES)) * _WIDE_SHARE < len(data):
         return None
-    first, second = data[0::2].count(0), data[1::2].count(0)
-    rarer, more = sorted((first, second))
-    if rarer * 10 > more or more * 20 < len(data):
-        return None
-    try:
-        text = data.decode("utf-16-be" if first > second else "utf-16-le")
-    except UnicodeDecodeError:
-        return None
-    return None if _CONTROL_CHARACTERS.search(text) else text
+    big_endian_first = data[0::2].count(0) > data[1::2].count(0)
+    names = ["utf-32-be", "utf-32-le", *(_UTF16 if big_endian_first else reversed(_UTF16))]
+    for encoding in names:
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if _is_prose(text[:_WIDE_SAMPLE]):
+            return Decoded(text=text, encoding=encoding)
+    return None
+
+
+def _is_prose(text: str) -> bool:
+    """Return whether all characters are assigned, and most of them are of one script and its punctuation."""
+    if any(category(character) in {"Cc", "Cn", "Co"} and character not in "\t\n\r\f\ufeff" for character in text):
+        return False
+    blocks = Counter("east" if "\u3000" <= character <= "\ud7ff" else ord(character) >> 8 for character in text)
+    return sum(count for _, count in blocks.most_common(2)) * 10 >= len(text) * 9
 
 
 def _without_sparse_nuls(data: bytes) -> bytes:
@@ -95,26 +200,69 @@ def _without_sparse_nuls(data: bytes) -> bytes:
     return data.replace(b"\0", b"")
 
 
-def _decode_bytes(data: bytes) -> str:
+def _declared_codec(data: bytes) -> str | None:
+    """Return the codec of the encoding that XML, HTML, CSS or source code declares near its start."""
+    head = data[:_MAX_DECLARATION_OFFSET]
+    matches = (pattern.search(head) for pattern in _DECLARATIONS)
+    codecs_found = (find_codec(match[1].decode("latin-1")) for match in matches if match)
+    return next((codec for codec in codecs_found if codec), None)
+
+
+def _is_utf8_with_letters(data: bytes) -> bool:
+    """Return whether data is UTF-8 beyond ASCII, which text in another encoding is hardly ever by chance."""
+    if data.isascii():
+        return False
     try:
-        return data.decode("utf-8")
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decode_declared(data: bytes, codec: str | None) -> Decoded | None:
+    if codec is None or codec.startswith(("utf-16", "utf-32")):  # of bytes without NUL: a declaration that lies
+        return None
+    text = data.decode(codec, "replace")
+    if text.count("\ufffd") * _MOST_DEFECTS > len(text):
+        return None
+    return Decoded(text=text, encoding=codec)
+
+
+def _decode_stateful(data: bytes) -> Decoded | None:
+    """Decode ISO-2022 or HZ."""
+    if not data.isascii() or not has_escapes(data):
+        return None
+    for encoding in ("iso2022_jp_ext", "iso2022_kr", "hz"):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if not text.isascii() and "\x1b" not in text:
+            return Decoded(text=text, encoding=encoding)
+    return None
+
+
+def _decode_utf8(data: bytes) -> Decoded | None:
+    try:
+        return Decoded(text=data.decode("utf-8"), encoding="utf-8")
     except UnicodeDecodeError:
         pass
     try:
         paired = data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return _decode_legacy(data)
+        return None
     # CESU-8 writes a character beyond the basic plane as two surrogates; UTF-16 makes one of them again.
-    return paired.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    text = paired.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return Decoded(text=text, encoding="utf-8")
 
 
-def _decode_legacy(data: bytes) -> str:
+def _decode_legacy(data: bytes) -> Decoded:
     sample = _sample(data)
     if _is_mostly_utf8(sample):
         text = data.decode("utf-8", "surrogateescape")
-        return _ESCAPED.sub(lambda match: _western(match[0]), text)
-    encoding = _declared_encoding(data) or _likely_encoding(sample) or "utf-8"
-    return data.decode(encoding, "replace")
+        return Decoded(text=_ESCAPED.sub(lambda match: _western(match[0]), text), encoding="utf-8")
+    encoding, certain = detect_legacy(sample)
+    return Decoded(text=data.decode(encoding, "replace"), encoding=encoding, certain=certain)
 
 
 def _sample(data: bytes) -> bytes:
@@ -143,27 +291,4 @@ def _is_mostly_utf8(sample: bytes) -> bool:
 
 
 def _western(escaped: str) -> str:
-    return escaped.encode("utf-8", "surrogateescape").decode(_WESTERN, "replace")
-
-
-def _declared_encoding(data: bytes) -> str | None:
-    """Return the legacy encoding that HTML declares near its start."""
-    match = _DECLARATION.search(data[:_MAX_DECLARATION_OFFSET])
-    if match is None:
-        return None
-    try:
-        return _LABELS.get(codecs.lookup(match[1].decode("ascii")).name)
-    except LookupError:
-        return None
-
-
-def _likely_encoding(sample: bytes) -> str | None:
-    """Return the encoding that decodes the sample best; None without one."""
-    from charset_normalizer import from_bytes
-
-    # Western text often reads as clean in the code pages of its neighbours; by far the most of it is cp1252.
-    western = from_bytes(sample, cp_isolation=[_WESTERN]).best()
-    best = from_bytes(sample, cp_isolation=list(_LEGACY)).best()
-    if western and (best is None or western.chaos <= best.chaos):
-        return _WESTERN
-    return best.encoding if best else None
+    return escaped.encode("utf-8", "surrogateescape").decode("cp1252", "replace")

@@ -6,7 +6,7 @@ from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.decode import decode, has_escapes
 from kosmos_rag.ingestion.parsing.errors import third_party
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -107,6 +107,8 @@ def is_small_text(data: bytes, source: str) -> bool:
     try:
         text = data.decode()
     except UnicodeDecodeError:
+        return False
+    if has_escapes(data):
         return False
     return _type_of_text(text, _extension(source)) in _PLAIN
 

@@ -80,6 +80,9 @@ TEXTS = (
 )
 """Kinds of text that only the extension tells."""
 
+NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, EML, PARQUET})
+"""Formats that are not a text in one encoding."""
+
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
     PDF: "PDF",
     DOCX: "DOCX",

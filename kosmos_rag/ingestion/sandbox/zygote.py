@@ -28,7 +28,7 @@ _LIBRARIES = (
     "pptx",
     "openpyxl",
     "selectolax.lexbor",
-    "charset_normalizer",
+    "chardet",
     "email.policy",
 )
 """What the parsers import on first use."""

@@ -1,0 +1,82 @@
+"""Detect the legacy encoding of a text by language models, and by the words that it makes."""
+
+import re
+from functools import cache
+from itertools import pairwise
+from unicodedata import category, name
+
+_MOST_CANDIDATES = 16
+_LOOKED_AT = 8_192
+_CERTAIN = 1.1
+"""An encoding is certain where it scores so many times the next one that makes another text."""
+_WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~\u3000-\u303f]+")
+_EDGES = re.compile(r"^[\W_]+|[\W_]+$")
+_LETTERS = re.compile(r"[A-Za-z]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_WESTERN = "cp1252"
+_PRIOR = 2.0
+
+
+def detect_legacy(sample: bytes) -> tuple[str, bool]:
+    """Return the encoding that decodes the sample best, and whether no other one comes near.
+
+    The models rank by pairs of letters, which are few in a short text; there, the words decide: a word is of one
+    script, has no capital after a small letter, and no sign between letters.
+    """
+    import chardet
+
+    ranked = chardet.detect_all(sample, ignore_threshold=True, compat_names=False)
+    scores: dict[str, tuple[float, str]] = {}
+    for candidate in ranked[:_MOST_CANDIDATES]:
+        encoding = candidate["encoding"]
+        text = _try_decode(sample, encoding)
+        if encoding is None or text is None:
+            continue
+        score = candidate["confidence"] * _share_of_words(text) * _prior(encoding, text)
+        if text not in scores or scores[text][0] < score:
+            scores[text] = score, encoding
+    if not scores:
+        return "cp1252", False
+    best, *others = sorted(scores.values(), reverse=True)
+    return best[1], not others or best[0] > _CERTAIN * others[0][0]
+
+
+def _try_decode(sample: bytes, encoding: str | None) -> str | None:
+    try:
+        return sample.decode(encoding or "")
+    except (LookupError, UnicodeDecodeError):
+        return None
+
+
+def _prior(encoding: str, text: str) -> float:
+    """Return the weight of an encoding before any evidence: text with few letters beyond ASCII is mostly in cp1252."""
+    if encoding != _WESTERN:
+        return 1.0
+    letters, others = len(_LETTERS.findall(text)), len(_NOT_ASCII.findall(text))
+    return 1.0 + _PRIOR * letters / (letters + others) / max(1, others)
+
+
+def _share_of_words(text: str) -> float:
+    """Return the share of words with letters beyond ASCII that could be words; 1 where there are none."""
+    words = [_EDGES.sub("", word) for word in _WORD.findall(text[:_LOOKED_AT]) if not word.isascii()]
+    if not words:
+        return 1.0
+    return (sum(map(_is_word, words)) + 0.5) / (len(words) + 0.5)
+
+
+def _is_word(word: str) -> bool:
+    scripts = {_script(character) for character in word if not category(character).startswith("M")}
+    if "" in scripts or len(scripts) > 1:
+        return False
+    return not any(before.islower() and after.isupper() for before, after in pairwise(word))
+
+
+@cache
+def _script(character: str) -> str:
+    """Return the script of a letter by its Unicode name, `east` for those of East Asia; empty for other characters."""
+    if character in "·'\u2019ªº":  # within words of Catalan, French, Italian
+        return "LATIN"
+    if not category(character).startswith("L"):
+        return ""
+    script = name(character, "").split(" ")[0]
+    return "east" if script in {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA"} else script
