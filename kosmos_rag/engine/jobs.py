@@ -225,6 +225,7 @@ class TenantJobs:
         *,
         ids: Sequence[uuid.UUID] | None = None,
         states: Sequence[JobState] | None = None,
+        collection: str | None = None,
         before: uuid.UUID | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
@@ -236,7 +237,7 @@ class TenantJobs:
             before: The last id of the previous page.
             limit: Jobs of a page.
         """
-        return self._queue.jobs(self._owner, ids=ids, states=states, before=before, limit=limit)
+        return self._queue.jobs(self._owner, ids=ids, states=states, collection=collection, before=before, limit=limit)
 
     def cancel(self, ids: Sequence[uuid.UUID]) -> list[uuid.UUID]:
         """Call off unfinished jobs, running ones too.

@@ -57,7 +57,7 @@ def create(
     ] = None,
     default_collection: Annotated[
         str | None,
-        typer.Option("--default-collection", metavar="NAME", help="Collection of questions that name none."),
+        typer.Option("--default-collection", metavar="NAME", help="Collection of requests that name none."),
     ] = None,
     *,
     common: TenantOptions,

@@ -181,15 +181,18 @@ def delete_document(document_id: uuid.UUID) -> Call[None]:
     return Call(method="DELETE", path=f"/v1/documents/{document_id}", read=_read_nothing)
 
 
-def jobs(*, states: Sequence[JobState] = (), limit: int = 50, cursor: str | None = None) -> Call[Page[JobInfo]]:
+def jobs(
+    *, states: Sequence[JobState] = (), collection: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Call[Page[JobInfo]]:
     """List the jobs of the tenant, the newest first.
 
     Args:
         states: Only jobs in these states; empty for all.
+        collection: Only jobs of this collection; None for the default one of the key, or all.
         limit: Page size.
         cursor: `next` of the previous page; None for the first one.
     """
-    params = {"state": [str(state) for state in states], "limit": limit, "cursor": cursor}
+    params = {"state": [str(state) for state in states], "collection": collection, "limit": limit, "cursor": cursor}
     return Call(method="GET", path="/v1/jobs", params=params, read=partial(_read_page, items="jobs", kind=JobInfo))
 
 
@@ -226,6 +229,12 @@ def create_collection(name: str, *, preset: str) -> Call[CollectionInfo]:
     """Create a collection with a preset that comes with the library."""
     body = {"name": name, "preset": preset}
     return Call(method="POST", path="/v1/collections", body=body, read=partial(from_dict, CollectionInfo))
+
+
+def set_preset(name: str, *, preset: str) -> Call[CollectionInfo]:
+    """Replace the preset of a collection with one that comes with the library."""
+    path = f"/v1/collections/{quote(name, safe='')}/preset"
+    return Call(method="PUT", path=path, body={"preset": preset}, read=partial(from_dict, CollectionInfo))
 
 
 def delete_collection(name: str) -> Call[None]:

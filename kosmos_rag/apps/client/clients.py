@@ -89,6 +89,7 @@ class _Calls:
     collections = _Method(calls.collections)
     collection = _Method(calls.collection)
     create_collection = _Method(calls.create_collection)
+    set_preset = _Method(calls.set_preset)
     delete_collection = _Method(calls.delete_collection)
     feedback = _Method(calls.feedback)
     ground_schema = _Method(calls.ground_schema)

@@ -62,12 +62,16 @@ class Caller:
             identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
         )
 
+    def collection(self, named: str | None) -> str | None:
+        """Return the collection of a request: the named one, else the default one of its key; None for all."""
+        return self.identity.default_collection if named is None else named
+
     def scope(self, collection: str | None) -> Tenant:
         """Open the collection of a request.
 
         Without one, open the default collection of its key, or all. Raises RequestError on a malformed collection.
         """
-        return self.tenant(self.identity.default_collection if collection is None else collection)
+        return self.tenant(self.collection(collection))
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call of the library in one slot of the tenant.

@@ -185,6 +185,7 @@ EXAMPLES: dict[str, Any] = {
     "AnswerRequest": {"question": QUESTION, "history": [{"question": "Who are you?", "answer": "An assistant."}]},
     "ChatRequest": {"query": QUESTION, "model": "llama3.1"},
     "CollectionRequest": {"name": "handbook", "preset": "corporate"},
+    "PresetRequest": {"preset": "corporate-enforced"},
     "FeedbackRequest": {
         "rating": "down",
         "question": QUESTION,

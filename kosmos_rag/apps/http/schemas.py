@@ -94,6 +94,12 @@ class CollectionRequest(RequestBody):
     preset: str = Field(description="One of docs/presets.md.", examples=["corporate"])
 
 
+class PresetRequest(RequestBody):
+    """Another preset of a collection."""
+
+    preset: str = Field(description="One of docs/presets.md.", examples=["corporate-enforced"])
+
+
 class DocumentPage(BaseModel):
     """Documents by source.
 

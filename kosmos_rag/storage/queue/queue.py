@@ -329,6 +329,7 @@ class Queue:
         *,
         ids: Sequence[uuid.UUID] | None = None,
         states: Sequence[JobState] | None = None,
+        collection: str | None = None,
         before: uuid.UUID | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
@@ -338,6 +339,7 @@ class Queue:
             owner: the tenant.
             ids: only these jobs.
             states: only jobs in these states.
+            collection: only jobs of this collection.
             before: last id of the previous page.
             limit: maximum number of jobs.
         """
@@ -345,6 +347,7 @@ class Queue:
             "tenant_id": owner.id,
             "ids": None if ids is None else list(ids),
             "states": None if states is None else [str(state) for state in states],
+            "collection": collection,
             "before": before,
             "limit": limit,
         }

@@ -115,13 +115,17 @@ async def _initial_options(caller: Caller) -> dict[str, Any]:
     A single collection is selected, so that its settings apply.
     """
     options = await _collection_options(caller, None)
-    default = options["collections"][0].name if len(options["collections"]) == 1 else None
-    return options | {"collection": default}
+    if options["collection"] is None and len(options["collections"]) == 1:
+        options["collection"] = options["collections"][0].name
+    return options
 
 
-async def _collection_options(caller: Caller, collection: str | None) -> dict[str, Any]:
-    collections = (await resources.collections(caller)).collections
-    return {"collections": collections, "collection": collection}
+async def _collection_options(caller: Caller, named: str | None) -> dict[str, Any]:
+    return {
+        "collections": (await resources.collections(caller)).collections,
+        "collection": caller.collection(named),
+        "default_collection": caller.identity.default_collection,
+    }
 
 
 @router.get("/documents/{document_id}")
@@ -189,7 +193,7 @@ async def inspector(request: Request, caller: ConsoleAdministrator) -> Response:
     question, collection = _question(fields), fields.get("collection")
     depth = next((depth for depth in _DEPTHS if str(depth) == fields.get("depth")), _DEPTHS[0])
     cost = question_cost(SEARCH, question, k=depth)
-    result = await caller.run_at_cost(cost, caller.tenant(collection).search, question, depth)
+    result = await caller.run_at_cost(cost, caller.scope(collection).search, question, depth)
     options = await _collection_options(caller, collection)
     return render_page(
         request,

@@ -36,6 +36,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _DOCUMENTS_PER_PAGE, _JOBS_PER_PAGE, _MAX_RUNS = 50, 30, 200
 _MAX_FILES, _MAX_FIELDS = 100, 10
+_UPLOAD_FIELDS = {"files", "collection", "readers"}
 _MAX_POLLED_JOBS = 100
 """Jobs that a script may poll at once."""
 
@@ -45,12 +46,14 @@ async def documents(
     request: Request, caller: ConsoleReader, collection: str | None = None, cursor: Cursor = None
 ) -> Response:
     """List the documents that the reader may see."""
-    result = await resources.documents(caller, collection or None, _DOCUMENTS_PER_PAGE, cursor)
+    collection = caller.collection(collection or None)
+    result = await resources.documents(caller, collection, _DOCUMENTS_PER_PAGE, cursor)
     return render_page(
         request,
         "documents.html",
         result=result,
-        collection=collection or None,
+        collection=collection,
+        default_collection=caller.identity.default_collection,
         collections=(await resources.collections(caller)).collections,
         may_upload=caller.identity.has(INGEST),
         most_mb=caller.service.settings.ingestion.max_file_mb,
@@ -77,8 +80,11 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
     files = [file for file in fields.getlist("files") if isinstance(file, UploadFile) and file.filename]
     if not files:
         raise RequestError("no file was chosen; choose one and send the form again")
-    acl = tuple(reader for name in _field(fields, "acl").split(",") if (reader := name.strip())) or (EVERYONE,)
-    tenant, uploads = caller.tenant(_field(fields, "collection") or None), caller.service.uploads
+    # A restriction under another name would be none.
+    if unknown := sorted(fields.keys() - _UPLOAD_FIELDS):
+        raise RequestError(f"the form has no field {unknown[0][:60]!r}; use {', '.join(sorted(_UPLOAD_FIELDS))}")
+    acl = tuple(reader for name in _field(fields, "readers").split(",") if (reader := name.strip())) or (EVERYONE,)
+    tenant, uploads = caller.scope(_field(fields, "collection") or None), caller.service.uploads
     database = caller.service.engine.parts.database
     ids = []
     for file in files:
@@ -107,7 +113,7 @@ async def jobs(
     request: Request, caller: ConsoleWriter, state: JobState | None = None, cursor: Cursor = None
 ) -> Response:
     """List the tenant's jobs."""
-    result = await resources.jobs(caller, None if state is None else [state], _JOBS_PER_PAGE, cursor)
+    result = await resources.jobs(caller, None if state is None else [state], limit=_JOBS_PER_PAGE, cursor=cursor)
     unfinished = {JobState.SCHEDULED, JobState.QUEUED, JobState.RUNNING}
     return render_page(
         request,

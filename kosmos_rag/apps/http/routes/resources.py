@@ -15,6 +15,7 @@ from kosmos_rag.apps.http.schemas import (
     DocumentPage,
     JobPage,
     JobsChanged,
+    PresetRequest,
 )
 from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_once
 from kosmos_rag.core.config.presets import shipped
@@ -75,6 +76,7 @@ async def upload(
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         # Boundaries and headers of the form would be ingested with it.
         raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
+    collection = caller.collection(collection) or DEFAULT_COLLECTION
     tenant = caller.tenant(collection)
     document = SourceDocument(
         source=source,
@@ -88,9 +90,7 @@ async def upload(
     with uploads.reserve(caller.identity.tenant):
         stored = await uploads.store(tenant, request.stream())
         try:
-            info = await uploads.run(
-                _enqueue_upload, caller, tenant, document, stored, collection or DEFAULT_COLLECTION, idempotency_key
-            )
+            info = await uploads.run(_enqueue_upload, caller, tenant, document, stored, collection, idempotency_key)
         except KosmosError:
             await uploads.discard(tenant, stored.id)
             raise
@@ -126,7 +126,7 @@ async def documents(
 ) -> DocumentPage:
     """List the documents that you may read, by source."""
     after = None if cursor is None else decode_cursor(cursor, str, str)
-    tenant = caller.tenant(collection)
+    tenant = caller.scope(collection)
     rows = await caller.run(tenant.documents, after=after, limit=limit + 1)
     page = rows[:limit]
     next_cursor = encode_cursor(page[-1].source, page[-1].collection) if len(rows) > limit else None
@@ -157,13 +157,15 @@ async def delete(document_id: uuid.UUID, caller: Writer) -> None:
 async def jobs(
     caller: Writer,
     state: Annotated[list[JobState] | None, Query()] = None,
+    collection: str | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobPage:
     """List the jobs of the tenant, the newest first."""
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     queue = caller.tenant().jobs
-    rows = await caller.run(queue.find, states=state, before=before, limit=limit + 1)
+    scope = caller.collection(collection)
+    rows = await caller.run(queue.find, states=state, collection=scope, before=before, limit=limit + 1)
     page = rows[:limit]
     return JobPage(jobs=page, next=encode_cursor(str(page[-1].id)) if len(rows) > limit else None)
 
@@ -216,10 +218,26 @@ async def collection(name: str, caller: Reader) -> CollectionInfo:
 @router.post("/v1/collections", status_code=201, tags=["collections"])
 async def create(body: CollectionRequest, caller: Administrator) -> CollectionInfo:
     """Create a collection with a preset that comes with the library."""
-    if body.preset not in shipped():  # no path: that would read the files of this machine
-        raise RequestError(f"there is no preset {body.preset[:60]!r}; use {', '.join(shipped())}")
     collections = caller.tenant().collections
-    return await caller.run(collections.create, body.name, preset=body.preset)
+    return await caller.run(collections.create, body.name, preset=_shipped_preset(body.preset))
+
+
+@router.put("/v1/collections/{name}/preset", tags=["collections"])
+async def set_preset(name: str, body: PresetRequest, caller: Administrator) -> CollectionInfo:
+    """Replace the preset of a collection with one that comes with the library.
+
+    Its jobs use the new one. Documents keep their chunks and readers until they are ingested again.
+    """
+    preset = _shipped_preset(body.preset)
+    await collection(name, caller)
+    return await caller.run(caller.tenant().collections.set_preset, name, preset=preset)
+
+
+def _shipped_preset(name: str) -> str:
+    """Return the name of a shipped preset. Raises RequestError for a path: it would read the files of this machine."""
+    if name not in shipped():
+        raise RequestError(f"there is no preset {name[:60]!r}; use {', '.join(shipped())}")
+    return name
 
 
 @router.delete("/v1/collections/{name}", status_code=204, tags=["collections"])

@@ -196,6 +196,7 @@ FOREIGN = [
     ("POST", "/v1/jobs/{job}/cancel"),
     ("POST", "/v1/jobs/{job}/retry"),
     ("GET", "/v1/collections/{collection}"),
+    ("PUT", "/v1/collections/{collection}/preset"),
     ("DELETE", "/v1/collections/{collection}"),
 ]
 
@@ -215,8 +216,9 @@ def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Runnin
     for claims, routes in strangers:
         with running.client(**claims) as client:
             for method, path in routes:
-                forbidden = client.request(method, path.format(**foreign))
-                missing = client.request(method, path.format(**absent))
+                body = {"preset": "corporate"} if method == "PUT" else None
+                forbidden = client.request(method, path.format(**foreign), json=body)
+                missing = client.request(method, path.format(**absent), json=body)
                 assert forbidden.status_code == missing.status_code == 404, (method, path, claims)
                 assert forbidden.content == missing.content
     with running.client(sub="carla", departments=["board"]) as client:
@@ -237,6 +239,7 @@ def test_scopes__are_asked_for(running: Running) -> None:
         ("POST", "/v1/documents?source=a"): "ingest",
         ("GET", "/v1/jobs"): "ingest",
         ("POST", "/v1/collections"): "admin",
+        ("PUT", "/v1/collections/handbook/preset"): "admin",
         ("POST", "/api/rag/reload"): "admin",
         ("POST", "/v1/reload"): "admin",
         ("GET", "/v1/documents"): "read",
@@ -390,3 +393,31 @@ def test_rates__are_of_each_subject_and_tenant(settings: Settings, signer: Signe
         assert statuses(7) == [200] * 5 + [429] * 2
         assert statuses(5, sub="berta") == [200] * 3 + [429] * 2
         assert statuses(5, tenant="globex") == [200] * 5
+
+
+def test_default_collection__holds_for_uploads_lists_and_jobs(running: Running) -> None:
+    engine = running.service.engine
+    for collection in ("handbook", "tickets"):
+        document = SourceDocument(source=f"{collection}.md", data=b"How to ask for annual leave.")
+        engine.tenant("acme", collection=collection).ingest(document)
+        engine.tenant("acme", collection=collection).jobs.enqueue(document)
+    key = running.key("bot", "read", "ingest", default_collection="handbook")
+
+    def names(client: httpx.Client, path: str, items: str, **params: str) -> set[str]:
+        return {item["collection"] for item in client.get(path, params=params).json()[items]}
+
+    with running.client(key) as client:
+        uploaded = client.post("/v1/documents", params={"source": "new.md"}, content=b"New.").json()
+        assert uploaded["collection"] == "handbook"
+        named = client.post("/v1/documents", params={"source": "new.md", "collection": "tickets"}, content=b"New.")
+        assert named.json()["collection"] == "tickets"
+        for path, items in (("/v1/documents", "documents"), ("/v1/jobs", "jobs")):
+            assert names(client, path, items) == {"handbook"}
+            assert names(client, path, items, collection="tickets") == {"tickets"}
+        # An id names one document, wherever it is.
+        (ticket,) = client.get("/v1/documents", params={"collection": "tickets"}).json()["documents"]
+        assert client.get(f"/v1/documents/{ticket['id']}").status_code == 200
+        assert client.delete(f"/v1/documents/{ticket['id']}").status_code == 204
+    with running.client(scope="read ingest") as client:
+        assert names(client, "/v1/documents", "documents") == {"handbook"}
+        assert names(client, "/v1/jobs", "jobs") >= {"handbook", "tickets"}

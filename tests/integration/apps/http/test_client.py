@@ -129,6 +129,7 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
     made = client.create_collection("handbook", preset="corporate")
     assert [made] == [info for info in client.collections() if info.preset] == [client.collection("handbook")]
     assert served.service.engine.tenant("acme").collections.infos() == client.collections()
+    assert client.set_preset("handbook", preset="adr").preset == "adr"
     client.delete_collection("handbook")
     with pytest.raises(errors.NotFound):
         client.collection("handbook")

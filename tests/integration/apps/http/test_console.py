@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import unescape
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types import JobState, MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
@@ -46,9 +47,9 @@ def served(running: Running) -> Running:
 
 
 @contextmanager
-def _visitor(served: Running, *scopes: str, principals: tuple[str, ...] = ()) -> Iterator[httpx.Client]:
+def _visitor(served: Running, *scopes: str, **options: Any) -> Iterator[httpx.Client]:
     """Give a client that has signed in."""
-    key = served.key("console", *scopes, principals=principals)
+    key = served.key("console", *scopes, **options)
     with httpx.Client(base_url=served.url, headers=OWN, timeout=30, trust_env=False, verify=False) as client:
         assert client.post("/sign-in", data={"credentials": f" {key} "}).status_code == 303
         yield client
@@ -191,9 +192,11 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
 
 
 def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
-    with _visitor(served, "ingest") as client:
+    with _visitor(served, "read", "ingest") as client:
         json_only = {"accept": "application/json"}
-        form = {"collection": "hr", "acl": " department:hr, department:board ,"}
+        form = {"collection": "hr", "readers": " department:hr, department:board ,"}
+        upload_form = client.get("/documents").text.partition('id="upload"')[2].partition("</form>")[0]
+        assert {"files", *form} == set(re.findall(r'name="(\w+)"', upload_form))
         files = [("files", ("new.md", b"New.")), ("files", ("other.md", b"Other."))]
         taken = client.post("/documents", data=form, files=files, headers=json_only)
         assert taken.status_code == 202
@@ -221,9 +224,28 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
 
 
+def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> None:
+    served.service.engine.tenant("acme", collection="hr").ingest(
+        SourceDocument(source="rules.md", data=b"Rules of HR.")
+    )
+    with _visitor(served, "admin", default_collection="hr") as client:
+        page = client.get("/documents").text
+        assert 'value="hr" list="collections"' in page
+        assert '<option value="">all' not in page
+        assert "rules.md" in page
+        assert "leave.md" not in page
+        client.post("/documents", data={"collection": ""}, files={"files": ("new.md", b"New.")})
+        assert "new.md" in client.get("/jobs").text
+        for path in ("/", "/inspector"):
+            assert "<option selected>hr" in client.get(path).text
+            assert "rules.md" in client.post(path, data={"question": "Which rules of HR?"}).text
+    (job,) = served.service.engine.tenant("acme").jobs.find(collection="hr", states=[JobState.QUEUED])
+    assert job.source == "new.md"
+
+
 def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
     with _visitor(served, "admin") as client:
-        taken = client.post("/documents", data={"acl": ""}, files={"files": ("new.md", b"New.")})
+        taken = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
         assert (taken.status_code, taken.headers["location"]) == (303, "/jobs")
         assert "new.md" in client.get("/jobs").text
         for nothing in ({"files": ("", b"")}, {"other": ("new.md", b"New.")}):
@@ -231,6 +253,8 @@ def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
             assert refused.status_code == 422
             assert "no file was chosen" in refused.text
         assert client.post("/documents", data={"files": "new.md"}).status_code == 422
+        refused = client.post("/documents", data={"acl": "department:hr"}, files={"files": ("new.md", b"New.")})
+        assert refused.status_code == 422, "a restriction that is not understood is not left out"
         broken = {"content-type": "multipart/form-data"}
         assert client.post("/documents", content=b"--x\r\nno", headers=broken).status_code == 400
         assert "new.md" in client.get("/jobs?state=queued").text

@@ -236,6 +236,11 @@ def test_collections__are_made_listed_and_removed(running: Running) -> None:
         assert {name: listed[name] for name in made} == made
         for preset in ("./x.yaml", "nothing"):
             assert client.post("/v1/collections", json={"name": "h2", "preset": preset}).status_code == 422
+            assert client.put("/v1/collections/handbook/preset", json={"preset": preset}).status_code == 422
+        other = _ok(client.put("/v1/collections/handbook/preset", json={"preset": "corporate-enforced"}))
+        assert other == _ok(client.get("/v1/collections/handbook"))
+        assert other["preset"] == "corporate-enforced"
+        assert client.put("/v1/collections/nothing/preset", json={"preset": "corporate"}).status_code == 404
         assert client.delete("/v1/collections/handbook").status_code == 204
         assert client.get("/v1/collections/handbook").status_code == 404
 
