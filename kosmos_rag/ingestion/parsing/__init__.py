@@ -20,7 +20,7 @@ from kosmos_rag.ingestion.parsing.epub import parse_epub
 from kosmos_rag.ingestion.parsing.errors import third_party
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.json import parse_json, parse_json_lines
-from kosmos_rag.ingestion.parsing.limits import OutputLimits, bound_notes
+from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits, bound_notes
 from kosmos_rag.ingestion.parsing.markdown import parse_markdown
 from kosmos_rag.ingestion.parsing.markup import parse_markup
 from kosmos_rag.ingestion.parsing.notebook import parse_notebook
@@ -49,12 +49,12 @@ _PARSERS: dict[str, _Parser] = {
     **{name: _bounded(partial(parse_code, media_type=name)) for name in set(media_types.CODE.values())},
     **{name: _bounded(partial(parse_markup, media_type=name)) for name in set(media_types.MARKUP.values())},
     media_types.PDF: parse_pdf,
-    media_types.DOCX: _bounded(parse_docx),
+    media_types.DOCX: parse_docx,
     media_types.PPTX: parse_pptx,
     media_types.XLSX: parse_xlsx,
     media_types.EPUB: parse_epub,
     media_types.EML: parse_eml,
-    media_types.HTML: _bounded(parse_html),
+    media_types.HTML: parse_html,
     media_types.MARKDOWN: _bounded(parse_markdown),
     media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
@@ -67,10 +67,9 @@ _PARSERS: dict[str, _Parser] = {
     media_types.WEBVTT: partial(parse_subtitles, media_type=media_types.WEBVTT),
     media_types.TEXT: _bounded(parse_text),
 }
-_UNLIMITED = OutputLimits()
 
 
-def parse(document: SourceDocument, limits: OutputLimits = _UNLIMITED, *, ocr: bool = False) -> ParsedDocument:
+def parse(document: SourceDocument, limits: OutputLimits = UNLIMITED, *, ocr: bool = False) -> ParsedDocument:
     """Parse a document.
 
     The title of the result is the document's own where it has one. With `ocr`, pages of a PDF that are pictures are

@@ -35,8 +35,8 @@ class Composition:
     def heading(self, level: int, title: str) -> None:
         """Add a heading as a block; nothing where the title is blank."""
         if cleaned := clean_title(title):
-            self.block(cleaned)
-            self._headings.append(Heading(level=level, title=cleaned, start=self._length - len(cleaned)))
+            start = self._add(" ".join(clean(title).split()), _BLOCK_SEPARATOR)
+            self._headings.append(Heading(level=level, title=cleaned, start=start))
 
     def block(self, text: str) -> None:
         """Add a block; nothing where the text is blank."""
@@ -51,8 +51,7 @@ class Composition:
         """Add a table as a block; nothing where it has no text."""
         rendered = render(table, self._limits)
         if rendered.text:
-            self._add(rendered.text, _BLOCK_SEPARATOR)
-            start = self._length - len(rendered.text)
+            start = self._add(rendered.text, _BLOCK_SEPARATOR)
             self._tables.append(TableSpan(start=start, end=self._length, context=rendered.context))
 
     def sheet(self, rows: Rows, spans: Spans = NO_SPANS) -> None:
@@ -83,8 +82,7 @@ class Composition:
         """
         if title and not parsed.headings:
             self.heading(1, title)
-        self._add(parsed.text, _BLOCK_SEPARATOR)
-        start = self._length - len(parsed.text)
+        start = self._add(parsed.text, _BLOCK_SEPARATOR)
         self._headings += [Heading(level=h.level, title=h.title, start=start + h.start) for h in parsed.headings]
         self._notes += parsed.notes
         self._tables += [TableSpan(start=start + t.start, end=start + t.end, context=t.context) for t in parsed.tables]
@@ -101,10 +99,12 @@ class Composition:
             tables=tuple(self._tables),
         )
 
-    def _add(self, text: str, separator: str) -> None:
+    def _add(self, text: str, separator: str) -> int:
+        """Add a text, and return where it starts."""
         part = text if self._at_start else separator + text
         self._parts.append(part)
         self._length += len(part)
         self._at_start = False
         # Characters are at most the bytes; the end is checked in bytes.
         self._limits.check_text(self._length)
+        return self._length - len(text)

@@ -2,14 +2,20 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
+from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableBuilder, repeated
+from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
@@ -27,13 +33,12 @@ _NOT_READ = frozenset({f"{_W}pPr", f"{_W}rPr", f"{_W}del", f"{_W}moveFrom", _FAL
 """Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
 
 _HEADING_STYLE = re.compile(r"(?:Heading ([1-9])|Title)")
-_BLOCK_SEPARATOR = "\n\n"
 
 
-def parse_docx(data: bytes) -> ParsedDocument:
+def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     """Parse a DOCX, with headings by style.
 
-    A blank line separates paragraphs; a table row is a line.
+    A blank line separates paragraphs and tables.
 
     Raises:
         ParseError: `too_large`, `encrypted` or `corrupt` for an archive that is not safe to open,
@@ -43,21 +48,15 @@ def parse_docx(data: bytes) -> ParsedDocument:
     package = _open(data)
     document = package.main_document_part.document
     styles = {style.style_id: style.name or "" for style in document.styles}
-    blocks: list[str] = []
-    headings: list[Heading] = []
-    length = 0
-    for level, block in _blocks(document.element.body, styles):
-        title = clean_title(block) if level else None
-        if level and title:
-            headings.append(Heading(level=level, title=title, start=length))
-        blocks.append(block)
-        length += len(block) + len(_BLOCK_SEPARATOR)
-    return ParsedDocument(
-        text=_BLOCK_SEPARATOR.join(blocks),
-        media_type=media_types.DOCX,
-        title=_core_title(package) or next((h.title for h in headings if h.level == 1), None),
-        headings=tuple(headings),
-    )
+    composition = Composition(limits)
+    for block in _blocks(document.element.body, styles):
+        if isinstance(block, Table):
+            composition.table(block)
+        elif block.level:
+            composition.heading(block.level, block.text)
+        else:
+            composition.block(block.text)
+    return composition.parsed(media_types.DOCX, _core_title(package) or composition.first_title)
 
 
 def _open(data: bytes) -> Any:
@@ -82,33 +81,75 @@ def _core_title(package: Any) -> str | None:
     return clean_title(package.core_properties.title) if has_properties else None
 
 
-def _blocks(body: Any, styles: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Yield heading level and text of each non-blank block.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Paragraph:
+    text: str
+    level: int
+    """Of a heading; 0 for no heading."""
+    is_caption: bool
 
-    Paragraphs and tables; 0 for no heading.
-    """
+
+def _blocks(body: Any, styles: dict[str, str]) -> Iterator[_Paragraph | Table]:
+    """Yield paragraphs and tables; a caption directly above a table is its own."""
+    caption: _Paragraph | None = None
     for element in _nearest(body, {_PARAGRAPH, _TABLE}):
-        level, text = 0, ""
         if element.tag == _TABLE:
-            text = "\n".join(filter(None, map(_row_text, _nearest(element, {_ROW}))))
+            yield _table(element, caption.text if caption else "")
+            caption = None
+            continue
+        if caption:
+            yield caption
+        paragraph = _paragraph(element, styles)
+        caption = paragraph if paragraph.is_caption else None
+        if caption is None:
+            yield paragraph
+    if caption:
+        yield caption
+
+
+def _paragraph(element: Any, styles: dict[str, str]) -> _Paragraph:
+    style = styles.get(element.style or "", "")
+    heading = _HEADING_STYLE.fullmatch(style)
+    return _Paragraph(
+        text=_paragraph_text(element).strip("\n").rstrip(),
+        level=int(heading[1] or 1) if heading else 0,
+        is_caption=style.lower() == "caption",
+    )
+
+
+def _table(table: Any, caption: str) -> Table:
+    builder = TableBuilder()
+    header_rows = 0
+    above: dict[int, str] = {}
+    for number, row in enumerate(_nearest(table, {_ROW})):
+        cells = list(_cells(row, above))
+        builder.add_row(cells)
+        ends = accumulate(cell.columns for cell in cells)
+        above = {end - cell.columns: repeated(cell.text) for cell, end in zip(cells, ends, strict=True)}
+        if header_rows == number and row.find(f"{_W}trPr/{_W}tblHeader") is not None:
+            header_rows += 1
+    return builder.build(header_rows=header_rows or None, caption=caption)
+
+
+def _cells(row: Any, above: dict[int, str]) -> Iterator[Cell]:
+    """Yield the cells of a row; one that continues a cell above has its text."""
+    column = _number(row.find(f"{_W}trPr/{_W}gridBefore"), 0)
+    if column:
+        yield Cell(text="", columns=column)
+    for cell in _nearest(row, {_CELL}):
+        merge = cell.find(f"{_W}tcPr/{_W}vMerge")
+        if merge is not None and merge.get(f"{_W}val", "continue") == "continue":
+            text = above.get(column, "")
         else:
-            level = _level(styles.get(element.style or "", ""))
-            text = _paragraph_text(element).strip("\n").rstrip()
-        if text and not text.isspace():
-            yield level, text.lstrip() if level else text
+            text = one_line(" ".join(map(_paragraph_text, _nearest(cell, {_PARAGRAPH}))))
+        columns = max(1, _number(cell.find(f"{_W}tcPr/{_W}gridSpan"), 1))
+        yield Cell(text=text, columns=columns)
+        column += columns
 
 
-def _level(style: str) -> int:
-    match = _HEADING_STYLE.fullmatch(style)
-    return int(match[1] or 1) if match else 0
-
-
-def _row_text(row: Any) -> str:
-    cells = [
-        " ".join(" ".join(map(_paragraph_text, _nearest(cell, {_PARAGRAPH}))).split())
-        for cell in _nearest(row, {_CELL})
-    ]
-    return " | ".join(cells).rstrip() if any(cells) else ""
+def _number(element: Any, default: int) -> int:
+    value = "" if element is None else element.get(f"{_W}val", "")
+    return min(int(value), MAX_COLUMNS) if value.isdecimal() and len(value) < 10 else default
 
 
 def _paragraph_text(paragraph: Any) -> str:

@@ -27,7 +27,7 @@ def parse_eml(data: bytes, limits: OutputLimits) -> ParsedDocument:
     composition = Composition(limits)
     composition.heading(1, subject or "")
     composition.block("\n".join(_header_lines(message)))
-    _add_body(composition, message)
+    _add_body(composition, message, limits)
     names = [name for part in message.iter_attachments() if (name := clean_title(part.get_filename() or ""))]
     if names:
         composition.block(f"Attachments: {', '.join(names)}")
@@ -39,13 +39,13 @@ def _header_lines(message: EmailMessage) -> list[str]:
     return [f"{name}: {value}" for name, value in values if value]
 
 
-def _add_body(composition: Composition, message: EmailMessage) -> None:
+def _add_body(composition: Composition, message: EmailMessage, limits: OutputLimits) -> None:
     body = message.get_body(preferencelist=("plain", "html"))
     text = _decoded(body) if isinstance(body, EmailMessage) else ""
     if not text or text.isspace():
         return
     if body is not None and body.get_content_type() == "text/html":
-        composition.document(parse_html(text.encode()))
+        composition.document(parse_html(text.encode(), limits))
     else:
         composition.block(text)
 

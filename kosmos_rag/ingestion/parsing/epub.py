@@ -41,7 +41,7 @@ def parse_epub(data: bytes, limits: OutputLimits) -> ParsedDocument:
         package = _xml(archive, path)
         composition = Composition(limits)
         for member in _spine(package, posixpath.dirname(path)):
-            _add_chapter(composition, archive.read(member))
+            _add_chapter(composition, archive.read(member), limits)
     return composition.parsed(media_types.EPUB, clean_title(package.findtext(f".//{_TITLE}", "")))
 
 
@@ -68,9 +68,9 @@ def _spine(package: ElementTree.Element, folder: str) -> Iterator[str]:
             yield posixpath.normpath(posixpath.join(folder, unquote(href.partition("#")[0])))
 
 
-def _add_chapter(composition: Composition, page: bytes) -> None:
+def _add_chapter(composition: Composition, page: bytes, limits: OutputLimits) -> None:
     try:
-        chapter = parse_html(page)
+        chapter = parse_html(page, limits)
     except ParseError as error:
         if error.code == "empty":
             return

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.html_tables import TableReader
+from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
+from kosmos_rag.ingestion.parsing.tables import Table, render
 
 if TYPE_CHECKING:
-    from selectolax.lexbor import LexborNode
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 
 def _names(line: str) -> frozenset[str]:
@@ -30,9 +33,6 @@ _OWN_BLOCKS = _names(
 _BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
 """Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
 _HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i]'
-_LAYOUT = "table:has(table, h1, h2, h3, h4, h5, h6)"
-"""Tables that arrange a page; their rows are no rows of data."""
-_CELLS = frozenset({"td", "th"})
 _SPACE = re.compile(r"[\x01-\x20]+")
 """White space, and the control characters that a character reference can stand for."""
 
@@ -44,10 +44,10 @@ _HIGHEST_COST = 1_000_000_000
 """A few seconds of work; a large ordinary page stays under a hundredth of it."""
 
 
-def parse_html(data: bytes) -> ParsedDocument:
+def parse_html(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     """Parse HTML to text with headings.
 
-    Blocks are on lines of their own, table cells are separated by ` | `, list items start with `- `.
+    Blocks are on lines of their own, list items start with `- `.
 
     Raises:
         ParseError: `empty`, `binary`, or `too_large` for tags whose nesting would stall the parser.
@@ -57,10 +57,7 @@ def parse_html(data: bytes) -> ParsedDocument:
     source = decode(data)
     _refuse_costly(source)
     tree = LexborHTMLParser(source)
-    reader = _Reader(
-        hidden={node.mem_id for node in tree.css(_HIDDEN)},
-        layout={node.mem_id for node in tree.css(_LAYOUT)},
-    )
+    reader = _Reader(tree, limits)
     if tree.body is not None:
         _walk(tree.body, reader.enter, reader.leave)
     title = tree.css_first("head > title")
@@ -70,6 +67,7 @@ def parse_html(data: bytes) -> ParsedDocument:
         title=(clean_title(title.text()) if title else None)
         or next((h.title for h in reader.headings if h.level == 1), None),
         headings=tuple(reader.headings),
+        tables=tuple(reader.tables),
     )
 
 
@@ -178,13 +176,13 @@ class _OpenHeading:
 class _Reader:
     """Turns the visits of `_walk` into lines and headings."""
 
-    def __init__(self, *, hidden: set[int], layout: set[int]) -> None:
+    def __init__(self, tree: "LexborHTMLParser", limits: OutputLimits) -> None:
         self.headings: list[Heading] = []
+        self.tables: list[TableSpan] = []
         self._lines = _Lines()
-        self._hidden = hidden
-        self._layout = layout
-        self._in_rows: list[bool] = []
-        """One for each open table: whether its rows are lines."""
+        self._hidden = {node.mem_id for node in tree.css(_HIDDEN)}
+        self._limits = limits
+        self._table_reader = TableReader(tree, self._is_visible)
         self._preformatted = 0
         self._heading: _OpenHeading | None = None
 
@@ -214,16 +212,14 @@ class _Reader:
             return False
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
-        if tag == "tr" and self._in_rows and self._in_rows[-1]:
-            self._add_row(node)
+        if tag == "table" and self._table_reader.is_data(node):
+            self._add_tables(node)
             return False
         if tag in _HEADINGS and self._heading is None:
             self._lines.bullet = ""
             self._heading = _OpenHeading(node=node.mem_id, pieces=len(self._lines.pieces), length=self._lines.length)
         elif tag == "li":
             self._lines.bullet = "- "
-        elif tag == "table":
-            self._in_rows.append(node.mem_id not in self._layout)
         elif tag == "pre":
             self._preformatted += 1
         return True
@@ -234,8 +230,6 @@ class _Reader:
             self._close_heading(self._heading, _HEADINGS[tag])
         elif tag == "li":
             self._lines.bullet = ""
-        elif tag == "table":
-            self._in_rows.pop()
         elif tag == "pre":
             self._preformatted -= 1
         if tag in _BREAKS:
@@ -248,11 +242,21 @@ class _Reader:
             self.headings.append(Heading(level=level, title=title, start=start))
         self._heading = None
 
-    def _add_row(self, row: "LexborNode") -> None:
-        cells = [self._cell_text(cell) for cell in row.iter() if cell.tag in _CELLS and self._is_visible(cell)]
-        if any(cells):
-            self._lines.add_verbatim(" | ".join(cells).rstrip())
-            self._lines.end_line(1)
+    def _add_tables(self, table: "LexborNode") -> None:
+        """Add a table, then those in its cells."""
+        pending = [table]
+        while pending:
+            table = pending.pop()
+            self._add_table(self._table_reader.read(table, self._cell_text))
+            pending += reversed(list(self._table_reader.tables_inside(table)))
+
+    def _add_table(self, table: Table) -> None:
+        rendered = render(table, self._limits)
+        if rendered.text:
+            self._lines.add_verbatim(rendered.text)
+            end = self._lines.length
+            self.tables.append(TableSpan(start=end - len(rendered.text), end=end, context=rendered.context))
+            self._lines.end_line(_BREAKS["table"])
 
     def _cell_text(self, cell: "LexborNode") -> str:
         pieces: list[str] = []
@@ -262,7 +266,7 @@ class _Reader:
                 pieces.append(node.text_content or "")
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
-            return self._is_visible(node)
+            return self._is_visible(node) and not (node.tag == "table" and self._table_reader.is_data(node))
 
         def leave(node: "LexborNode") -> None:
             if node.tag in _BREAKS:

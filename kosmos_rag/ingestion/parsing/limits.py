@@ -58,5 +58,8 @@ def bound_notes(notes: Sequence[Note]) -> tuple[Note, ...]:
     return tuple(kept)
 
 
+UNLIMITED = OutputLimits()
+
+
 def _too_large(size: str, remedy: str) -> ParseError:
     return ParseError("too_large", f"the file has {size}; {remedy}")

@@ -1,15 +1,15 @@
 """Build a table row by row from cells that cover several rows and columns."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing.tables import Table
 
-_MAX_COLUMNS = 1_000
+MAX_COLUMNS = 1_000
 """That a cell may cover, as the HTML standard has it."""
 _MAX_REPEATED_CHARS = 100
-_MAX_COVERED = 1_000_000
+_MAX_COVERED = 500_000
 """Positions of a table that merged cells may fill: a file of a few bytes can ask for any number."""
 
 
@@ -22,12 +22,20 @@ class Cell:
     rows: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class _Covered:
-    """Columns that a cell of a row above covers."""
+    """The columns that a cell covers in the rows below it."""
 
     column: int
-    cell: Cell
+    columns: int
+    rows: int
+    """That are left."""
+    text: str
+
+
+def repeated(text: str) -> str:
+    """Shorten the text of a cell of several rows for the rows after its first."""
+    return text if len(text) <= _MAX_REPEATED_CHARS else text[: _MAX_REPEATED_CHARS - 1].rstrip() + "…"
 
 
 class TableBuilder:
@@ -49,38 +57,50 @@ class TableBuilder:
             ParseError: `too_large`; the merged cells cover too many positions.
         """
         self._rows.append([])
-        covered = iter(self._covered)
-        above = next(covered, None)
-        below: list[_Covered] = []
+        above = iter(self._covered)
+        covered = next(above, None)
+        begun = []
         column = 0
         for cell in cells:
-            while above and above.column <= column:
-                column = max(column, self._place(above.column, above.cell, below))
-                above = next(covered, None)
-            column = self._place(column, replace(cell, columns=max(1, min(cell.columns, _MAX_COLUMNS))), below)
-        while above:
-            self._place(above.column, above.cell, below)
-            above = next(covered, None)
-        self._covered = sorted(below, key=lambda covered: covered.column)
+            while covered and covered.column <= column:
+                self._place(covered.column, covered.columns, covered.text)
+                column = max(column, covered.column + covered.columns)
+                covered = next(above, None)
+            columns = max(1, min(cell.columns, MAX_COLUMNS))
+            self._place(column, columns, cell.text)
+            if cell.rows > 1:
+                text = repeated(cell.text)
+                begun.append(_Covered(column=column, columns=columns, rows=cell.rows, text=text))
+            column += columns
+        while covered:
+            self._place(covered.column, covered.columns, covered.text)
+            covered = next(above, None)
+        self._end_row(begun)
 
-    def _place(self, column: int, cell: Cell, below: list[_Covered]) -> int:
+    def _end_row(self, begun: list[_Covered]) -> None:
+        self._cover(len(self._covered))
+        if begun:
+            self._covered = sorted([*self._covered, *begun], key=lambda covered: covered.column)
+        for covered in self._covered:
+            covered.rows -= 1
+        self._covered = [covered for covered in self._covered if covered.rows]
+
+    def _place(self, column: int, columns: int, text: str) -> None:
         row = self._rows[-1]
-        end = column + cell.columns
-        if column >= len(row):
-            self._positions += column - len(row)
-            if self._positions > _MAX_COVERED:
-                message = f"merged cells of a table cover more than {_MAX_COVERED:,} positions; simplify the table"
-                raise ParseError("too_large", message)
+        if column < len(row):
+            return  # two cells ask for one place
+        if column > len(row):
+            self._cover(column - len(row))
             row += [""] * (column - len(row))
-            row.append(cell.text)
-            if cell.columns > 1:
-                self._spans[len(self._rows) - 1, column] = cell.columns
-        if cell.rows > 1:
-            text = cell.text
-            if len(text) > _MAX_REPEATED_CHARS:
-                text = text[:_MAX_REPEATED_CHARS].rstrip() + "…"
-            below.append(_Covered(column=column, cell=replace(cell, text=text, rows=cell.rows - 1)))
-        return end
+        row.append(text)
+        if columns > 1:
+            self._spans[len(self._rows) - 1, column] = columns
+
+    def _cover(self, positions: int) -> None:
+        self._positions += positions
+        if self._positions > _MAX_COVERED:
+            message = f"merged cells of a table cover more than {_MAX_COVERED:,} positions; simplify the table"
+            raise ParseError("too_large", message)
 
     def end_group(self) -> None:
         """End a group of rows: no cell reaches beyond it."""

@@ -119,8 +119,19 @@ def _row_lines(table: Table, header: HeaderRows, names: Sequence[str]) -> Iterat
             yield _named(row, names)
         elif header.columns and row and row[0]:
             yield _named([_join(row[1:]) or row[0]], [row[0].rstrip(": ")] if any(row[1:]) else [])
+        elif index in with_spans:
+            yield _join(list(_own_cells(table, index)))
         else:
             yield _join(row)
+
+
+def _own_cells(table: Table, index: int) -> Iterator[str]:
+    """Yield the cells of a row, without the positions that a cell of several columns covers."""
+    end = 0
+    for column, cell in enumerate(table.rows[index]):
+        if cell or column >= end:
+            yield cell
+        end = max(end, column + table.spans.get((index, column), 1))
 
 
 def _join(cells: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import docx
 import pytest
-from docx.oxml import parse_xml
+from docx.oxml import OxmlElement, parse_xml
+from docx.oxml.ns import qn
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
@@ -52,7 +53,7 @@ def unchanged(_name: str, content: bytes) -> bytes:
 def test_parse_docx__order_tables_and_headings(report_docx: bytes) -> None:
     parsed = parse_docx(report_docx)
     assert parsed.text == (
-        "The Report\n\nBefore the table.\n\nResults\n\nRegion | Sales\nNorth | 12\n\n"
+        "The Report\n\nBefore the table.\n\nResults\n\nRegion | Sales\nRegion: North; Sales: 12\n\n"
         "After\tthe table.\n\nDetails\n\nThe end."
     )
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "The Report"), (1, "Results"), (2, "Details")]
@@ -123,7 +124,7 @@ def test_parse_docx__nested_table_stays_in_its_cell() -> None:
     cell = document.add_table(rows=1, cols=2).cell(0, 0)
     cell.text = "outer"
     cell.add_table(rows=1, cols=1).cell(0, 0).text = "inner"
-    assert parse_docx(saved(document)).text == "outer inner |"
+    assert parse_docx(saved(document)).text == "outer inner"
 
 
 def test_parse_docx__without_text_is_empty() -> None:
@@ -202,3 +203,37 @@ def test_parse_docx__malformed_xml_is_corrupt(report_docx: bytes) -> None:
 def test_parse_docx__truncated_anywhere(report_docx: bytes) -> None:
     for cut in range(4, len(report_docx), 401):
         assert error_of(report_docx[:cut]).code == "corrupt"
+
+
+def test_parse_docx__merged_cells_and_rows_that_begin_late() -> None:
+    document = docx.Document()
+    document.add_paragraph("Table 1: sales", style="Caption")
+    table = document.add_table(rows=4, cols=3)
+    for row, line in enumerate(["Region|2024|", "|Q1|Q2", "North|1|2", "|3|4"]):
+        for column, text in enumerate(line.split("|")):
+            table.cell(row, column).text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+    table.cell(0, 0).merge(table.cell(1, 0))
+    table.cell(2, 0).merge(table.cell(3, 0))
+    late = table.add_row()._tr
+    late.remove(late.tc_lst[0])
+    late.get_or_add_trPr().append(OxmlElement("w:gridBefore", {qn("w:val"): "1"}))
+    late.tc_lst[0].p_lst[0].add_r().text = "5"
+    parsed = parse_docx(saved(document))
+    assert parsed.text.split("\n") == [
+        "Table 1: sales",
+        "Region | 2024 / Q1 | 2024 / Q2",
+        "Region: North; 2024 / Q1: 1; 2024 / Q2: 2",
+        "Region: North; 2024 / Q1: 3; 2024 / Q2: 4",
+        "2024 / Q1: 5",
+    ]
+    assert parsed.tables[0].context == ("Table 1: sales", "Region | 2024 / Q1 | 2024 / Q2")
+
+
+def test_parse_docx__rows_marked_as_header() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip(table._cells, ["10", "20", "30", "40"], strict=True):
+        cell.text = text
+    table.rows[0]._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
+    assert parse_docx(saved(document)).text == "10 | 20\n10: 30; 20: 40"

@@ -1,10 +1,13 @@
 """HTML becomes what a reader of the page sees."""
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
-from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.ingestion.parsing import OutputLimits, parse
 
 
 def parse_html(body: str, head: str = "") -> ParsedDocument:
@@ -52,7 +55,66 @@ def test_parse_html__table_rows_are_lines() -> None:
         "<p>Before<table><caption>Sales</caption><thead><tr><th>Region<th>Sum</thead>"
         "<tr><td>North<td><p>1</p><p>2</p><tr><td><td>only<br>this<tr><td> <td></table>After"
     )
-    assert parse_html(body).text == "Before\n\nSales\n\nRegion | Sum\nNorth | 1 2\n | only this\n\nAfter"
+    assert parse_html(body).text == ("Before\n\nSales\nRegion | Sum\nRegion: North; Sum: 1 2\nSum: only this\n\nAfter")
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        (
+            "<tr><th rowspan=2>Region<th colspan=2>2024<tr><th>Q1<th>Q2<tr><td rowspan=2>North<td>1<td>2<tr><td>3<td>4",
+            (
+                "Region | 2024 / Q1 | 2024 / Q2\nRegion: North; 2024 / Q1: 1; 2024 / Q2: 2\n"
+                "Region: North; 2024 / Q1: 3; 2024 / Q2: 4"
+            ),
+        ),
+        ("<tr><th>Founded<td>1815<tr><th>Seat<td>Rome", "Founded: 1815\nSeat: Rome"),
+        ("<tr><td><th>2022<th>2023<tr><th>North<td>2022<td>7", "2022 | 2023\nNorth; 2022: 2022; 2023: 7"),
+        ("<tr><td>Plan<td>Price<tr><td>A<td>4500", "Plan | Price\nPlan: A; Price: 4500"),
+        ("<tr><th colspan=2>Prices<tr><th>Plan<th>Price<tr><td>A<td>9", "Prices\nPlan | Price\nPlan: A; Price: 9"),
+        ("<tfoot><tr><td>Sum<td>9</tfoot><tr><td>A<td>9", "A | 9\nSum | 9"),
+        ("<tbody><tr><td rowspan=0>A<td>1<tr><td>2</tbody><tbody><tr><td>B<td>3", "A | 1\nA | 2\nB | 3"),
+        ("<tr><th>A<th>B<tr><td>1<td><table><tr><td>x<td>y</table>", "A | B\nA: 1\n\nx | y"),
+        ("<tr><th>A<th>B<tr><td>1<td>2<tr hidden><td>3<td>4<tr><td colspan=999>all", "A | B\nA: 1; B: 2\nall"),
+    ],
+)
+def test_parse_html__tables(table: str, text: str) -> None:
+    parsed = parse_html(f"<p>Before<table>{table}</table>")
+    assert parsed.text == f"Before\n\n{text}"
+    assert [parsed.text[span.start : span.end] for span in parsed.tables] == text.split("\n\n")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<table role=presentation><tr><td>one<td>two</table>",
+        "<table><tr><td>one<br>two</table>",
+        "<table><tr><td><p>one</p><tr><td>two</table>",
+        "<table><tr><td><table><tr><td>one</table><td>two</table>",
+    ],
+)
+def test_parse_html__a_table_for_layout_is_no_table(page: str) -> None:
+    parsed = parse_html(page)
+    assert parsed.text.split() == ["one", "two"]
+    assert parsed.tables == ()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "<tr><td colspan=1000000000 rowspan=1000000000>a<td>b" + "<tr>" * 2000,
+        "<tr>" + "<td rowspan=65534>long" * 200 + "<tr><td>" * 30_000,
+        "<tr>" + "<th colspan=1000>" + "name " * 100 + "<tr>" + "<td>x" * 2000,
+        "<tr><td><table><tr><td>" * 2000,
+        "<tr><th><th><td><table><tr><th><th><td>" * 1000,
+    ],
+)
+def test_parse_html__hostile_tables_are_bounded(table: str) -> None:
+    document = SourceDocument(source="a.html", data=f"<html>text<table>{table}".encode())
+    started = time.process_time()
+    with suppress(ParseError):
+        assert len(parse(document, OutputLimits(text_bytes=2**21)).text) < 2**21
+    assert time.process_time() - started < 10
 
 
 def test_parse_html__table_that_arranges_a_page() -> None:

@@ -5,6 +5,7 @@ import re
 import zipfile
 
 import openpyxl
+import pptx
 import pytest
 
 from kosmos_rag.core.errors import ParseError
@@ -144,3 +145,19 @@ def test_parse__truncated_anywhere(kind: str, request: pytest.FixtureRequest) ->
     data = request.getfixturevalue(kind)
     for cut in range(4, len(data), len(data) // 40):
         assert error_of(data[:cut]).code == "corrupt"
+
+
+def test_parse_pptx__merged_cells_keep_their_columns() -> None:
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    table = slide.shapes.add_table(3, 3, 0, 0, 100, 100).table
+    for row, line in enumerate(["Region|2024|", "|Q1|Q2", "North|1|2"]):
+        for column, text in enumerate(line.split("|")):
+            table.cell(row, column).text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+    table.cell(0, 0).merge(table.cell(1, 0))
+    out = io.BytesIO()
+    deck.save(out)
+    assert parsed_of(out.getvalue()).text == (
+        "Region | 2024 / Q1 | 2024 / Q2\nRegion: North; 2024 / Q1: 1; 2024 / Q2: 2"
+    )
