@@ -145,6 +145,9 @@ class RerankStage:
     def run(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
         """Return the passages by relevance, without those below the threshold.
 
+        Passages are scored in fused order, batch by batch, until the deadline. Those without a score follow in fused
+        order.
+
         Args:
             text: Query without operators.
             passages: Passages in fused order.
@@ -152,26 +155,66 @@ class RerankStage:
         """
         if not passages:
             return RerankResult(passages=passages, warning=None, done=True)
-        texts = [passage.text for passage in passages]
-        outcome = self._executor.run(
-            lambda: self._reranker.score(text, texts),
-            deadline_ms=self._settings.deadline_ms,
-            spent_ms=timer.elapsed_ms(),
-        )
+        batches = _Batches(self._reranker, text, passages, self._settings.batch_size)
+        deadline_ms = self._settings.deadline_ms
+        outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.elapsed_ms())
+        scores = batches.stop()
         timer.record("rerank")
-        scores, fault = outcome.value, outcome.message or _fault(outcome.value, len(passages))
-        if scores is None or fault:
-            self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", outcome.error_kind or MODEL)
-            return RerankResult(passages=passages, warning=f"not reranked, in fused order: {fault}", done=False)
+        late = outcome.error_kind == LATE and bool(scores)
+        if not late and outcome.message:
+            return self._keep_order(passages, outcome.message, outcome.error_kind or MODEL)
+        if fault := batches.fault:
+            return self._keep_order(passages, fault, MODEL)
         scored = [
-            replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=True)
+            replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=False)
         ]
         # Sorting is stable: equal scores keep their fused order. Passages with the quoted phrases stay first.
         ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
         kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
         dropped = len(ordered) - len(kept)
-        warning = f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"
-        return RerankResult(passages=kept, warning=warning if dropped else None, done=True)
+        warnings = [f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"][:dropped]
+        if late:
+            self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", LATE)
+            warnings.append(f"{len(scored)} of {len(passages)} reranked before the deadline of {deadline_ms} ms")
+        return RerankResult(
+            passages=[*kept, *passages[len(scored) :]], warning="; ".join(warnings) or None, done=not late
+        )
+
+    def _keep_order(self, passages: list[Passage], fault: str, error_kind: str) -> RerankResult:
+        """Return the passages in fused order, and record why."""
+        self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", error_kind)
+        return RerankResult(passages=passages, warning=f"not reranked, in fused order: {fault}", done=False)
+
+
+class _Batches:
+    """Scores the passages of one query in batches, in a thread that another one may stop."""
+
+    def __init__(self, reranker: Reranker, text: str, passages: Sequence[Passage], size: int) -> None:
+        self._reranker = reranker
+        self._text = text
+        self._texts = [passage.text for passage in passages]
+        self._size = size
+        self._scores: list[float] = []
+        self._stopped = threading.Event()
+        self.fault: str | None = None
+        """What was wrong with the scores of a batch; no batch follows it."""
+
+    def score_all(self) -> None:
+        """Score the batches one after the other, until all are scored or `stop` is called."""
+        for start in range(0, len(self._texts), self._size):
+            if self._stopped.is_set():
+                return
+            batch = self._texts[start : start + self._size]
+            scores = self._reranker.score(self._text, batch)
+            if fault := _fault(scores, len(batch)):
+                self.fault = fault
+                return
+            self._scores += scores
+
+    def stop(self) -> list[float]:
+        """Begin no further batch, and return the scores so far, in the order of the passages."""
+        self._stopped.set()
+        return list(self._scores)
 
 
 def _fault(scores: object, passages: int) -> str | None:

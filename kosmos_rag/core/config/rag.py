@@ -244,11 +244,13 @@ class RerankingSettings(Section):
         default=512,
         description="Tokens of question and passage together that are read; the model's own limit applies too.",
     )
-    batch_size: Count = Field(default=32, description="Passages per forward pass.")
+    batch_size: Count = Field(
+        default=4, description="Passages per forward pass; the deadline is checked between two of them."
+    )
     concurrency: Count = Field(default=2, description="Questions reranked at once; others wait until their deadline.")
     deadline_ms: Count = Field(
         default=500,
-        description="Milliseconds since the start of the query until reranking is cancelled; the fused order remains.",
+        description="Milliseconds from the start of the query until reranking stops; passages without a score follow.",
     )
 
 

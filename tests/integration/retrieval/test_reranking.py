@@ -110,7 +110,7 @@ def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings, tena
     assert found.warnings == ("6 of 12 reranked below the threshold 0.5",)
     assert found.incomplete_reason == "12 passages found, 6 of them relevant enough for the reranking threshold"
     assert (found.stages[-1], found.degraded_stages) == ("rerank", ())
-    assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 12)]
+    assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 4)] * 3
 
 
 def test_rerank__reads_more_than_are_asked_for(settings: Settings, tenant_name: str) -> None:
@@ -169,9 +169,9 @@ NOT_SCORES = "the model gave scores that are not between 0 and 1"
         (_scores(math.inf), NOT_SCORES),
         (_scores(1.5), NOT_SCORES),
         (_scores(-0.1), NOT_SCORES),
-        (lambda passages: [0.9] * (len(passages) - 1), "the model scored 11 of 12 passages"),
-        (lambda passages: [0.9] * (len(passages) + 1), "the model scored 13 of 12 passages"),
-        (lambda _: [], "the model scored 0 of 12 passages"),
+        (lambda passages: [0.9] * (len(passages) - 1), "the model scored 3 of 4 passages"),
+        (lambda passages: [0.9] * (len(passages) + 1), "the model scored 5 of 4 passages"),
+        (lambda _: [], "the model scored 0 of 4 passages"),
     ],
 )
 def test_rerank__that_fails_leaves_the_fused_order_and_says_so(
@@ -211,6 +211,39 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(
         _assert_fused(found, settings, tenant_name)
 
 
+class HangingAfter(Hanging):
+    """Scores so many batches, and then hangs until it is freed."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self._left = batches
+
+    def _wait(self, passages: Sequence[str]) -> list[float]:
+        if self._left == 0:
+            self.free.wait()
+        self._left -= 1
+        return _by_number(passages)
+
+
+def test_deadline__keeps_the_scores_of_finished_batches(settings: Settings, tenant_name: str) -> None:
+    reranker = HangingAfter(2)
+    changes = {"rag.reranking.deadline_ms": 2_000, "rag.reranking.batch_size": 3, "rag.reranking.threshold": 0.0}
+    with opened(settings, {}) as plain:
+        _ingest(plain, tenant_name)
+        fused = plain.tenant(tenant_name).search("words", DOCUMENTS).hits
+    with opened(settings, changes, reranker=reranker) as engine:
+        found = engine.tenant(tenant_name).search("words", DOCUMENTS)
+        again = engine.tenant(tenant_name).search("words", DOCUMENTS)
+        reranker.free.set()
+    scored = sorted(fused[:6], key=lambda hit: -_number(hit.text))
+    assert [hit.chunk_id for hit in found.hits] == [hit.chunk_id for hit in (*scored, *fused[6:])]
+    assert [hit.rerank_score is None for hit in found.hits] == [False] * 6 + [True] * 6
+    assert found.warnings == ("6 of 12 reranked before the deadline of 2000 ms",)
+    assert found.degraded_stages == ("rerank",)
+    assert not again.cached
+    assert len(reranker.asked) == 4  # three batches of the first query, one of the second
+
+
 def test_deadline__counts_from_when_the_question_came(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 50}, embedder=SlowEmbedder(), reranker=reranker) as engine:
@@ -239,5 +272,5 @@ def test_concurrency__a_place_is_free_again_when_its_late_call_has_ended(
         hanging.free.set()
         while (third := scope.search("words")).degraded_stages:
             assert third.warnings == second.warnings
-        assert len(hanging.asked) == 2
+        assert len(hanging.asked) == 1 + DOCUMENTS // 4  # the late batch, and those of the third query
         assert _number(third.hits[0].text) == 11
