@@ -56,7 +56,7 @@ async def documents(
         default_collection=caller.identity.default_collection,
         collections=(await resources.collections(caller)).collections,
         may_upload=caller.identity.has(INGEST),
-        most_mb=caller.service.settings.ingestion.max_file_mb,
+        max_mb=caller.service.settings.ingestion.max_file_mb,
     )
 
 

@@ -149,7 +149,7 @@ def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(serve
         assert 'data-line="5" id="cited"' in source.text
         again = client.get(link.replace("version=1", "version=7"))
         assert "<mark>" not in again.text
-        assert "cited as version 7" in again.text
+        assert "citation is of version 7" in again.text
         assert client.post("/", data={"question": " "}).status_code == 422
         assert client.post("/", json={"question": QUESTION}).status_code == 422
         assert client.get(link.partition("?")[0], params={"line": 500}).status_code == 422
@@ -278,7 +278,7 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
     with _visitor(served, "read") as client:
         opened = client.get(f"/documents/{document.id}", params={"version": 1, "line": 300, "span": "7000-7010"})
         assert opened.status_code == 200
-        assert "cited as version 1, and is version 2" in opened.text
+        assert "citation is of version 1; this is version 2" in opened.text
         assert 'data-line="1"' in opened.text
         assert "<mark>" not in opened.text
         assert client.get(f"/documents/{document.id}", params={"line": 300}).status_code == 422

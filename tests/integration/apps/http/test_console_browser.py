@@ -121,7 +121,7 @@ def test_hostile_texts__stay_texts(browser: "Browser", served: Running) -> None:
         page.press("#question", "Enter")
         page.wait_for_selector(".trace")
         page.hover(".ranking.fused li >> nth=0")
-        assert page.locator(".lit").count() >= 3
+        assert page.locator(".highlighted").count() >= 3
         assert page.locator("main img, main script").count() == 0
 
 
@@ -130,7 +130,7 @@ def test_upload__is_followed_to_its_end(browser: "Browser", served: Running) -> 
         page.goto("/documents")
         file = {"name": "travel.md", "mimeType": "text/markdown", "buffer": b"# Travel\n\nBy train.\n"}
         page.set_input_files("#files", [file])
-        page.click("#upload .go")
+        page.click("#upload .primary")
         page.wait_for_selector("text=waits for a worker")
         _work(served)
         page.wait_for_selector("#uploads .done")
@@ -144,7 +144,7 @@ def test_upload__without_scripts_leads_to_its_job(browser: "Browser", served: Ru
         page.goto("/documents")
         page.set_input_files("#files", [{"name": "sea.md", "mimeType": "text/markdown", "buffer": b"# Sea\n"}])
         page.fill("#readers", "department:hr")
-        page.click("#upload .go")
+        page.click("#upload .primary")
         page.wait_for_selector("tr.queued >> text=sea.md")
         assert page.url.endswith("/jobs")
 
@@ -158,9 +158,9 @@ def test_uploads__are_followed_together_and_keep_their_readers(browser: "Browser
         files = [{"name": name, "mimeType": "text/markdown", "buffer": name.encode()} for name in names]
         page.fill("#readers", "department:hr")
         page.set_input_files("#files", files)
-        page.click("#upload .go")
+        page.click("#upload .primary")
         page.wait_for_selector("#uploads li:nth-child(12)")
-        page.wait_for_selector("#upload .go:not([disabled])")
+        page.wait_for_selector("#upload .primary:not([disabled])")
         assert page.input_value("#readers") == "department:hr"
         page.wait_for_timeout(2500)
         assert 1 <= len(polls) <= 12, "one request a second for all of them"

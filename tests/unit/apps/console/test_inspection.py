@@ -66,7 +66,7 @@ INSPECTION = inspect_result(
 )
 
 
-def test_legs__are_in_their_own_order_and_lead_to_the_fused_one() -> None:
+def test_retrievers__are_in_their_own_order_and_lead_to_the_fused_one() -> None:
     assert [(entry.number, entry.rank, entry.gap) for entry in INSPECTION.dense.entries] == [
         (2, 1, False),
         (1, 3, True),

@@ -1,48 +1,48 @@
-// A question is answered in place, as the answer comes; a citation opens its source beside it.
+// Shows the answer while it is written, and the source of a citation next to it.
 
-import { ask, part } from "./fetching.js";
+import { fetchPart, request } from "./fetching.js";
 
 const form = document.getElementById("ask");
 const reply = document.getElementById("reply");
 const reader = document.getElementById("reader");
-const [go, stop] = form.querySelectorAll("button");
-let asking = null;
+const [askButton, stopButton] = form.querySelectorAll("button");
+let active = null; // the AbortController of the answer that is being written
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  asking?.abort();
-  const mine = (asking = new AbortController());
+  active?.abort();
+  const controller = (active = new AbortController());
   const body = new URLSearchParams(new FormData(form));
-  waiting(true);
-  close();
-  reply.replaceChildren(element("article", "answer", [element("h2", "question", body.get("question"))]));
+  setBusy(true);
+  closeReader();
+  reply.replaceChildren(createElement("article", "answer", [createElement("h2", "question", body.get("question"))]));
   try {
     const headers = { accept: "text/event-stream" };
-    const response = await ask("/", { method: "POST", body, headers, signal: mine.signal });
+    const response = await request("/", { method: "POST", body, headers, signal: controller.signal });
     let last = null;
-    for await (const [name, data] of events(response.body)) show((last = name), data);
-    if (last !== "page" && last !== "error") tell("The answer broke off. Ask again.");
+    for await (const [name, data] of readEvents(response.body)) showEvent((last = name), data);
+    if (last !== "page" && last !== "error") showNotice("The answer is incomplete. Ask again.");
   } catch (error) {
-    if (asking === mine) tell(error.name === "AbortError" ? "Stopped." : error.message);
+    if (active === controller) showNotice(error.name === "AbortError" ? "Stopped." : error.message);
   } finally {
-    if (asking === mine) waiting(false);
+    if (active === controller) setBusy(false);
   }
 });
 
-stop.addEventListener("click", () => asking?.abort());
+stopButton.addEventListener("click", () => active?.abort());
 
-function waiting(does) {
-  go.hidden = does;
-  stop.hidden = !does;
-  reply.setAttribute("aria-busy", String(does));
+function setBusy(busy) {
+  askButton.hidden = busy;
+  stopButton.hidden = !busy;
+  reply.setAttribute("aria-busy", String(busy));
 }
 
-/** Read server-sent events: name and data of each. */
-async function* events(stream) {
-  const pieces = stream.pipeThrough(new TextDecoderStream()).getReader();
+/** Yield name and data of each server-sent event. */
+async function* readEvents(stream) {
+  const chunks = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await pieces.read();
+    const { value, done } = await chunks.read();
     if (done) return;
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
@@ -53,76 +53,77 @@ async function* events(stream) {
   }
 }
 
-function show(name, data) {
+function showEvent(name, data) {
   const answer = reply.querySelector(".answer");
   if (name === "sources") {
-    answer.append(element("div", "text", []), element("p", "facts", `${data.context.passages.length} passages of evidence`));
+    const count = `${data.context.passages.length} passages of evidence`;
+    answer.append(createElement("div", "text", []), createElement("p", "facts", count));
   } else if (name === "token") {
     answer.querySelector(".text").append(data.text);
   } else if (name === "page") {
-    // The service's own page of the answer, in which every text is escaped.
+    // The service rendered this page of the answer, and escaped every text in it.
     const page = new DOMParser().parseFromString(data.html, "text/html");
     reply.replaceChildren(document.adoptNode(page.querySelector(".answer")));
   } else if (name === "error") {
-    tell(data.detail);
+    showNotice(data.detail);
   }
 }
 
-function tell(text) {
-  const notice = element("p", "notice", text);
+function showNotice(text) {
+  const notice = createElement("p", "notice", text);
   notice.setAttribute("role", "alert");
   reply.querySelector(".answer").append(notice);
 }
 
-function element(name, kind, content) {
-  const made = document.createElement(name);
-  made.className = kind;
-  made.append(...(typeof content === "string" ? [content] : content));
-  return made;
+function createElement(name, className, content) {
+  const node = document.createElement(name);
+  node.className = className;
+  node.append(...(typeof content === "string" ? [content] : content));
+  return node;
 }
 
-// Sources beside the answer.
+// The source next to the answer.
 
-let opened = null;
+let openLink = null; // the link whose source is shown
 
 reply.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-source]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
   try {
-    const source = await part(link.href, "article.source");
-    open(source, link);
+    const source = await fetchPart(link.href, "article.source");
+    openReader(source, link);
   } catch {
     location.assign(link.href);
   }
 });
 
-function open(source, link) {
-  opened?.removeAttribute("aria-current");
-  opened = link;
+function openReader(source, link) {
+  openLink?.removeAttribute("aria-current");
+  openLink = link;
   link.setAttribute("aria-current", "true");
-  const done = element("button", "plain", "Close");
-  done.type = "button";
-  done.addEventListener("click", () => close());
-  const whole = element("a", "plain", "Open as a page");
-  whole.href = link.href;
-  reader.replaceChildren(element("div", "bar", [whole, done]), source);
+  const closeButton = createElement("button", "plain", "Close");
+  closeButton.type = "button";
+  closeButton.addEventListener("click", () => closeReader());
+  const pageLink = createElement("a", "plain", "Open as a page");
+  pageLink.href = link.href;
+  reader.replaceChildren(createElement("div", "bar", [pageLink, closeButton]), source);
   reader.hidden = false;
-  document.body.classList.add("reads");
+  document.body.classList.add("reader-open");
   const cited = reader.querySelector("#cited, .cited");
   if (cited) reader.scrollTop = cited.offsetTop - reader.clientHeight / 4;
-  done.focus({ preventScroll: true });
+  closeButton.focus({ preventScroll: true });
 }
 
-function close() {
+function closeReader() {
   if (reader.hidden) return;
   reader.hidden = true;
-  document.body.classList.remove("reads");
-  opened?.removeAttribute("aria-current");
-  opened?.focus({ preventScroll: true });
-  opened = null;
+  document.body.classList.remove("reader-open");
+  openLink?.removeAttribute("aria-current");
+  openLink?.focus({ preventScroll: true });
+  openLink = null;
 }
 
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape") close();
+  if (event.key === "Escape") closeReader();
 });

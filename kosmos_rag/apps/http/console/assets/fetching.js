@@ -1,16 +1,16 @@
-// What the other scripts ask the service with.
+// Requests of the other scripts.
 
-/** Ask, and give the response, or throw an Error with what the service says was wrong. */
-export async function ask(path, options = {}) {
+/** Fetch a path and return the response. Throws an Error with the service's message. */
+export async function request(path, options = {}) {
   const response = await fetch(path, { credentials: "same-origin", ...options }).catch((error) => {
     throw error.name === "AbortError" ? error : new Error("the service cannot be reached");
   });
   if (response.redirected && new URL(response.url).pathname === "/sign-in") location.assign("/sign-in");
-  if (!response.ok) throw new Error(await reason(response));
+  if (!response.ok) throw new Error(await errorMessage(response));
   return response;
 }
 
-async function reason(response) {
+async function errorMessage(response) {
   try {
     const problem = await response.json();
     return problem.detail || problem.title;
@@ -19,9 +19,9 @@ async function reason(response) {
   }
 }
 
-/** Ask for a page, and give one part of it. Scripts in it do not run. */
-export async function part(path, selector) {
-  const response = await ask(path, { headers: { accept: "text/html" } });
+/** Fetch a page and return one element of it. Its scripts do not run. */
+export async function fetchPart(path, selector) {
+  const response = await request(path, { headers: { accept: "text/html" } });
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   return document.adoptNode(page.querySelector(selector));
 }

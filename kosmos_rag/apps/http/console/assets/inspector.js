@@ -1,16 +1,16 @@
-// A hit that is pointed at is followed through the legs, the fused order and the final one.
+// Highlights a hit in the rankings of the retrievers, the fused order and the final order.
 
 const trace = document.querySelector(".trace");
-let followed = null;
+let highlighted = null;
 
-function follow(hit) {
-  if (hit === followed) return;
-  followed = hit;
-  trace.classList.toggle("follows", hit !== null);
-  for (const part of trace.querySelectorAll("[data-hit]")) part.classList.toggle("lit", part.dataset.hit === hit);
+function highlight(hit) {
+  if (hit === highlighted) return;
+  highlighted = hit;
+  trace.classList.toggle("highlighting", hit !== null);
+  for (const part of trace.querySelectorAll("[data-hit]")) part.classList.toggle("highlighted", part.dataset.hit === hit);
 }
 
 for (const kind of ["pointerover", "focusin", "click"]) {
-  trace?.addEventListener(kind, (event) => follow(event.target.closest("[data-hit]")?.dataset.hit ?? null));
+  trace?.addEventListener(kind, (event) => highlight(event.target.closest("[data-hit]")?.dataset.hit ?? null));
 }
-trace?.addEventListener("pointerleave", () => follow(null));
+trace?.addEventListener("pointerleave", () => highlight(null));

@@ -1,31 +1,31 @@
-// Parts of a page that are looked at again while somebody looks at them.
+// Refreshes parts of a page at an interval.
 
-import { part } from "./fetching.js";
+import { fetchPart } from "./fetching.js";
 
-for (const region of document.querySelectorAll("[data-live]")) again(region, new Date(), null);
+for (const region of document.querySelectorAll("[data-live]")) scheduleRefresh(region, new Date(), null);
 
-function again(region, seen, notice) {
+function scheduleRefresh(region, refreshedAt, notice) {
   setTimeout(async () => {
-    // Nothing is taken from under a visitor's hands.
-    if (document.hidden || region.contains(document.activeElement)) return again(region, seen, notice);
+    // A part with the focus is not replaced.
+    if (document.hidden || region.contains(document.activeElement)) return scheduleRefresh(region, refreshedAt, notice);
     try {
-      const shown = await part(location.href, `[data-live="${region.dataset.live}"]`);
-      region.replaceWith(shown);
+      const fresh = await fetchPart(location.href, `[data-live="${region.dataset.live}"]`);
+      region.replaceWith(fresh);
       notice?.remove();
-      again(shown, new Date(), null);
+      scheduleRefresh(fresh, new Date(), null);
     } catch (error) {
-      again(region, seen, stale(region, seen, notice, error.message));
+      scheduleRefresh(region, refreshedAt, showStale(region, refreshedAt, notice, error.message));
     }
   }, 1000 * region.dataset.every);
 }
 
-/** Say above a part that it is no longer as things are: old figures would pass for new ones. */
-function stale(region, seen, notice, why) {
-  const said = notice ?? document.createElement("p");
-  said.className = "notice";
-  said.setAttribute("role", "status");
-  const text = `As of ${seen.toLocaleTimeString()}: ${why}.`;
-  if (said.textContent !== text) said.textContent = text;
-  if (!notice) region.before(said);
-  return said;
+/** Show above a part that it is stale, and return the notice. */
+function showStale(region, refreshedAt, notice, reason) {
+  const element = notice ?? document.createElement("p");
+  element.className = "notice";
+  element.setAttribute("role", "status");
+  const text = `As of ${refreshedAt.toLocaleTimeString()}: ${reason}.`;
+  if (element.textContent !== text) element.textContent = text;
+  if (!notice) region.before(element);
+  return element;
 }

@@ -1,41 +1,41 @@
-// Files go to the service one after another; all are followed together until a worker has ingested them.
+// Uploads files one after another, and shows the state of their jobs until all have ended.
 
-import { ask, part } from "./fetching.js";
+import { fetchPart, request } from "./fetching.js";
 
 const form = document.getElementById("upload");
 const list = document.getElementById("uploads");
 const POLL_MS = 1000;
-const AT_ONCE = 100;
-const TOLD = {
-  scheduled: "waits for another attempt",
+const MAX_POLLED_JOBS = 100;
+const STATE_TEXTS = {
+  scheduled: "waits for a retry",
   queued: "waits for a worker",
   running: "is being ingested",
   dead: "failed",
   cancelled: "was cancelled",
 };
-const followed = new Map();
-let following = false;
+const rows = new Map(); // by the id of an unfinished job
+let polling = false;
 
 form?.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const given = new FormData(form);
+  const fields = new FormData(form);
   const button = form.querySelector("button");
   button.disabled = true;
-  for (const file of given.getAll("files")) {
-    const row = shown(file.name);
+  for (const file of fields.getAll("files")) {
+    const row = createRow(file.name);
     try {
-      followed.set(await send(file, given, row), row);
-      follow();
+      rows.set(await uploadFile(file, fields, row), row);
+      pollJobs();
     } catch (error) {
-      row.tell(error.message, "dead");
+      row.showState(error.message, "dead");
     }
   }
-  // Collection and readers stay: the next files are not to go to everyone because these did not.
+  // Collection and readers are kept: otherwise the next files would be readable by everyone.
   form.elements.files.value = "";
   button.disabled = false;
 });
 
-function shown(name) {
+function createRow(name) {
   const item = document.createElement("li");
   const title = document.createElement("span");
   const progress = document.createElement("progress");
@@ -44,75 +44,75 @@ function shown(name) {
   title.textContent = name;
   progress.setAttribute("aria-label", name);
   progress.max = 1;
-  state.className = "place";
+  state.className = "location";
   item.append(title, progress, state);
   list.prepend(item);
   return {
-    tell(text, kind = "") {
+    showState(text, className = "") {
       state.textContent = text;
-      item.className = kind;
-      if (kind) progress.value = kind === "done" ? 1 : 0;
+      item.className = className;
+      if (className) progress.value = className === "done" ? 1 : 0;
     },
-    sent(share) {
+    showSentShare(share) {
       progress.value = share;
       state.textContent = `${Math.round(100 * share)} % sent`;
     },
-    unknown() {
+    showIndeterminate() {
       progress.removeAttribute("value");
     },
   };
 }
 
-/** Send a file as the form would, and give the id of its job. `fetch` does not tell how far a body has gone. */
-function send(file, given, row) {
-  const most = Number(form.dataset.mostMb);
-  if (file.size > most * 2 ** 20) throw new Error(`it is larger than the ${most} MB that are taken`);
+/** Upload a file as the form would, and return the id of its job. `fetch` does not report upload progress. */
+function uploadFile(file, fields, row) {
+  const maxMb = Number(form.dataset.maxMb);
+  if (file.size > maxMb * 2 ** 20) throw new Error(`the file is larger than the limit of ${maxMb} MB`);
   const body = new FormData();
-  for (const name of ["collection", "readers"]) body.append(name, given.get(name));
+  for (const name of ["collection", "readers"]) body.append(name, fields.get(name));
   body.append("files", file);
   return new Promise((resolve, reject) => {
-    const request = new XMLHttpRequest();
-    request.open("POST", form.action);
-    request.setRequestHeader("Accept", "application/json");
-    request.responseType = "json";
-    request.upload.addEventListener("progress", (event) => row.sent(event.loaded / (event.total || 1)));
-    request.addEventListener("load", () => {
-      if (request.status === 202) resolve(request.response.jobs[0].id);
-      else reject(new Error(request.response?.detail ?? `the service answered ${request.status}`));
+    const upload = new XMLHttpRequest();
+    upload.open("POST", form.action);
+    upload.setRequestHeader("Accept", "application/json");
+    upload.responseType = "json";
+    upload.upload.addEventListener("progress", (event) => row.showSentShare(event.loaded / (event.total || 1)));
+    upload.addEventListener("load", () => {
+      if (upload.status === 202) resolve(upload.response.jobs[0].id);
+      else reject(new Error(upload.response?.detail ?? `the service answered ${upload.status}`));
     });
-    request.addEventListener("error", () => reject(new Error("the service cannot be reached")));
-    request.send(body);
-    row.unknown();
+    upload.addEventListener("error", () => reject(new Error("the service cannot be reached")));
+    upload.send(body);
+    row.showIndeterminate();
   });
 }
 
-/** Ask for all jobs at once, again and again: a request for each would use up the visitor's rate. */
-async function follow() {
-  if (following) return;
-  following = true;
-  while (followed.size) {
-    const ids = [...followed.keys()].slice(0, AT_ONCE);
+/** Poll the states of all jobs in one request: one for each job would exhaust the rate limit. */
+async function pollJobs() {
+  if (polling) return;
+  polling = true;
+  while (rows.size) {
+    const ids = [...rows.keys()].slice(0, MAX_POLLED_JOBS);
     try {
       const query = new URLSearchParams(ids.map((id) => ["id", id]));
-      const response = await ask(`/jobs/states?${query}`, { headers: { accept: "application/json" } });
+      const response = await request(`/jobs/states?${query}`, { headers: { accept: "application/json" } });
       const jobs = new Map((await response.json()).jobs.map((job) => [job.id, job]));
-      const ingested = ids.map((id) => tell(id, jobs.get(id))).includes(true);
-      if (ingested) document.querySelector("[data-live=documents]").replaceWith(await part(location.href, "[data-live=documents]"));
+      const ingested = ids.map((id) => updateRow(id, jobs.get(id))).includes(true);
+      if (ingested) document.querySelector("[data-live=documents]").replaceWith(await fetchPart(location.href, "[data-live=documents]"));
     } catch (error) {
-      for (const id of ids) followed.get(id)?.tell(error.message);
+      for (const id of ids) rows.get(id)?.showState(error.message);
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
-  following = false;
+  polling = false;
 }
 
-/** Show how far a job is, and say whether it has ended well. */
-function tell(id, job) {
-  const row = followed.get(id);
+/** Show the state of a job, and return whether it is done. */
+function updateRow(id, job) {
+  const row = rows.get(id);
   const state = job?.state ?? "cancelled";
-  if (["done", "dead", "cancelled"].includes(state)) followed.delete(id);
-  row.unknown();
-  if (state === "done") row.tell(job.outcome ?? "done", "done");
-  else row.tell(TOLD[state] + (job?.error ? `: ${job.error}` : ""), state === "dead" ? "dead" : "");
+  if (["done", "dead", "cancelled"].includes(state)) rows.delete(id);
+  row.showIndeterminate();
+  if (state === "done") row.showState(job.outcome ?? "done", "done");
+  else row.showState(STATE_TEXTS[state] + (job?.error ? `: ${job.error}` : ""), state === "dead" ? "dead" : "");
   return state === "done";
 }
